@@ -1,0 +1,59 @@
+"""Small value types that every room shares; nothing here reads a clock or draws a number.
+
+In: nothing. Out: addresses, topic-partitions and the protocols of what is handed in from outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Rng(Protocol):
+    """The random generator that is handed in: one per client, never shared after a fork (R-BO-4)."""
+
+    def random(self) -> float: ...
+    def uniform(self, a: float, b: float, /) -> float: ...
+    def getrandbits(self, k: int, /) -> int: ...
+    def shuffle(self, x: list[object], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """A broker's host name and port as configured or advertised (never a resolved IP)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic, as Kafka's own clients name it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class NullLock:
+    """The lock of a client that only one thread uses: costs a method call, guards nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NullLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class Lock(Protocol):
+    """What the host hands to the accumulator: a real lock under a thread, a null lock else."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *args: object) -> object: ...
