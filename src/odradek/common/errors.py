@@ -3,7 +3,8 @@
 In: nothing. Out: exception classes; `kafka_errors` (generated from Kafka's own table) adds one
 class per broker error code. Must not: format anything that could hold a secret.
 
-R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a call site.
+R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a
+call site.
 """
 
 from __future__ import annotations

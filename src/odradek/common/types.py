@@ -5,17 +5,18 @@ In: nothing. Out: addresses, topic-partitions and the protocols of what is hande
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 
 class Rng(Protocol):
-    """The random generator that is handed in: one per client, never shared after a fork (R-BO-4)."""
+    """The random generator that is handed in: one per client, never shared by a fork (R-BO-4)."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float, /) -> float: ...
     def getrandbits(self, k: int, /) -> int: ...
-    def shuffle(self, x: list[object], /) -> None: ...
+    def shuffle(self, x: MutableSequence[Any], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,7 +46,7 @@ class NullLock:
 
     __slots__ = ()
 
-    def __enter__(self) -> NullLock:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,79 @@
+"""KIP-580's home: the one calculator behind every backoff and growing timeout of the project.
+
+In: how often something failed, and a random generator that is handed in. Out: seconds to wait.
+Must not: read a clock, or be asked twice for the same failure: whoever asks stores the deadline
+(R-BO-3), because a jitter that is drawn anew at every poll ends up at its minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from odradek.common.types import Rng
+
+JITTER = 0.2
+"""KIP-144 and KIP-580: 20 % below to 20 % above the computed value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialBackoff:
+    """Waits that double from `base` to `maximum`, in seconds, with jitter and never above max.
+
+    R-BO-1: the exponent is clamped so that the curve saturates exactly at the maximum, then the
+    jitter is applied, then the cap. KIP-580's formula taken literally caps a value that is already
+    jittered but not clamped, and so loses all jitter at the cap.
+    """
+
+    base: float
+    maximum: float
+    jitter: float = JITTER
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.jitter <= 1.0:
+            raise ValueError(f"jitter must be between 0 and 1, but got {self.jitter}")
+        if self.base < 0 or self.maximum < 0:
+            raise ValueError(f"backoff can't be negative: {self.base}, {self.maximum}")
+
+    @property
+    def constant(self) -> bool:
+        """R-BO-2: a base that isn't below the maximum means a constant wait of the maximum."""
+        return self.base >= self.maximum
+
+    def delay(self, failures: int, rng: Rng) -> float:
+        """Seconds to wait after a failure; `failures` counts those before it (0 for the first).
+
+        KIP-580's table counts so: its first delay is the base itself.
+        """
+        if self.constant:
+            return self.maximum
+        if self.base == 0.0:
+            return 0.0
+        exponent = min(float(failures), math.log2(self.maximum / self.base))  # R-BO-4: no overflow
+        value: float = self.base * 2.0**exponent
+        if self.jitter:
+            value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
+        return min(value, self.maximum)
+
+
+class Backoff:
+    """A running backoff: counts failures and keeps the deadline that was drawn for the last one."""
+
+    __slots__ = ("_policy", "_rng", "failures", "until")
+
+    def __init__(self, policy: ExponentialBackoff, rng: Rng) -> None:
+        self._policy = policy
+        self._rng = rng
+        self.failures = 0
+        self.until = -math.inf
+
+    def failed(self, now: float) -> float:
+        """Note a failure; return the time before which the next attempt isn't allowed."""
+        self.until = now + self._policy.delay(self.failures, self._rng)
+        self.failures += 1
+        return self.until
+
+    def succeeded(self) -> None:
+        """Start over: the next failure waits the base again."""
+        self.failures = 0
+        self.until = -math.inf

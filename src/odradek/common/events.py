@@ -1,0 +1,96 @@
+"""R-EV-1: everything that a client does of its own accord is one typed event.
+
+In: the rooms report state changes (dial, ready, failed, backoff, refresh, rebootstrap, retry).
+Out: the same event to logging, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace
+of a simulation. Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+logger = logging.getLogger("odradek")
+
+HISTORY = 256
+"""How many events a client keeps for `explain()`."""
+
+# The kinds, with the fields that go with them. Kept in one place, because users filter on them.
+KINDS: dict[str, str] = {
+    "dial": "a connection is being opened: address, purpose, broker, ip",
+    "connected": "TCP (and TLS) is up: address, purpose",
+    "ready": "ApiVersions was answered: address, purpose, seconds",
+    "dial_failed": "a dial ended without a usable connection: address, error, failures, backoff",
+    "disconnected": "a connection that was ready is gone: address, error, in_flight, failure",
+    "proved": "a connection answered a real request, its address's backoff is reset: address",
+    "dns_failed": "a name doesn't resolve: address, error",
+    "metadata_request": "a metadata refresh was sent: address, why, topics, round",
+    "metadata": "a refresh was answered: address, brokers, cluster_id, leaders, leaderless",
+    "metadata_failed": "an attempt at a refresh failed: address, error, round",
+    "round_failed": "all candidates failed, a retry backoff follows: round, backoff",
+    "rebootstrap": "the client starts again from bootstrap.servers: why, known",
+    "rebootstrapped": "the rebootstrap ended: address, seconds, cluster_id",
+    "foreign_cluster": "an answer of another cluster was refused: address, expected, found",
+    "retry": "a request is tried again: what, error, attempt, backoff",
+    "first_ack": "the first acknowledged batch after a disturbance: topic, partition",
+    "first_record": "the first records after a disturbance: topic, partition",
+    "expired": "a batch or call ran out of time: what",
+    "broken": "the client can't go on: error",
+    "closed": "the client was closed: nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened in a client. `at` is the host's monotonic time in seconds."""
+
+    at: float
+    kind: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        details = " ".join(f"{k}={v}" for k, v in self.fields.items() if v is not None)
+        return f"{self.kind} {details}".rstrip()
+
+
+Listener = Callable[[Event], None]
+
+_LEVELS = {
+    "rebootstrap": logging.WARNING,
+    "rebootstrapped": logging.INFO,
+    "foreign_cluster": logging.ERROR,
+    "broken": logging.ERROR,
+    "expired": logging.WARNING,
+}
+
+
+class EventLog:
+    """Where the rooms of one client report; fans out and keeps the last ones for `explain()`."""
+
+    __slots__ = ("_client", "_listeners", "counts", "history")
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._listeners: list[Listener] = []
+        self.history: deque[Event] = deque(maxlen=HISTORY)
+        self.counts: dict[str, int] = {}
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener; it is called inside the client's step and must be quick."""
+        self._listeners.append(listener)
+
+    def emit(self, at: float, kind: str, **fields: Any) -> None:
+        """Report one event of a kind listed in `KINDS`."""
+        if kind not in KINDS:
+            raise ValueError(f"no such kind of event: {kind}")
+        event = Event(at, kind, fields)
+        self.history.append(event)
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        level = _LEVELS.get(kind, logging.DEBUG)
+        if logger.isEnabledFor(level):
+            logger.log(level, "[%s] %s", self._client, event)
+        for listener in self._listeners:
+            listener(event)
