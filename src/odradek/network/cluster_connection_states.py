@@ -1,0 +1,133 @@
+"""KIP-144's home: what is remembered of each address, and when it may be dialled again.
+
+In: dials, their ends, proofs. Out: whether an address may be dialled, how long its setup may take,
+which of its IPs is next. Kept per host:port (R-CS-2), shared by bootstrap entries and brokers that
+name the same address and by all connections to it; so a rebootstrap can't halve a backoff.
+Must not: open anything, or be told of a success at TCP connect (R-CS-3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import Address, Rng
+
+
+@dataclass(slots=True)
+class AddressState:
+    """The record of one host:port. Times are the engine's `now` in seconds."""
+
+    address: Address
+    failures: int = 0
+    """Failures in a row since the address last proved itself."""
+    backoff_until: float = -math.inf
+    setup_failures: int = 0
+    setup_timeout: float = 0.0
+    last_dial: float = -math.inf
+    dialling: int = 0
+    """Dials that are pending now."""
+    dial_failed: bool = False
+    """The latest dial ended without a connection that proved itself (R-RB-2)."""
+    last_error: BaseException | None = None
+    last_error_at: float = -math.inf
+    last_ip: str | None = None
+    tried: list[str] = field(default_factory=list)
+    """IPs that shouldn't come first: tried since the last success, or just lost."""
+    foreign: bool = False
+    """Its last answer was another cluster's."""
+
+
+class ClusterConnectionStates:
+    """The records of all addresses that one client has dialled."""
+
+    __slots__ = ("_reconnect", "_rng", "_setup", "_states")
+
+    def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
+        self._reconnect = reconnect
+        self._setup = setup
+        self._rng = rng
+        self._states: dict[Address, AddressState] = {}
+
+    def state(self, address: Address) -> AddressState:
+        """The record of an address; a new one is fresh: no failures, no wait."""
+        found = self._states.get(address)
+        if found is None:
+            found = self._states[address] = AddressState(address)
+        return found
+
+    def all(self) -> list[AddressState]:
+        """Every record, in the order of the first dials."""
+        return list(self._states.values())
+
+    def backoff_left(self, address: Address, now: float) -> float:
+        """Seconds until the address may be dialled; 0 when it may."""
+        found = self._states.get(address)
+        return 0.0 if found is None else max(0.0, found.backoff_until - now)
+
+    def dialling(self, address: Address, now: float) -> float:
+        """Note a dial; return the time that its setup may take (KIP-601: drawn per failure)."""
+        state = self.state(address)
+        state.last_dial = now
+        state.dialling += 1
+        if state.setup_timeout == 0.0:
+            state.setup_timeout = self._setup.delay(state.setup_failures, self._rng)
+        return state.setup_timeout
+
+    def pick_ip(self, address: Address, ips: Sequence[str]) -> str:
+        """Choose among a name's IPs: the first answer's family first, tried ones last (R-CS-6)."""
+        state = self.state(address)
+        first_family = ":" in ips[0]
+        ordered = [ip for ip in ips if (":" in ip) == first_family]
+        ordered += [ip for ip in ips if (":" in ip) != first_family]
+        fresh = [ip for ip in ordered if ip not in state.tried]
+        if not fresh:  # all tried: a new turn, which doesn't begin with the one just used
+            state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
+            fresh = [ip for ip in ordered if ip not in state.tried] or ordered
+        state.last_ip = fresh[0]
+        state.tried.append(fresh[0])
+        return fresh[0]
+
+    def failed(
+        self, address: Address, now: float, error: BaseException | None, *, connecting: bool
+    ) -> float:
+        """Note a failure of a dial, or of a connection in use; return when it may be dialled.
+
+        KIP-144: doubled for each failure in a row; the jitter is drawn here, once (R-BO-3).
+        `connecting` says that the setup wasn't finished, which also grows the setup timeout.
+        """
+        state = self.state(address)
+        if connecting:
+            state.setup_failures += 1
+        else:
+            state.setup_failures = 0
+            state.tried = [state.last_ip] if state.last_ip else []
+        state.setup_timeout = 0.0
+        state.backoff_until = now + self._reconnect.delay(state.failures, self._rng)
+        state.failures += 1
+        state.last_error, state.last_error_at = error, now
+        return state.backoff_until
+
+    def closed(self, address: Address, now: float) -> float:
+        """Note an orderly end of an idle connection: no growth, one base wait (R-CS-4)."""
+        state = self.state(address)
+        state.tried = [state.last_ip] if state.last_ip else []
+        wait = now + self._reconnect.delay(0, self._rng)
+        state.backoff_until = max(state.backoff_until, wait)
+        return state.backoff_until
+
+    def setup_done(self, address: Address) -> None:
+        """ApiVersions was answered: the setup timeout starts over, the backoff doesn't yet."""
+        state = self.state(address)
+        state.setup_failures, state.setup_timeout = 0, 0.0
+
+    def proved(self, address: Address) -> None:
+        """The address answered a real request: the only reset of its backoff (R-CS-3)."""
+        state = self.state(address)
+        state.failures = 0
+        state.backoff_until = -math.inf
+        state.dial_failed = False
+        state.last_error = None
+        state.foreign = False

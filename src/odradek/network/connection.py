@@ -1,0 +1,89 @@
+"""One connection as the engine sees it: a state, a reader, its requests in flight.
+
+In: what the network client does with it. Out: whether it can be used, whether it is suspect.
+Must not: decide anything about other connections or about dialling.
+"""
+
+from __future__ import annotations
+
+from odradek.common.types import Address
+from odradek.network.connection_state import ConnectionEvent, ConnectionState, move
+from odradek.network.flow import Completion
+from odradek.network.frame import FrameReader
+from odradek.network.in_flight_requests import InFlightRequests
+
+DATA, COORDINATOR = "data", "coordinator"
+"""Purposes: a long fetch must never delay a heartbeat. Backoff is per address all the same."""
+
+
+class Connection:
+    """One connection, from its dial to its end. A new dial makes a new object."""
+
+    __slots__ = (
+        "address",
+        "broker_id",
+        "dialled_at",
+        "for_metadata",
+        "id",
+        "in_flight",
+        "ip",
+        "last_received",
+        "last_used",
+        "proved",
+        "purpose",
+        "reader",
+        "ready_at",
+        "setup_deadline",
+        "state",
+        "tcp",
+        "throttled_until",
+        "versions",
+        "writable",
+    )
+
+    def __init__(self, number: int, address: Address, purpose: str, now: float) -> None:
+        self.id = number
+        self.address = address
+        self.purpose = purpose
+        self.broker_id: int | None = None
+        self.state = ConnectionState.RESOLVING
+        self.reader = FrameReader()
+        self.in_flight = InFlightRequests()
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.tcp: Completion[None] = Completion()
+        self.ip: str | None = None
+        self.dialled_at = now
+        self.setup_deadline = now
+        self.ready_at = 0.0
+        self.last_used = now
+        self.last_received = now
+        self.throttled_until = 0.0
+        self.proved = False
+        self.for_metadata = False
+        self.writable = True
+
+    def move(self, event: ConnectionEvent) -> None:
+        """Go on to the state that the table gives."""
+        self.state = move(self.state, event)
+
+    @property
+    def ready(self) -> bool:
+        """ApiVersions is answered: requests may be sent."""
+        return self.state is ConnectionState.READY
+
+    @property
+    def ended(self) -> bool:
+        """It won't be used again."""
+        return self.state in (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+
+    def suspect_at(self, suspicion: float) -> float | None:
+        """When it will be suspect unless bytes arrive (R-RB-2); None with nothing in flight."""
+        head = self.in_flight.head
+        if head is None or not self.ready:
+            return None
+        return max(head.sent_at + head.patience, self.last_received) + suspicion
+
+    def is_suspect(self, now: float, suspicion: float) -> bool:
+        """A request is unanswered and no byte came for the suspicion time."""
+        at = self.suspect_at(suspicion)
+        return at is not None and now >= at

@@ -1,0 +1,56 @@
+"""The life of one connection as a transition table, with Kafka's names for the states.
+
+    RESOLVING -> CONNECTING -> CHECKING_API_VERSIONS -> READY
+        any state -> DISCONNECTED (or AUTHENTICATION_FAILED), which ends the connection
+
+In: events of the network client. Out: the next state, or a refusal. Must not: know about time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from odradek.common.errors import IllegalStateError
+
+
+class ConnectionState(Enum):
+    """Where one connection stands. Ended connections aren't used again: a dial makes a new one."""
+
+    RESOLVING = "resolving"
+    CONNECTING = "connecting"
+    CHECKING_API_VERSIONS = "checking_api_versions"
+    READY = "ready"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    DISCONNECTED = "disconnected"
+
+
+class ConnectionEvent(Enum):
+    """What can happen to a connection."""
+
+    RESOLVED = "resolved"
+    CONNECTED = "connected"
+    API_VERSIONS_ANSWERED = "api_versions_answered"
+    AUTHENTICATION_REFUSED = "authentication_refused"
+    LOST = "lost"
+
+
+_S, _E = ConnectionState, ConnectionEvent
+
+TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (_S.RESOLVING, _E.RESOLVED): _S.CONNECTING,
+    (_S.CONNECTING, _E.CONNECTED): _S.CHECKING_API_VERSIONS,
+    (_S.CHECKING_API_VERSIONS, _E.API_VERSIONS_ANSWERED): _S.READY,
+    (_S.CHECKING_API_VERSIONS, _E.AUTHENTICATION_REFUSED): _S.AUTHENTICATION_FAILED,
+    (_S.RESOLVING, _E.LOST): _S.DISCONNECTED,
+    (_S.CONNECTING, _E.LOST): _S.DISCONNECTED,
+    (_S.CHECKING_API_VERSIONS, _E.LOST): _S.DISCONNECTED,
+    (_S.READY, _E.LOST): _S.DISCONNECTED,
+}
+
+
+def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
+    """The state after the event; refuses what the table doesn't allow."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise IllegalStateError(f"a connection that is {state.value} can't {event.value}") from None

@@ -1,0 +1,68 @@
+"""R-CS-8 and R-MD-3: how often one client may dial while it knows of a failure.
+
+In: dials, failures, proofs. Out: when the next dial is allowed. From the first failed dial until a
+connection has proved itself all dials of the client, whatever for, share one spacing that doubles
+from 50 ms to 1 s; a client without a failure isn't limited. Must not: choose whom to dial.
+"""
+
+from __future__ import annotations
+
+import math
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import Rng
+
+SPACING = ExponentialBackoff(0.05, 1.0)
+"""Wait between two dials: 50 ms at first keeps five tries within the goal of two seconds."""
+MAX_PENDING = 6
+"""Dials that may be pending in one client while it is limited (R-MD-3)."""
+
+
+class DialGovernor:
+    """One client's limit on its dials."""
+
+    __slots__ = ("_dials", "_rng", "engaged", "metadata_only", "next_dial_at", "pending")
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._dials = 0
+        self.engaged = False
+        self.metadata_only = False
+        """Set while no metadata can be had: leaders wait for the round's success."""
+        self.next_dial_at = -math.inf
+        self.pending = 0
+
+    def wait(self, now: float, *, for_metadata: bool) -> float:
+        """Seconds until a dial is allowed; infinite where only another event can allow it."""
+        if not self.engaged and not for_metadata:
+            return 0.0
+        if self.engaged and self.metadata_only and not for_metadata:
+            return math.inf
+        if self.pending >= MAX_PENDING:
+            return math.inf
+        return max(0.0, self.next_dial_at - now)
+
+    def dialled(self, now: float, *, for_metadata: bool) -> None:
+        """Note a dial; the wait for the next one is drawn here, once."""
+        self.pending += 1
+        if self.engaged or for_metadata:
+            self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
+            self._dials += 1
+
+    def ended(self) -> None:
+        """A pending dial has ended, well or badly."""
+        self.pending -= 1
+
+    def failed(self, now: float) -> None:
+        """Note a failed dial: from now on all dials are spaced."""
+        if not self.engaged:
+            self.engaged = True
+            if self._dials == 0:
+                self.next_dial_at = now + SPACING.delay(0, self._rng)
+                self._dials = 1
+
+    def proved(self) -> None:
+        """A connection has proved itself: the limit is lifted."""
+        self.engaged = False
+        self._dials = 0
+        self.next_dial_at = -math.inf

@@ -1,0 +1,116 @@
+"""The whole vocabulary between the engine and its hosts.
+
+Out of the engine: a queue of the effects below, in order. Into the engine: the methods of `Inputs`,
+which only record; state moves in `step(now)` alone. Must not: carry behaviour.
+TLS belongs to the host (the engine sees plain bytes), SASL to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from odradek.protocol.headers import encode_request
+
+from odradek.common.types import Address
+from odradek.protocol.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Resolve a host name; the host answers with `resolved(token, ips | error)`."""
+
+    token: int
+    host: str
+    port: int
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages)."""
+
+    connection: int
+    address: Address
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRequest:
+    """A request as the engine hands it over: byte hosts encode it, a message host doesn't."""
+
+    body: Message
+    version: int
+    correlation_id: int
+    client_id: str
+
+    def encode(self) -> list[bytes | memoryview]:
+        """Buffers of one frame, length prefix included; records aren't copied."""
+        return encode_request(self.body, self.version, self.correlation_id, self.client_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send one request; what can't be written at once is queued by the host, in order."""
+
+    connection: int
+    request: OutgoingRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a connection; the host reports nothing about it afterwards."""
+
+    connection: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run user code or a slow outsider; the host answers with `called(token, result | error)`."""
+
+    token: int
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    where: Literal["caller", "worker"]
+    deadline: float
+
+
+Effect = Resolve | Open | Send | Close | Call
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingResponse:
+    """A response as a message host hands it in: already an object."""
+
+    correlation_id: int
+    message: Message
+
+
+class Inputs(Protocol):
+    """What a host tells the engine. Every method only records; `step` does the rest."""
+
+    def connected(self, connection: int) -> None:
+        """TCP (and TLS, where it is on) is up."""
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        """The connection is gone, or couldn't be opened; None means an orderly end by the peer."""
+
+    def get_buffer(self, connection: int) -> memoryview:
+        """Where the next received bytes belong; never empty."""
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        """So many bytes were put into the buffer that `get_buffer` gave."""
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        """A whole response (message hosts only)."""
+
+    def writable(self, connection: int, ready: bool) -> None:
+        """Whether what was sent is below the host's high-water mark."""
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        """The addresses of a name as numeric texts, or why there are none."""
+
+    def called(self, token: int, result: Any, error: BaseException | None) -> None:
+        """The end of a `Call`."""

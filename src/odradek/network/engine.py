@@ -1,0 +1,202 @@
+"""The engine's loop: recorded inputs in, effects out, and state that moves in `step` alone.
+
+In: a host's inputs, flows that the clients start. Out: a queue of effects and the next deadline.
+Components (the network client, the sender, the fetcher …) advance in a fixed order after the flows,
+until nothing moves any more. Must not: do I/O, read a clock, call user code.
+An exception that escapes a step marks the engine broken and ends every future with it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from odradek.common.errors import ClientBrokenError, KafkaError
+from odradek.common.events import EventLog
+from odradek.network.effects import Call, Effect
+from odradek.network.flow import Completion, Flow, Task
+
+T = TypeVar("T")
+
+MAX_TURNS = 100_000
+"""Turns of one step before it counts as a hot loop, which is a bug."""
+
+
+class Component(Protocol):
+    """A part of a client that moves when the engine steps."""
+
+    def advance(self, now: float) -> bool:
+        """Do what can be done now; say whether anything moved."""
+
+    def next_deadline(self, now: float) -> float | None:
+        """When it wants to be advanced again without any input."""
+
+    def abort(self, error: KafkaError, now: float) -> None:
+        """The client ends with this error: end every future that is still open."""
+
+
+class Engine:
+    """Runs flows and components; knows nothing of connections."""
+
+    def __init__(self, events: EventLog) -> None:
+        self.events = events
+        self.now = 0.0
+        self.effects: deque[Effect] = deque()
+        self.components: list[Component] = []
+        self.ended: KafkaError | None = None
+        """Why the client can't go on: closed, failed fatally or broken."""
+        self._inputs: deque[Callable[[float], None]] = deque()
+        self._ready: deque[Task[Any]] = deque()
+        self._timers: list[tuple[float, int, Task[Any], int]] = []
+        self._timer_serial = 0
+        self._tasks: dict[Task[Any], None] = {}
+        self._calls: dict[int, Completion[Any]] = {}
+        self._next_token = 0
+
+    # Inputs: they only record. Appending to a deque is atomic, so any thread may call them.
+
+    def post(self, action: Callable[[float], None]) -> None:
+        """Run a function with `now` inside the next step."""
+        self._inputs.append(action)
+
+    def start(self, flow: Flow[T]) -> Completion[T]:
+        """Start a flow in the next step; its completion is there at once."""
+        task: Task[T] = Task(flow, self._ready.append)
+        self.post(lambda now: self._begin(task))
+        return task.completion
+
+    def cancel(self, completion: Completion[Any], error: KafkaError) -> None:
+        """End a flow with `error` in the next step, unless it is done by then."""
+        self.post(lambda now: self._cancel(completion, error))
+
+    def called(self, token: int, result: Any, error: BaseException | None) -> None:
+        """The end of a `Call`."""
+        self.post(lambda now: self._call_ended(token, result, error))
+
+    # Moving
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether a step is due whatever the time."""
+        return bool(self._inputs)
+
+    def step(self, now: float) -> float | None:
+        """Move state; return when to step again without input (None: only on input)."""
+        self.now = now
+        try:
+            return self._step(now)
+        except Exception as error:  # the engine's own bug: nobody may hang because of it
+            broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
+            broken.__cause__ = error
+            self.end(broken, "broken", error=repr(error))
+            return None
+
+    def _step(self, now: float) -> float | None:
+        for _ in range(MAX_TURNS):
+            while self._inputs:
+                self._inputs.popleft()(now)
+            self._fire_timers(now)
+            if self._ready:
+                while self._ready:
+                    self._resume(self._ready.popleft(), now)
+                continue
+            moved = False
+            if self.ended is None:
+                for component in self.components:
+                    moved = component.advance(now) or moved
+            if not moved and not self._inputs and not self._ready:
+                return self._next_deadline(now)
+        raise RuntimeError(f"a step of more than {MAX_TURNS} turns")
+
+    def _next_deadline(self, now: float) -> float | None:
+        deadlines = [self._timers[0][0]] if self._timers else []
+        if self.ended is None:
+            for component in self.components:
+                deadline = component.next_deadline(now)
+                if deadline is not None:
+                    deadlines.append(deadline)
+        return min(deadlines, default=None)
+
+    def _begin(self, task: Task[Any]) -> None:
+        if self.ended is not None:
+            task.flow.close()
+            task.completion.fail(self.ended)
+            return
+        self._tasks[task] = None
+        task.wake()
+
+    def _resume(self, task: Task[Any], now: float) -> None:
+        wait = task.resume(now)
+        if wait is None:
+            self._tasks.pop(task, None)
+        elif wait.deadline is not None:
+            self._timer_serial += 1
+            heapq.heappush(self._timers, (wait.deadline, self._timer_serial, task, task.serial))
+
+    def _fire_timers(self, now: float) -> None:
+        timers = self._timers
+        while timers:
+            deadline, _, task, serial = timers[0]
+            stale = serial != task.serial or task.completion.done
+            if not stale and deadline > now:
+                return
+            heapq.heappop(timers)
+            if not stale:
+                task.wake()
+
+    def _cancel(self, completion: Completion[Any], error: KafkaError) -> None:
+        for task in self._tasks:
+            if task.completion is completion:
+                task.cancelled = error
+                task.wake()
+                return
+
+    # Calls to user code and slow outsiders
+
+    def call(
+        self, function: Callable[..., T], arguments: Sequence[Any], *, deadline: float
+    ) -> Completion[T]:
+        """Have the host run a function in the caller's thread."""
+        token = self.new_token()
+        completion: Completion[T] = Completion()
+        self._calls[token] = completion
+        self.effects.append(Call(token, function, tuple(arguments), "caller", deadline))
+        return completion
+
+    def new_token(self) -> int:
+        """A number that the host gives back with its answer."""
+        self._next_token += 1
+        return self._next_token
+
+    def _call_ended(self, token: int, result: Any, error: BaseException | None) -> None:
+        completion = self._calls.pop(token, None)
+        if completion is None or completion.done:
+            return
+        if error is None:
+            completion.complete(result)
+        else:
+            completion.fail(error)
+
+    # The end
+
+    def end(self, error: KafkaError, kind: str, **fields: Any) -> None:
+        """End the client for good: every flow and every future gets `error` (R-RB-5, R-CS-4)."""
+        if self.ended is not None:
+            return
+        self.ended = error
+        self.events.emit(self.now, kind, **fields)
+        for component in self.components:
+            component.abort(error, self.now)
+        tasks, self._tasks = list(self._tasks), {}
+        for task in tasks:
+            if not task.completion.done:
+                task.flow.close()
+                task.completion.fail(error)
+        for completion in self._calls.values():
+            if not completion.done:
+                completion.fail(error)
+        self._calls.clear()
+        self._timers.clear()
+        self._ready.clear()

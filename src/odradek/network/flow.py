@@ -1,0 +1,175 @@
+"""Flows and what they wait for.
+
+A flow is a generator that yields `Wait` and gets the time back: it reads no clock and calls no
+user code. `Completion` is a one-shot result, `Signal` a repeated notification.
+In: the engine resumes flows. Out: completions that hosts hand to callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from odradek.common.errors import IllegalStateError, KafkaError
+
+T = TypeVar("T")
+
+
+class Waitable:
+    """Something that a flow can wait for; the engine registers its wake-up function here."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: dict[Callable[[], None], None] = {}  # a dict keeps the order: determinism
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` at the next notification."""
+        self._waiters[wake] = None
+
+    def unsubscribe(self, wake: Callable[[], None]) -> None:
+        """Take a `subscribe` back."""
+        self._waiters.pop(wake, None)
+
+    def _wake_all(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for wake in waiters:
+            wake()
+
+
+class Signal(Waitable):
+    """May be notified many times; whoever waits is woken once and looks for itself."""
+
+    __slots__ = ("serial",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.serial = 0
+
+    def notify(self) -> None:
+        """Wake all that wait now."""
+        self.serial += 1
+        self._wake_all()
+
+
+class Completion(Waitable, Generic[T]):
+    """A result that comes exactly once. Threads other than the engine's may read it."""
+
+    __slots__ = ("_callbacks", "_error", "_result", "done")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Completion[T]], None]] = []
+
+    def complete(self, result: T) -> None:
+        """End well. A second end is a bug and raises."""
+        self._end(result, None)
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error. A second end is a bug and raises."""
+        self._end(None, error)
+
+    def _end(self, result: T | None, error: BaseException | None) -> None:
+        if self.done:
+            raise IllegalStateError("a completion was completed twice")
+        self._result, self._error = result, error
+        self.done = True
+        while self._callbacks:
+            self._callbacks.pop(0)(self)
+        self._wake_all()
+
+    def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
+        """Call back in the engine's thread, or at once when it is done already."""
+        self._callbacks.append(callback)
+        if self.done:  # whoever takes it off the list calls it: exactly once in either thread
+            try:
+                self._callbacks.remove(callback)
+            except ValueError:
+                return
+            callback(self)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        return self._error
+
+    def result(self) -> T:
+        """The result; raises the error."""
+        if not self.done:
+            raise IllegalStateError("the result isn't there yet")
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # set by complete()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for any of these, or for the deadline; with neither, for the next step."""
+
+    on: tuple[Waitable, ...] = ()
+    deadline: float | None = None
+
+
+Flow = Generator[Wait, float, T]
+"""Yields waits, gets `now` back, returns its result."""
+
+
+START = Wait()
+"""Every flow opens with `now = yield START`, and so learns the time."""
+
+
+class Task(Generic[T]):
+    """A running flow: its generator, what it waits for, and where its result goes."""
+
+    __slots__ = ("_ready", "cancelled", "completion", "flow", "queued", "serial", "wait")
+
+    def __init__(self, flow: Flow[T], ready: Callable[[Task[Any]], None]) -> None:
+        self.flow = flow
+        self.completion: Completion[T] = Completion()
+        self.wait: Wait | None = None
+        self.queued = False
+        self.cancelled: BaseException | None = None
+        self.serial = 0
+        self._ready = ready
+
+    def wake(self) -> None:
+        """Ask to be resumed in this step."""
+        if not self.queued and not self.completion.done:
+            self.queued = True
+            self._ready(self)
+
+    def resume(self, now: float) -> Wait | None:
+        """Run to the next wait; None when the flow has ended. A bug in it is raised."""
+        self.queued = False
+        self.serial += 1
+        if self.completion.done:
+            return None
+        if self.wait is not None:
+            for waitable in self.wait.on:
+                waitable.unsubscribe(self.wake)
+        if self.cancelled is not None:
+            self.flow.close()
+            self.completion.fail(self.cancelled)
+            return None
+        try:
+            if self.wait is None:
+                next(self.flow)
+            self.wait = self.flow.send(now)
+        except StopIteration as end:
+            self.completion.complete(end.value)
+            return None
+        except KafkaError as error:
+            self.completion.fail(error)
+            return None
+        for waitable in self.wait.on:
+            if isinstance(waitable, Completion) and waitable.done:
+                self.wake()
+            else:
+                waitable.subscribe(self.wake)
+        if not self.wait.on and self.wait.deadline is None:
+            self.wake()
+        return self.wait

@@ -1,0 +1,90 @@
+"""Received bytes to frames: one connection's reader.
+
+In: bytes that the host put into the buffer it was given. Out: whole frames without their length
+prefix. Small answers come through one scratch buffer; a large one gets a buffer of exactly its
+size, so that records can be decoded where they lie. Must not: allocate what a length merely
+promises: up to 1 MiB until ApiVersions is answered, then the configured limit, and above 16 MiB
+the buffer grows as bytes arrive.
+"""
+
+from __future__ import annotations
+
+from odradek.common.errors import MalformedMessageError, NotKafkaError
+
+SCRATCH = 65536
+FIRST_LIMIT = 1 << 20
+STEP = 16 << 20
+
+
+class FrameReader:
+    """Cuts the byte stream of one connection into frames."""
+
+    __slots__ = ("_body", "_expected", "_filled", "_scratch", "_start", "limit")
+
+    def __init__(self, limit: int = FIRST_LIMIT) -> None:
+        self.limit = limit
+        self._scratch = bytearray(SCRATCH)
+        self._start = 0  # of the unread bytes in the scratch
+        self._filled = 0
+        self._body: bytearray | None = None
+        self._expected = 0  # bytes of the body, when it has a buffer of its own
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        if self._body is not None:
+            if self._filled == len(self._body):  # grows only when what it has is full
+                grown = bytearray(min(self._expected, 2 * len(self._body)))
+                grown[: self._filled] = self._body
+                self._body = grown
+            return memoryview(self._body)[self._filled :]
+        return memoryview(self._scratch)[self._filled :]
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """Take in `count` bytes; return the frames that are complete now."""
+        self._filled += count
+        if self._body is not None:
+            if self._filled < self._expected:
+                return []
+            frame, self._body = memoryview(self._body), None
+            self._start = self._filled = 0
+            return [frame]
+        frames: list[memoryview] = []
+        while self._body is None and self._filled - self._start >= 4:
+            if not self._cut(frames):
+                break
+        if self._body is None:
+            self._compact()
+        return frames
+
+    def _cut(self, frames: list[memoryview]) -> bool:
+        start = self._start
+        length = int.from_bytes(self._scratch[start : start + 4], "big", signed=True)
+        if not 0 <= length <= self.limit:
+            raise self._refusal(bytes(self._scratch[start : start + 16]), length)
+        have = self._filled - start - 4
+        if have >= length:
+            frames.append(memoryview(bytes(self._scratch[start + 4 : start + 4 + length])))
+            self._start = start + 4 + length
+            return True
+        if length + 4 > SCRATCH:
+            self._body = bytearray(min(length, STEP))
+            self._body[:have] = self._scratch[start + 4 : self._filled]
+            self._expected, self._start, self._filled = length, 0, have
+        return False
+
+    def _compact(self) -> None:
+        left = self._filled - self._start
+        if self._start and left:
+            self._scratch[:left] = self._scratch[self._start : self._filled]
+        self._start, self._filled = 0, left
+
+    def _refusal(self, head: bytes, length: int) -> MalformedMessageError:
+        if head.startswith((b"HTTP", b"<htm", b"<!DO")):
+            return NotKafkaError("not Kafka: the peer speaks HTTP")
+        if head[:2] in (b"\x15\x03", b"\x16\x03"):
+            return NotKafkaError("not Kafka in plaintext: the peer speaks TLS")
+        if head.startswith(b"SSH-"):
+            return NotKafkaError("not Kafka: the peer speaks SSH")
+        return MalformedMessageError(
+            f"a frame of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
+        )

@@ -1,0 +1,66 @@
+"""What a host offers to the facades: time, a lock, and a way to wait for a completion.
+
+A host runs one engine (`EngineInputs`): it steps it, carries out its effects and hands in what it
+observed. Implementations: `runtime.SelectorHost`, `runtime.ThreadHost`, `simulation.SimulatedHost`.
+Must not: decide anything about Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from odradek.common.types import Lock, Rng
+from odradek.network.effects import Effect, Inputs
+from odradek.network.flow import Completion
+
+
+class EngineInputs(Inputs, Protocol):
+    """An engine as a host sees it."""
+
+    effects: deque[Effect]
+
+    @property
+    def has_inputs(self) -> bool:
+        """A step is due now."""
+
+    def step(self, now: float) -> float | None:
+        """Move state; return when to step again without input."""
+
+
+class Host(Protocol):
+    """What runs an engine. Made first, then given its engine by `attach`."""
+
+    lock: Lock
+    """Held by `send()` and by the step when it takes over open batches."""
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Run this engine from now on; nothing is started or opened before the first call."""
+
+    def now(self) -> float:
+        """Monotonic seconds: the engine's time."""
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch, for record timestamps."""
+
+    def rng(self) -> Rng:
+        """A random generator of this client's own."""
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Drive or wait until the completion is done or the deadline passed; say whether done.
+
+        Calls with `where="caller"` run inside this. Raises `ClientForkedError` in a forked child.
+        """
+
+    def drive(self) -> None:
+        """Do what is due now without waiting (hosts with a thread of their own: nothing)."""
+
+    def wake(self) -> None:
+        """There are new inputs; may be called from any thread. Cheap when nobody sleeps."""
+
+    def close(self, deadline: float) -> None:
+        """Carry out the effects that are left, close all sockets, end the thread if any."""
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action between two steps (used to close from a callback)."""

@@ -1,0 +1,77 @@
+"""The requests of one connection that wait for their answers, in the order they were sent.
+
+In: sent requests. Out: the request that an answer belongs to, those that are overdue, all of them
+when the connection ends. Correlation ids belong here: the answer to a call that was cancelled is
+recognised by its id and dropped. Must not: decode.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from odradek.common.errors import MalformedMessageError
+from odradek.network.flow import Completion
+from odradek.protocol.message import Message
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """One request: what was asked, when, until when the answer counts."""
+
+    correlation_id: int
+    body: Message
+    version: int
+    reply: Completion[Message]
+    sent_at: float
+    deadline: float
+    patience: float
+    """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
+
+
+class InFlightRequests:
+    """First in, first out: Kafka answers the requests of one connection in order."""
+
+    __slots__ = ("_next_id", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[InFlightRequest] = deque()
+        self._next_id = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(
+        self, body: Message, version: int, now: float, *, timeout: float, patience: float
+    ) -> InFlightRequest:
+        """Note a request that goes out now."""
+        request = InFlightRequest(
+            self._next_id, body, version, Completion(), now, now + timeout, patience
+        )
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        self._queue.append(request)
+        return request
+
+    @property
+    def head(self) -> InFlightRequest | None:
+        """The request whose answer comes next."""
+        return self._queue[0] if self._queue else None
+
+    def next_deadline(self) -> float | None:
+        """When the first request becomes overdue."""
+        return min((r.deadline for r in self._queue), default=None)
+
+    def take(self, correlation_id: int) -> InFlightRequest:
+        """The request that an answer with this id belongs to; anything but the head is an error."""
+        if not self._queue or self._queue[0].correlation_id != correlation_id:
+            expected = self._queue[0].correlation_id if self._queue else "none"
+            raise MalformedMessageError(
+                f"the answer has correlation id {correlation_id}, expected {expected}"
+            )
+        return self._queue.popleft()
+
+    def clear(self) -> list[InFlightRequest]:
+        """Take out all, in the order they were sent."""
+        requests = list(self._queue)
+        self._queue.clear()
+        return requests

@@ -1,0 +1,536 @@
+"""The network client: dials, handshakes, requests and replies of one Kafka client.
+
+In: requests of the rooms above and the host's inputs. Out: effects for the host, replies
+(`Completion`s) and the signal `changed` whenever a connection came or went. It keeps one connection
+per (address, purpose) and tells `cluster_connection_states` of every end and every proof.
+Must not: know what a broker leads, or retry a request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from odradek.protocol.headers import decode_response, peek_correlation_id
+
+from odradek.common.config import Config
+from odradek.common.errors import (
+    ConnectionFailedError,
+    ConnectionRefusedByPeerError,
+    ConnectionSetupTimeoutError,
+    DisconnectedError,
+    DnsError,
+    KafkaError,
+    MalformedMessageError,
+    ResponseTimeoutError,
+    TlsError,
+)
+from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.types import Address, Rng
+from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.network.connection import DATA, Connection
+from odradek.network.connection_state import ConnectionEvent
+from odradek.network.dial_governor import DialGovernor
+from odradek.network.effects import Close, IncomingResponse, Open, OutgoingRequest, Resolve, Send
+from odradek.network.engine import Engine
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.network.handshake import check_api_versions
+from odradek.network.in_flight_requests import InFlightRequest
+from odradek.protocol.message import Message
+
+SUSPICION = 2.0
+"""Seconds of silence after which a pending dial or an unanswered request proves nothing (R-RB-2)."""
+PROOF_BY_AGE = 1.0
+"""R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
+FRAME_SLACK = 1 << 20
+
+LostListener = Callable[[Connection, KafkaError, bool, float], None]
+"""Gets the connection, why it ended, whether that was a failure, and `now`."""
+
+
+class NetworkClient:
+    """All connections of one client; a component of its engine."""
+
+    def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
+        self._engine = engine
+        self._config = config
+        self._events = engine.events
+        self.states = ClusterConnectionStates(
+            config.backoff("reconnect.backoff"),
+            config.backoff("socket.connection.setup.timeout"),
+            rng,
+        )
+        self.governor = DialGovernor(rng)
+        self.changed = Signal()
+        """Notified when a connection became ready, ended, or a reply came."""
+        self.connections: dict[tuple[Address, str], Connection] = {}
+        self.on_lost: list[LostListener] = []
+        self.request_timeout: float = config["request.timeout.ms"]
+        self.frame_limit = frame_limit + FRAME_SLACK
+        self._idle = config["connections.max.idle.ms"]
+        self._by_id: dict[int, Connection] = {}
+        self._next_id = 0
+        self._resolving: dict[int, Completion[Sequence[str]]] = {}
+        self.client_id: str = config["client.id"]
+
+    # Inputs from the host
+
+    def connected(self, connection: int) -> None:
+        """TCP (and TLS) is up."""
+        self._engine.post(lambda now: self._connected(connection, now))
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        """The connection is gone or couldn't be opened."""
+        self._engine.post(lambda now: self._disconnected(connection, error, now))
+
+    def get_buffer(self, connection: int) -> memoryview:
+        """Where received bytes belong."""
+        found = self._by_id.get(connection)
+        return found.reader.get_buffer() if found is not None else memoryview(bytearray(65536))
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        """Bytes were received."""
+        found = self._by_id.get(connection)
+        if found is None:
+            return
+        try:
+            frames = found.reader.buffer_updated(count)
+        except MalformedMessageError as error:
+            failure = error
+            self._engine.post(lambda now: self._malformed(connection, failure, now))
+            return
+        self._engine.post(lambda now: self._frames(connection, frames, now))
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        """A response as an object."""
+        self._engine.post(
+            lambda now: self._answered(
+                connection, response.correlation_id, None, response.message, now
+            )
+        )
+
+    def writable(self, connection: int, ready: bool) -> None:
+        """Whether the host takes more for this connection."""
+        self._engine.post(lambda now: self._set_writable(connection, ready))
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        """A name's addresses."""
+        self._engine.post(lambda now: self._resolved(token, result))
+
+    # For the rooms above
+
+    def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
+        """The connection to an address, whatever its state, if there is one."""
+        return self.connections.get((address, purpose))
+
+    def ready(
+        self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
+    ) -> Connection | None:
+        """The usable connection to an address; else None, and it is dialled when that is allowed.
+
+        Wait for `changed`, or until `next_dial_at`, and ask again.
+        """
+        found = self.connections.get((address, purpose))
+        if found is not None:
+            usable = found.ready and found.writable and found.throttled_until <= now
+            return found if usable else None
+        if self.may_dial(address, now, for_metadata=for_metadata):
+            self.dial(address, now, purpose=purpose, for_metadata=for_metadata)
+        return None
+
+    def may_dial(self, address: Address, now: float, *, for_metadata: bool = False) -> bool:
+        """Whether backoff and governor allow a dial now."""
+        return self.next_dial_at(address, now, for_metadata=for_metadata) <= now
+
+    def next_dial_at(self, address: Address, now: float, *, for_metadata: bool = False) -> float:
+        """When a dial is allowed; infinite where another event has to come first."""
+        found = self.connections.get((address, DATA))
+        if found is not None and found.throttled_until > now:
+            return found.throttled_until
+        wait = self.governor.wait(now, for_metadata=for_metadata)
+        return now + max(wait, self.states.backoff_left(address, now))
+
+    def dial(
+        self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
+    ) -> Connection:
+        """Open a connection; the caller has asked `may_dial`."""
+        self._next_id += 1
+        connection = Connection(self._next_id, address, purpose, now)
+        connection.for_metadata = for_metadata
+        connection.setup_deadline = now + self.states.dialling(address, now)
+        self.governor.dialled(now, for_metadata=for_metadata)
+        self.connections[address, purpose] = connection
+        self._by_id[connection.id] = connection
+        self._engine.start(self._connect(connection))
+        return connection
+
+    def send(
+        self,
+        connection: Connection,
+        body: Message,
+        now: float,
+        *,
+        patience: float = 0.0,
+        timeout: float | None = None,
+    ) -> Completion[Message]:
+        """Send a request on a ready connection; the reply may fail with any `KafkaError`."""
+        version = self.version_for(connection, type(body))
+        return self.send_version(
+            connection, body, version, now, patience=patience, timeout=timeout
+        ).reply
+
+    def send_version(
+        self,
+        connection: Connection,
+        body: Message,
+        version: int,
+        now: float,
+        *,
+        patience: float = 0.0,
+        timeout: float | None = None,
+    ) -> InFlightRequest:
+        """Send with a version that was chosen before (ApiVersions has no other way)."""
+        limit = self.request_timeout if timeout is None else timeout
+        request = connection.in_flight.add(
+            body, version, now, timeout=limit + patience, patience=patience
+        )
+        if len(connection.in_flight) == 1:
+            connection.last_received = now  # silence counts from the question on
+        connection.last_used = now
+        self._engine.effects.append(
+            Send(
+                connection.id,
+                OutgoingRequest(body, version, request.correlation_id, self.client_id),
+            )
+        )
+        return request
+
+    def version_for(self, connection: Connection, request: type[Message]) -> int:
+        """The highest version of an API that both sides speak."""
+        low, high = connection.versions.get(request.API_KEY, (0, -1))
+        version = min(high, request.MAX_VERSION)
+        if version < max(low, request.MIN_VERSION):
+            raise UnsupportedVersionError(
+                f"{request.API_NAME}: broker {connection.address} speaks versions {low} to {high}, "
+                f"this client {request.MIN_VERSION} to {request.MAX_VERSION}"
+            )
+        return version
+
+    def close(self, connection: Connection, now: float, reason: str) -> None:
+        """Close a connection of ours: no failure of the address (R-CS-4)."""
+        if not connection.ended:
+            self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
+            self._engine.effects.append(Close(connection.id, reason))
+
+    def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
+        """Close a connection because of what it did: a failure of the address."""
+        if not connection.ended:
+            self._end(connection, error, now, failure=True)
+            self._engine.effects.append(Close(connection.id, str(error)))
+
+    # The component's part
+
+    def advance(self, now: float) -> bool:
+        """Fail what is overdue, in one pass; note proofs by age; close what idles."""
+        moved = False
+        for connection in list(self._by_id.values()):
+            if not connection.ready:
+                if now >= connection.setup_deadline:
+                    seconds = connection.setup_deadline - connection.dialled_at
+                    stage = connection.state.value
+                    self.fail(
+                        connection,
+                        ConnectionSetupTimeoutError(f"not ready after {seconds:.1f} s ({stage})"),
+                        now,
+                    )
+                    moved = True
+                continue
+            deadline = connection.in_flight.next_deadline()
+            if deadline is not None and now >= deadline:
+                head = connection.in_flight.head
+                name = head.body.API_NAME if head else "request"
+                self.fail(
+                    connection,
+                    ResponseTimeoutError(f"no answer to {name} within request.timeout.ms"),
+                    now,
+                )
+                moved = True
+            elif not connection.proved and self._proof_by_age(connection) <= now:
+                self._prove(connection, now)
+                moved = True
+            elif not len(connection.in_flight) and now >= connection.last_used + self._idle:
+                self.close(connection, now, "idle")
+                moved = True
+        return moved
+
+    def next_deadline(self, now: float) -> float | None:
+        """The earliest setup, request, proof or idle deadline."""
+        earliest = math.inf
+        for connection in self._by_id.values():
+            if not connection.ready:
+                earliest = min(earliest, connection.setup_deadline)
+                continue
+            deadline = connection.in_flight.next_deadline()
+            if deadline is None:
+                deadline = connection.last_used + self._idle
+                if not connection.proved:
+                    deadline = min(deadline, self._proof_by_age(connection))
+            earliest = min(earliest, deadline)
+        return None if earliest == math.inf else earliest
+
+    def abort(self, error: KafkaError, now: float) -> None:
+        """Close everything; open replies end with `error`."""
+        for connection in list(self._by_id.values()):
+            requests = connection.in_flight.clear()
+            self._forget(connection)
+            self._engine.effects.append(Close(connection.id, str(error)))
+            for request in requests:
+                request.reply.fail(error)
+        for resolving in self._resolving.values():
+            resolving.fail(error)
+        self._resolving.clear()
+
+    # Connecting
+
+    def _connect(self, connection: Connection) -> Flow[None]:
+        now = yield START
+        try:
+            ips, now = yield from self._resolve(connection, now)
+            connection.ip = self.states.pick_ip(connection.address, ips)
+            connection.move(ConnectionEvent.RESOLVED)
+            self._events.emit(
+                now,
+                "dial",
+                address=str(connection.address),
+                purpose=connection.purpose,
+                ip=connection.ip,
+                connection=connection.id,
+            )
+            self._engine.effects.append(Open(connection.id, connection.address, connection.ip))
+            now = yield Wait((connection.tcp,))
+            if connection.ended:
+                return
+            connection.tcp.result()
+            connection.move(ConnectionEvent.CONNECTED)
+            self._events.emit(now, "connected", address=str(connection.address))
+            connection.versions, now = yield from check_api_versions(self, connection, now)
+        except KafkaError as error:
+            self.fail(connection, error, self._engine.now)
+            return
+        if connection.ended:
+            return
+        connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
+        connection.ready_at = connection.last_received = now
+        connection.reader.limit = self.frame_limit
+        self.states.setup_done(connection.address)
+        self.states.state(connection.address).dialling -= 1
+        self.governor.ended()
+        self._events.emit(
+            now,
+            "ready",
+            address=str(connection.address),
+            purpose=connection.purpose,
+            seconds=round(now - connection.dialled_at, 6),
+        )
+        self.changed.notify()
+
+    def _resolve(self, connection: Connection, now: float) -> Flow[tuple[Sequence[str], float]]:
+        host = connection.address.host
+        if ":" in host or host.replace(".", "").isdecimal():
+            return [host], now
+        token = self._engine.new_token()
+        answer: Completion[Sequence[str]] = Completion()
+        self._resolving[token] = answer
+        self._engine.effects.append(
+            Resolve(token, host, connection.address.port, connection.setup_deadline)
+        )
+        now = yield Wait((answer,), connection.setup_deadline)
+        self._resolving.pop(token, None)
+        if connection.ended:
+            raise DisconnectedError("closed while the name was resolved")
+        if not answer.done:
+            raise DnsError(f"no answer to the name {host!r} in time")
+        if answer.error is not None or not answer.result():
+            self._events.emit(
+                now, "dns_failed", address=str(connection.address), error=str(answer.error)
+            )
+            raise DnsError(f"the name {host!r} doesn't resolve: {answer.error or 'no address'}")
+        return answer.result(), now
+
+    def _resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        answer = self._resolving.get(token)
+        if answer is None or answer.done:
+            return
+        if isinstance(result, BaseException):
+            answer.fail(result)
+        else:
+            answer.complete(result)
+
+    def _connected(self, number: int, now: float) -> None:
+        connection = self._by_id.get(number)
+        if connection is not None and not connection.tcp.done:
+            connection.last_received = now
+            connection.tcp.complete(None)
+
+    # Answers
+
+    def _frames(self, number: int, frames: list[memoryview], now: float) -> None:
+        connection = self._by_id.get(number)
+        if connection is None:
+            return
+        connection.last_received = now
+        for frame in frames:
+            try:
+                identity = peek_correlation_id(frame)
+            except MalformedMessageError as error:
+                self._malformed(number, error, now)
+                return
+            self._answered(number, identity, frame, None, now)
+
+    def _answered(
+        self,
+        number: int,
+        identity: int,
+        frame: memoryview | None,
+        message: Message | None,
+        now: float,
+    ) -> None:
+        connection = self._by_id.get(number)
+        if connection is None:
+            return
+        connection.last_received = now
+        try:
+            request = connection.in_flight.take(identity)
+        except MalformedMessageError as error:
+            self._malformed(number, error, now)
+            return
+        if frame is not None:
+            try:
+                _, message = decode_response(type(request.body), request.version, frame)
+            except MalformedMessageError as error:
+                if not request.reply.done:
+                    request.reply.fail(error)
+                self._malformed(number, error, now)
+                return
+        answer = cast("Message", message)
+        throttle = getattr(answer, "throttle_time_ms", 0)
+        if throttle > 0:  # KIP-219: the client keeps quiet for so long
+            connection.throttled_until = max(connection.throttled_until, now + throttle / 1000.0)
+        if connection.ready and not connection.proved:
+            self._prove(connection, now)
+        if not request.reply.done:
+            request.reply.complete(answer)
+        self.changed.notify()
+
+    def _set_writable(self, number: int, ready: bool) -> None:
+        connection = self._by_id.get(number)
+        if connection is not None:
+            connection.writable = ready
+            self.changed.notify()
+
+    def _proof_by_age(self, connection: Connection) -> float:
+        if len(connection.in_flight):
+            return math.inf
+        return connection.ready_at + PROOF_BY_AGE
+
+    def _prove(self, connection: Connection, now: float) -> None:
+        connection.proved = True
+        self.states.proved(connection.address)
+        self.governor.proved()
+        self._events.emit(now, "proved", address=str(connection.address))
+        self.changed.notify()
+
+    # Ends
+
+    def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
+        connection = self._by_id.get(number)
+        if connection is not None:
+            self.fail(connection, error, now)
+
+    def _disconnected(self, number: int, error: BaseException | str | None, now: float) -> None:
+        connection = self._by_id.get(number)
+        if connection is None:
+            return
+        setting_up = not connection.ready
+        idle = connection.proved and not len(connection.in_flight)
+        # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
+        failure = not (idle and error is None)
+        self._end(connection, _as_error(error, setting_up=setting_up), now, failure=failure)
+
+    def _forget(self, connection: Connection) -> None:
+        self._by_id.pop(connection.id, None)
+        if not connection.ready:
+            self.governor.ended()
+            self.states.state(connection.address).dialling -= 1
+        connection.move(ConnectionEvent.LOST)
+        if self.connections.get((connection.address, connection.purpose)) is connection:
+            del self.connections[connection.address, connection.purpose]
+        if not connection.tcp.done:
+            connection.tcp.fail(DisconnectedError("the connection ended"))
+
+    def _end(self, connection: Connection, error: KafkaError, now: float, *, failure: bool) -> None:
+        setting_up = not connection.ready
+        requests = connection.in_flight.clear()
+        self._forget(connection)
+        address = connection.address
+        if failure:
+            until = self.states.failed(address, now, error, connecting=setting_up)
+            state = self.states.state(address)
+            if not connection.proved:
+                state.dial_failed = True
+                self.governor.failed(now)
+            kind = "disconnected" if connection.ready_at else "dial_failed"
+            self._events.emit(
+                now,
+                kind,
+                address=str(address),
+                error=_words(error),
+                failures=state.failures,
+                backoff=round(until - now, 6),
+                in_flight=len(requests),
+                failure=True,
+                connection=connection.id,
+            )
+        else:
+            self.states.closed(address, now)
+            self._events.emit(
+                now,
+                "disconnected",
+                address=str(address),
+                error=_words(error),
+                in_flight=len(requests),
+                failure=False,
+                connection=connection.id,
+            )
+        for request in requests:
+            if not request.reply.done:
+                request.reply.fail(
+                    error
+                    if isinstance(error, DisconnectedError)
+                    else DisconnectedError(f"{address}: {_words(error)}")
+                )
+        for listener in self.on_lost:
+            listener(connection, error, failure, now)
+        self.changed.notify()
+
+
+def _words(error: BaseException) -> str:
+    text = str(error)
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _as_error(error: BaseException | str | None, *, setting_up: bool) -> KafkaError:
+    """Put what the host saw into one of our classes."""
+    if isinstance(error, KafkaError):
+        return error
+    if error is None:
+        text = "the broker closed the connection"
+        return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
+    if isinstance(error, ConnectionRefusedError) or error == "refused":
+        return ConnectionRefusedByPeerError("connection refused")
+    if type(error).__name__.startswith("SSL"):
+        return TlsError(str(error))
+    text = error if isinstance(error, str) else (getattr(error, "strerror", None) or str(error))
+    return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
