@@ -1,0 +1,138 @@
+"""Whole frames: length, header and message, in both directions.
+
+In: a message with its version and correlation id, or the bytes between two length prefixes. Out:
+buffers for the socket, or the header's fields and the message. Must not: know connections; which
+answer belongs to which request is `network.in_flight_requests`' business.
+
+A request has header version 2 in flexible versions, else 1 (version 0 died with Kafka 4.0). An
+answer has header version 1 in flexible versions, else 0, except that of ApiVersions, which always
+has 0: the client asks before it knows what the broker speaks (KIP-511).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # an exception class with a function's name
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from odradek.common.errors import MalformedMessageError
+from odradek.protocol.message import Message, Request, malformed
+from odradek.protocol.primitives import (
+    Buffer,
+    Buffers,
+    Output,
+    WireError,
+    as_bytes_view,
+    read_nullable_string,
+    skip_tags,
+    write_nullable_string,
+)
+from odradek.protocol.registry import FLEXIBLE_FROM
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.api_versions import ApiVersionsResponse
+
+API_VERSIONS = 18
+UNSUPPORTED_VERSION = 35
+
+_REQUEST_HEAD = Struct(">hhi")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+
+R = TypeVar("R", bound=Message)
+
+
+def encode_request(
+    request: Request[Any], version: int, correlation_id: int, client_id: str | None
+) -> Buffers:
+    """Write a request as a frame, its length in front."""
+    out = Output()
+    out += _REQUEST_HEAD.pack(request.API_KEY, version, correlation_id)
+    write_nullable_string(out, client_id)
+    if request.is_flexible(version):
+        out.append(0)
+    return _framed(out, request.encode(version))
+
+
+def encode_response(message: Message, version: int, correlation_id: int) -> Buffers:
+    """Write an answer as a frame, its length in front (for simulated brokers)."""
+    out = Output()
+    out += _INT32.pack(correlation_id)
+    if message.is_flexible(version) and message.API_KEY != API_VERSIONS:
+        out.append(0)
+    return _framed(out, message.encode(version))
+
+
+def _framed(head: Output, body: Buffers) -> Buffers:
+    """Put the length in front of header and message; the first small piece joins the header."""
+    size = len(head) + sum(map(len, body))
+    first = _INT32.pack(size) + head
+    if body and isinstance(body[0], bytes):
+        return [first + body[0], *body[1:]]
+    return [first, *body]
+
+
+def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, int]:
+    """Read a request's header: API key, version, correlation id, client id, where the body starts.
+
+    `buffer` is the frame without its length.
+    """
+    view = as_bytes_view(buffer)
+    pos = 0
+    try:
+        api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(view, pos)
+        pos += 8
+        client_id, pos = read_nullable_string(view, pos)
+        if version >= FLEXIBLE_FROM.get(api_key, version + 1):
+            pos = skip_tags(view, pos)
+    except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
+        raise malformed("request header", len(view), error) from error
+    return api_key, version, correlation_id, client_id, pos
+
+
+def peek_correlation_id(buffer: Buffer) -> int:
+    """Return the correlation id of an answer, which tells what the rest is."""
+    try:
+        return cast("int", _INT32.unpack_from(buffer)[0])
+    except StructError as error:
+        raise malformed("response header", as_bytes_view(buffer).nbytes, error) from error
+
+
+def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> tuple[int, R]:
+    """Read the answer to a request of `version`: its correlation id and the message.
+
+    `buffer` is the frame without its length. For ApiVersions this includes what
+    `decode_api_versions_response` does.
+    """
+    if request.API_KEY == API_VERSIONS:
+        correlation_id, answer = decode_api_versions_response(buffer, version)
+        return correlation_id, cast("R", answer)
+    view = as_bytes_view(buffer)
+    correlation_id = peek_correlation_id(view)
+    pos = 4
+    response = cast("type[R]", request.RESPONSE)
+    if response.is_flexible(version):
+        try:
+            pos = skip_tags(view, pos)
+        except (WireError, IndexError) as error:
+            what = f"header of {response.__name__} v{version}"
+            raise malformed(what, len(view), error) from error
+    return correlation_id, response.decode(view, version, pos)
+
+
+def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:
+    """Read the answer to ApiVersions, which is in version 0 when the broker is too old (KIP-511).
+
+    A broker that doesn't know `version` answers with error 35 in the layout of version 0, which
+    lists the versions of ApiVersions that it does know (or nothing, before Kafka 2.4).
+    """
+    from odradek.protocol.messages.api_versions import ApiVersionsResponse
+
+    view = as_bytes_view(buffer)
+    correlation_id = peek_correlation_id(view)
+    if version > 0 and len(view) >= 6 and _INT16.unpack_from(view, 4)[0] == UNSUPPORTED_VERSION:
+        try:
+            return correlation_id, ApiVersionsResponse.decode(view, 0, 4)
+        except MalformedMessageError:
+            pass  # the error came in the layout that was asked for
+    return correlation_id, ApiVersionsResponse.decode(view, version, 4)

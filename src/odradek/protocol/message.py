@@ -1,0 +1,126 @@
+"""What every request and response can do; the generated modules add fields and layouts.
+
+In: a dataclass and a version, or bytes and a version. Out: buffers ready for the socket, or the
+dataclass. Must not: guess a version, raise anything but `MalformedMessageError` for bytes that a
+peer sent, or copy records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import error as StructError  # noqa: N812  # an exception class with a function's name
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from odradek.common.errors import MalformedMessageError
+from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.protocol.primitives import (
+    AbsentFieldError,
+    Buffer,
+    Buffers,
+    Output,
+    WireError,
+    as_bytes_view,
+)
+
+
+class Message:
+    """A request or a response of one API, in any of its versions."""
+
+    __slots__ = ()
+
+    API_KEY: ClassVar[int]
+    API_NAME: ClassVar[str]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int | None]
+    """The first version with compact lengths and tagged fields (KIP-482), if any."""
+    READERS: ClassVar[tuple[Callable[[memoryview, int], tuple[Any, int]], ...]]
+    """How each version from `MIN_VERSION` on is read; versions of equal layout share one."""
+    WRITERS: ClassVar[tuple[Callable[[Output, Any], None], ...]]
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Say whether `version` has compact lengths and tagged fields."""
+        return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
+
+    @classmethod
+    def _index(cls, version: int) -> int:
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise UnsupportedVersionError(
+                f"{cls.__name__} has versions {cls.MIN_VERSION} to {cls.MAX_VERSION}, not {version}"
+            )
+        return version - cls.MIN_VERSION
+
+    def encode(self, version: int) -> Buffers:
+        """Write the message, without length and header; record buffers are items of their own.
+
+        UnsupportedVersionError: a field holds a value that this version can't carry.
+        InvalidRequestError: a value doesn't fit its field (null, too long, out of range).
+        """
+        writer = self.WRITERS[self._index(version)]
+        out = Output()
+        try:
+            writer(out, self)
+        except AbsentFieldError as error:
+            raise UnsupportedVersionError(
+                f"{type(self).__name__} v{version} can't carry {error}"
+            ) from None
+        except (StructError, AttributeError, TypeError, ValueError) as error:
+            raise InvalidRequestError(
+                f"{type(self).__name__} v{version} can't be written: {error}"
+            ) from error
+        return out.buffers()
+
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
+        """Read the message that fills `buffer` from `offset` to its end.
+
+        MalformedMessageError: the bytes don't follow the layout, or some are left over.
+        """
+        reader = cls.READERS[cls._index(version)]
+        view = as_bytes_view(buffer)
+        message: Self
+        try:
+            if not 0 <= offset <= len(view):
+                raise WireError(f"it starts at byte {offset}")
+            message, pos = reader(view, offset)
+            if pos != len(view):
+                raise WireError(f"{len(view) - pos} bytes too many")
+        except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
+            raise malformed(f"{cls.__name__} v{version}", len(view), error) from error
+        return message
+
+
+R = TypeVar("R", bound=Message)
+
+
+class Response(Message):
+    """What a broker answers."""
+
+    __slots__ = ()
+
+
+class Request(Message, Generic[R]):
+    """What a client asks; `R` is the class of the answer."""
+
+    __slots__ = ()
+
+    RESPONSE: ClassVar[type[Message]]
+
+
+def malformed(what: str, size: int, error: Exception) -> MalformedMessageError:
+    """Make the one typed error for bytes that can't be read, with the position of the failure."""
+    reason = "it is cut off" if isinstance(error, (StructError, IndexError)) else str(error)
+    return MalformedMessageError(f"{what}: {reason}, at byte {_position(error)} of {size}")
+
+
+def _position(error: Exception) -> int:
+    """Take the position from the innermost reader: passing it along would cost every message."""
+    position = 0
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        found = trace.tb_frame.f_locals.get("pos", position)
+        position = found if isinstance(found, int) else position
+        trace = trace.tb_next
+    return position

@@ -1,0 +1,449 @@
+"""The parts that Kafka's messages are made of: varints, strings, counts, records, tags.
+
+In: a memoryview and a position (reading), or an `Output` (writing). Out: the value and the position
+after it. The generated modules call these for everything that isn't a run of fixed-width fields.
+Must not: allocate by a length or count before checking that so many bytes are there.
+
+Readers raise `WireError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `Message.decode`
+turns each into `MalformedMessageError`. The local variable that holds the position is called `pos`
+everywhere, because that is where the position in the error's text is taken from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, pack, unpack_from
+from typing import Final, TypeAlias, TypeVar
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Buffers: TypeAlias = list[bytes | memoryview]
+Records: TypeAlias = Buffer | Sequence[Buffer] | None
+"""What a `records` field holds: a memoryview or None when decoded; any of these to encode."""
+
+ZERO_UUID: Final = bytes(16)
+_MAX_VARINT: Final = 0x7FFFFFFF
+
+_read_int16 = Struct(">h").unpack_from
+_read_int32 = Struct(">i").unpack_from
+_pack_int16 = Struct(">h").pack
+_pack_int32 = Struct(">i").pack
+
+
+class WireError(Exception):
+    """The bytes break a rule of the protocol; never leaves the protocol room."""
+
+
+class AbsentFieldError(Exception):
+    """A field holds a value that the version to be written has no place for."""
+
+
+class Output(bytearray):
+    """Bytes being written, with the record buffers that belong in between kept aside uncopied."""
+
+    __slots__ = ("splices",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.splices: list[tuple[int, bytes | memoryview]] = []
+
+    def buffers(self) -> Buffers:
+        """Cut the written bytes where record buffers belong and return all in order."""
+        if not self.splices:
+            return [bytes(self)]
+        made: Buffers = []
+        start = 0
+        with memoryview(self) as view:
+            for position, buffer in self.splices:
+                if position > start:
+                    made.append(bytes(view[start:position]))
+                    start = position
+                made.append(buffer)
+            if start < len(view):
+                made.append(bytes(view[start:]))
+        return made
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint; more than Java's largest int is refused."""
+    value = view[pos]
+    pos += 1
+    if value < 0x80:
+        return value, pos
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = view[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > _MAX_VARINT:
+                raise WireError(f"a varint of {value}")
+            return value, pos
+    raise WireError("a varint of more than five bytes")
+
+
+def _slice_end(view: memoryview, pos: int, length: int) -> int:
+    end = pos + length
+    if length < 0:
+        raise WireError(f"a length of {length}")
+    if end > len(view):
+        raise WireError(f"a length of {length} where {len(view) - pos} bytes are left")
+    return end
+
+
+def read_string(view: memoryview, pos: int) -> tuple[str, int]:
+    """Read a string with a two-byte length."""
+    (length,) = _read_int16(view, pos)
+    pos += 2
+    end = _slice_end(view, pos, length)
+    return str(view[pos:end], "utf-8"), end
+
+
+def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    """Read a string with a two-byte length, -1 meaning null."""
+    if _read_int16(view, pos)[0] == -1:
+        return None, pos + 2
+    return read_string(view, pos)
+
+
+def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
+    """Read a string whose varint length is one more than it is."""
+    length, pos = read_uvarint(view, pos)
+    end = _slice_end(view, pos, length - 1)
+    return str(view[pos:end], "utf-8"), end
+
+
+def read_nullable_compact_string(view: memoryview, pos: int) -> tuple[str | None, int]:
+    """Read a compact string, 0 meaning null."""
+    if view[pos] == 0:
+        return None, pos + 1
+    return read_compact_string(view, pos)
+
+
+def read_strings(view: memoryview, pos: int, count: int) -> tuple[list[str], int]:
+    """Read `count` strings."""
+    items = []
+    for _ in range(count):
+        item, pos = read_string(view, pos)
+        items.append(item)
+    return items, pos
+
+
+def read_compact_strings(view: memoryview, pos: int, count: int) -> tuple[list[str], int]:
+    """Read `count` compact strings."""
+    items = []
+    for _ in range(count):
+        item, pos = read_compact_string(view, pos)
+        items.append(item)
+    return items, pos
+
+
+def read_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
+    """Read bytes with a four-byte length, as a slice of the input."""
+    (length,) = _read_int32(view, pos)
+    pos += 4
+    end = _slice_end(view, pos, length)
+    return view[pos:end], end
+
+
+def read_nullable_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
+    """Read bytes with a four-byte length, -1 meaning null."""
+    if _read_int32(view, pos)[0] == -1:
+        return None, pos + 4
+    return read_view(view, pos)
+
+
+def read_compact_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
+    """Read bytes whose varint length is one more than they are."""
+    length, pos = read_uvarint(view, pos)
+    end = _slice_end(view, pos, length - 1)
+    return view[pos:end], end
+
+
+def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
+    """Read compact bytes, 0 meaning null."""
+    if view[pos] == 0:
+        return None, pos + 1
+    return read_compact_view(view, pos)
+
+
+def read_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
+    """Read bytes with a four-byte length, copied."""
+    found, pos = read_view(view, pos)
+    return bytes(found), pos
+
+
+def read_nullable_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
+    """Read bytes with a four-byte length, -1 meaning null, copied."""
+    found, pos = read_nullable_view(view, pos)
+    return None if found is None else bytes(found), pos
+
+
+def read_compact_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
+    """Read compact bytes, copied."""
+    found, pos = read_compact_view(view, pos)
+    return bytes(found), pos
+
+
+def read_nullable_compact_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
+    """Read compact bytes, 0 meaning null, copied."""
+    found, pos = read_nullable_compact_view(view, pos)
+    return None if found is None else bytes(found), pos
+
+
+def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
+    # An element takes at least `smallest` bytes: a count that can't fit is refused before a list
+    # is made, so that a hostile count allocates nothing.
+    if count * smallest > len(view) - pos:
+        raise WireError(f"a count of {count} where {len(view) - pos} bytes are left")
+
+
+def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
+    """Read an array's four-byte count; `smallest` is the least an element can take."""
+    (count,) = _read_int32(view, pos)
+    if count < 0:
+        raise WireError(f"a count of {count}")
+    pos += 4
+    _check_count(view, pos, count, smallest)
+    return count, pos
+
+
+def read_nullable_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
+    """Read an array's four-byte count, -1 meaning null."""
+    if _read_int32(view, pos)[0] == -1:
+        return -1, pos + 4
+    return read_count(view, pos, smallest)
+
+
+def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
+    """Read an array's varint count, which is one more than it is."""
+    count, pos = read_uvarint(view, pos)
+    if count == 0:
+        raise WireError("null where null isn't allowed")
+    _check_count(view, pos, count - 1, smallest)
+    return count - 1, pos
+
+
+def read_nullable_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
+    """Read an array's varint count, 0 meaning null (returned as -1)."""
+    if view[pos] == 0:
+        return -1, pos + 1
+    return read_compact_count(view, pos, smallest)
+
+
+def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:
+    """Read `count` int32, the commonest array (replicas)."""
+    return list(unpack_from(f">{count}i", view, pos))
+
+
+def read_numbers(view: memoryview, pos: int, count: int, code: str) -> list[int]:
+    """Read `count` numbers of one width."""
+    return list(unpack_from(f">{count}{code}", view, pos))
+
+
+def read_uuids(view: memoryview, pos: int, count: int) -> list[bytes]:
+    """Read `count` uuids; the caller has checked that they are there."""
+    return [bytes(view[at : at + 16]) for at in range(pos, pos + 16 * count, 16)]
+
+
+def read_tag(view: memoryview, pos: int) -> tuple[int, int, int]:
+    """Read a tagged field's head: its tag, where its value starts and where it must end."""
+    tag, pos = read_uvarint(view, pos)
+    size, pos = read_uvarint(view, pos)
+    return tag, pos, _slice_end(view, pos, size)
+
+
+def check_tag(tag: int, pos: int, end: int) -> None:
+    """Refuse a known tagged field that isn't as long as it says."""
+    if pos != end:
+        raise WireError(f"tagged field {tag} ends {abs(end - pos)} bytes off its size")
+
+
+def skip_tags(view: memoryview, pos: int) -> int:
+    """Skip a section of tagged fields none of which is known (a newer broker may send any)."""
+    tags, pos = read_uvarint(view, pos)
+    for _ in range(tags):
+        _, _, pos = read_tag(view, pos)
+    return pos
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Write an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def write_string(out: bytearray, value: str) -> None:
+    """Write a string with a two-byte length."""
+    encoded = value.encode()
+    out += _pack_int16(len(encoded))
+    out += encoded
+
+
+def write_nullable_string(out: bytearray, value: str | None) -> None:
+    """Write a string with a two-byte length, -1 for null."""
+    if value is None:
+        out += b"\xff\xff"
+    else:
+        write_string(out, value)
+
+
+def write_compact_string(out: bytearray, value: str) -> None:
+    """Write a string with its varint length plus one."""
+    encoded = value.encode()
+    write_uvarint(out, len(encoded) + 1)
+    out += encoded
+
+
+def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
+    """Write a compact string, 0 for null."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_string(out, value)
+
+
+def write_bytes(out: bytearray, value: bytes) -> None:
+    """Write bytes with a four-byte length."""
+    out += _pack_int32(len(value))
+    out += value
+
+
+def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
+    """Write bytes with a four-byte length, -1 for null."""
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        write_bytes(out, value)
+
+
+def write_compact_bytes(out: bytearray, value: bytes) -> None:
+    """Write bytes with their varint length plus one."""
+    write_uvarint(out, len(value) + 1)
+    out += value
+
+
+def write_nullable_compact_bytes(out: bytearray, value: bytes | None) -> None:
+    """Write compact bytes, 0 for null."""
+    if value is None:
+        out.append(0)
+    else:
+        write_compact_bytes(out, value)
+
+
+def as_bytes_view(buffer: Buffer) -> memoryview:
+    """Return a view of single bytes, whatever the buffer's own item format."""
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")
+
+
+def _record_buffers(records: Buffer | Sequence[Buffer]) -> list[bytes | memoryview]:
+    if isinstance(records, bytes):
+        return [records]
+    if isinstance(records, (bytearray, memoryview)):
+        return [as_bytes_view(records)]
+    return [item if isinstance(item, bytes) else as_bytes_view(item) for item in records]
+
+
+def records_view(records: Records) -> memoryview | None:
+    """Return a records field as one memoryview; copies only when it is a list of several."""
+    if records is None:
+        return None
+    buffers = _record_buffers(records)
+    return as_bytes_view(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+
+
+def records_size(records: Records) -> int:
+    """Return how many bytes a records field takes, without joining it."""
+    return 0 if records is None else sum(len(item) for item in _record_buffers(records))
+
+
+def _splice(out: Output, buffers: list[bytes | memoryview]) -> None:
+    at = len(out)
+    out.splices.extend((at, item) for item in buffers if len(item) > 0)
+
+
+def write_nullable_records(out: Output, records: Records) -> None:
+    """Write records' four-byte length and put the buffers themselves aside uncopied."""
+    if records is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    buffers = _record_buffers(records)
+    out += _pack_int32(sum(map(len, buffers)))
+    _splice(out, buffers)
+
+
+def write_nullable_compact_records(out: Output, records: Records) -> None:
+    """Write records' varint length plus one and put the buffers themselves aside uncopied."""
+    if records is None:
+        out.append(0)
+        return
+    buffers = _record_buffers(records)
+    write_uvarint(out, sum(map(len, buffers)) + 1)
+    _splice(out, buffers)
+
+
+def write_numbers(out: bytearray, values: Sequence[int], code: str) -> None:
+    """Write numbers of one width."""
+    out += pack(f">{len(values)}{code}", *values)
+
+
+def write_strings(out: bytearray, values: Sequence[str]) -> None:
+    """Write strings one after the other."""
+    for value in values:
+        write_string(out, value)
+
+
+def write_compact_strings(out: bytearray, values: Sequence[str]) -> None:
+    """Write compact strings one after the other."""
+    for value in values:
+        write_compact_string(out, value)
+
+
+def write_uuids(out: bytearray, values: Sequence[bytes]) -> None:
+    """Write uuids one after the other."""
+    for value in values:
+        out += checked_uuid(value)
+
+
+def checked_uuid(value: bytes) -> bytes:
+    """Return a uuid that has its 16 bytes (`struct` would pad or cut it in silence)."""
+    if len(value) != 16:
+        raise ValueError(f"a uuid of {len(value)} bytes")
+    return value
+
+
+def write_count(out: bytearray, values: Sequence[object]) -> None:
+    """Write an array's four-byte count."""
+    out += _pack_int32(len(values))
+
+
+def write_compact_count(out: bytearray, values: Sequence[object]) -> None:
+    """Write an array's varint count plus one."""
+    write_uvarint(out, len(values) + 1)
+
+
+def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
+    """Write a section of tagged fields, in ascending order of tags as the protocol asks."""
+    write_uvarint(out, len(tags))
+    for tag, value in tags:
+        write_uvarint(out, tag)
+        write_uvarint(out, len(value))
+        out += value
+
+
+T = TypeVar("T")
+
+
+def not_null(value: T | None) -> T:
+    """Refuse null where the version to be written doesn't allow it."""
+    if value is None:
+        raise ValueError("null where this version doesn't allow it")
+    return value

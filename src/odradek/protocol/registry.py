@@ -1,0 +1,40 @@
+"""From an API key to its message classes, importing a module only when it is first asked for.
+
+In: an API key. Out: the request class (its `RESPONSE` is the answer's class) or Kafka's name of the
+API. Must not: import any message module by itself; that is what keeps `import odradek` quick.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+from odradek.common.errors import UnsupportedFeatureError
+from odradek.protocol.api_keys import API_NAMES, FLEXIBLE_FROM, GENERATED
+from odradek.protocol.message import Request
+
+__all__ = ["API_NAMES", "FLEXIBLE_FROM", "api_name", "request_class"]
+
+_classes: dict[int, type[Request[Any]]] = {}
+
+
+def api_name(api_key: int) -> str:
+    """Return Kafka's name of an API, for texts; unknown keys get a number."""
+    return API_NAMES.get(api_key, f"API {api_key}")
+
+
+def request_class(api_key: int) -> type[Request[Any]]:
+    """Return the request class of an API.
+
+    UnsupportedFeatureError: this release has no messages for it.
+    """
+    found = _classes.get(api_key)
+    if found is None:
+        name = api_name(api_key)
+        if name not in GENERATED:
+            raise UnsupportedFeatureError(f"no messages for {name} (API key {api_key}) yet")
+        module = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        found = getattr(import_module(f"odradek.protocol.messages.{module}"), f"{name}Request")
+        _classes[api_key] = found
+    return found

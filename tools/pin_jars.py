@@ -1,0 +1,76 @@
+"""Write the committed list of jars of one Kafka version: ``tools/pin_jars.py 4.3.1``.
+
+Ivy resolves the broker, the console tools and an slf4j binding with everything they need; the
+result goes to ``src/odradek/testing/jars/kafka-<version>.txt``, one jar a line: coordinates and
+SHA-256.  What a machine fetches later is compared with that list, so run this only to add a
+version, and read the difference before it is committed.
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from odradek.testing.jars import LISTS, find_ivy_jar, settings_xml
+from odradek.testing.java import java_home
+
+LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without one the log is empty
+# Connect is no part of a broker, and drags in a web server.
+EXCLUDED = ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
+
+
+def ivy_xml(version: str) -> str:
+    """Return the Ivy module that depends on all we run."""
+    wanted = [
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
+    ]
+    dependencies = "".join(
+        f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->runtime,master"/>'
+        for org, name, rev in wanted
+    )
+    excludes = "".join(f'<exclude org="org.apache.kafka" module="{name}"/>' for name in EXCLUDED)
+    return (
+        '<ivy-module version="2.0"><info organisation="odradek" module="pin"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}{excludes}</dependencies></ivy-module>"
+    )
+
+
+def pin(version: str) -> list[str]:
+    """Resolve and fetch everything once; return the lines of the list."""
+    with tempfile.TemporaryDirectory(prefix="odradek-pin-") as name:
+        work = Path(name)
+        (work / "ivy.xml").write_text(ivy_xml(version))
+        (work / "settings.xml").write_text(settings_xml(descriptors=True))
+        command = [
+            str(java_home() / "bin" / "java"), "-jar", str(find_ivy_jar()),
+            "-settings", str(work / "settings.xml"), "-cache", str(work / "cache"),
+            "-ivy", str(work / "ivy.xml"),
+            "-retrieve", f"{work}/jars/[organisation]/[module]/[revision]/[artifact].[ext]",
+        ]  # fmt: skip
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        lines = []
+        for jar in sorted((work / "jars").rglob("*.jar")):
+            organisation, module, revision = jar.relative_to(work / "jars").parts[:3]
+            digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+            lines.append(f"{organisation}:{module}:{revision} {digest}")
+        return lines
+
+
+def main() -> None:
+    """Write the lists of the versions named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("versions", nargs="+")
+    for version in parser.parse_args().versions:
+        lines = pin(version)
+        target = LISTS / f"kafka-{version}.txt"
+        target.write_text("\n".join(lines) + "\n")
+        print(f"{target}: {len(lines)} jars")
+
+
+if __name__ == "__main__":
+    main()
