@@ -1,0 +1,174 @@
+"""The header of a record batch (magic 2): its layout, its checks and its checksum.
+
+In: bytes of a fetch answer, or a buffer whose records stand behind 61 free bytes. Out: a
+`BatchHeader`, or a sealed batch. Every decoder and encoder of this room goes through here.
+Must not look at records; copies only what the checksum library demands.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import google_crc32c
+
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+
+HEADER_SIZE = 61
+"""Bytes before the first record."""
+LENGTH_END = 12
+"""Base offset and length: what the length field itself doesn't count."""
+CRC_START = 21
+"""The checksum covers all bytes from the attributes on, so brokers may set the fields before it."""
+MAGIC = 2
+CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_LEADER_EPOCH = -1, -1, -1, -1
+INT64_MAX = (1 << 63) - 1
+
+_LAYOUT = struct.Struct(">qiibIhiqqqhii")
+_CHECKED = struct.Struct(">hiqqqhii")
+_PREFIX = struct.Struct(">qi")
+_SMALLEST_OLD_MESSAGE = 14
+_CRC_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The fields of one batch header, as they stand on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch covers, even where compaction removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """The number of the compression codec."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        """All records carry the time of the append (`max_timestamp`), not the producer's."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def transactional(self) -> bool:
+        """The batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        """The batch holds a marker of the broker's and no user's record."""
+        return bool(self.attributes & CONTROL)
+
+
+class BadBatchError(ValueError):
+    """What is wrong inside a batch; the decoder adds which batch, in a `CorruptRecordError`."""
+
+
+def corrupt(base_offset: int, reason: str) -> CorruptRecordError:
+    """Make the error that names the batch and what is wrong with it."""
+    return CorruptRecordError(f"record batch at offset {base_offset}: {reason}")
+
+
+def batch_size(buffer: memoryview, at: int) -> int | None:
+    """Give the size that the batch at `at` claims, None when not even that is there.
+
+    The size may be more than what is left: brokers cut the last batch of an answer.
+    """
+    if len(buffer) - at < LENGTH_END:
+        return None
+    base_offset, length = _PREFIX.unpack_from(buffer, at)
+    if length < _SMALLEST_OLD_MESSAGE:
+        raise corrupt(base_offset, f"its length field says {length}, less than any batch has")
+    return int(length) + LENGTH_END
+
+
+def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
+    """Read and check the header of a batch that is there in full; the checksum is not looked at.
+
+    Old message formats lay their fields out differently, so the magic byte comes first.
+    """
+    size = batch_size(buffer, at)
+    (base_offset,) = struct.unpack_from(">q", buffer, at)
+    magic = buffer[at + 16]
+    if magic in (0, 1):
+        raise UnsupportedFeatureError(
+            f"messages at offset {base_offset} have the old format (magic {magic}), which Odradek "
+            "doesn't read. Brokers since 4.0 write format 2 only; data written before Kafka 0.11 "
+            "must be copied to a new topic by a client of that time."
+        )
+    if magic != MAGIC:
+        raise corrupt(base_offset, f"its format (magic) is {magic}, known is 2")
+    if size is None or size < HEADER_SIZE:
+        raise corrupt(base_offset, f"its length field says {size}, less than a header has")
+    header = BatchHeader(*_LAYOUT.unpack_from(buffer, at))
+    if base_offset < 0:
+        raise corrupt(base_offset, "its offset is negative")
+    if header.last_offset_delta < 0:
+        raise corrupt(base_offset, f"its last offset delta is {header.last_offset_delta}")
+    if header.last_offset >= INT64_MAX:
+        raise corrupt(base_offset, "its last offset doesn't fit into 64 bits")
+    if not 0 <= header.count <= header.last_offset_delta + 1:
+        raise corrupt(
+            base_offset,
+            f"it claims {header.count} records in {header.last_offset_delta + 1} offsets",
+        )
+    return header
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """Compute the checksum of any buffer.
+
+    The library takes `bytes` only; other buffers are copied in pieces that stay in the cache.
+    """
+    if isinstance(data, bytes):
+        return int(google_crc32c.value(data))
+    view = memoryview(data)
+    crc = 0
+    for at in range(0, len(view), _CRC_CHUNK):
+        crc = google_crc32c.extend(crc, view[at : at + _CRC_CHUNK].tobytes())
+    return crc
+
+
+def seal(
+    buffer: bytearray,
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> None:
+    """Write the header into the first 61 bytes of `buffer`, whose records follow already."""
+    times = (base_timestamp, max_timestamp)
+    ids = (producer_id, producer_epoch, base_sequence)
+    checked = (attributes, last_offset_delta, *times, *ids, count)
+    _CHECKED.pack_into(buffer, CRC_START, *checked)
+    crc = crc32c(memoryview(buffer)[CRC_START:])
+    length = len(buffer) - LENGTH_END
+    _LAYOUT.pack_into(buffer, 0, base_offset, length, leader_epoch, MAGIC, crc, *checked)

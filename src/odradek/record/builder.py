@@ -1,0 +1,189 @@
+"""A record batch that the producer fills record by record.
+
+In: keys, values, headers and times from `send()`. Out: a sealed batch for a Produce request.
+One builder holds one batch of one partition; the accumulator owns it and guards it by its lock.
+Must not know partitions, requests or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.common.errors import IllegalStateError
+from odradek.record import batch as b
+from odradek.record.compression import codec_number, compress
+from odradek.record.varint import write_varint
+
+HeaderInput = Sequence[tuple[str, bytes | None]]
+
+_RECORD_OVERHEAD = 21
+"""Length 5, attributes 1, timestamp delta 10, offset delta 5."""
+_LONGEST_LENGTH = 5
+
+
+# The numbers 0 to 2047 cover nearly all lengths and deltas: a look-up instead of a loop.
+_SHORT = [bytes((n << 1,)) for n in range(64)]
+_SHORT += [bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
+_SHORT_END = len(_SHORT)
+_NULL = b"\x01"
+
+
+def estimate_record_size(key: bytes | None, value: bytes | None, headers: HeaderInput = ()) -> int:
+    """Give an upper bound of what one record adds to a batch before compression."""
+    size = _RECORD_OVERHEAD + 3 * _LONGEST_LENGTH
+    size += (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+    for name, content in headers:
+        # A character is at most 3 bytes for each UTF-16 unit, 4 in all.
+        size += 2 * _LONGEST_LENGTH + (len(name) if name.isascii() else 4 * len(name))
+        size += len(content) if content is not None else 0
+    return size
+
+
+def _encode_headers(headers: HeaderInput) -> bytes:
+    parts = [write_varint(len(headers))]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (write_varint(len(encoded)), encoded)
+        parts += (_NULL,) if content is None else (write_varint(len(content)), content)
+    return b"".join(parts)
+
+
+class BatchBuilder:
+    """Collects records up to `limit_bytes` (before compression, header included)."""
+
+    __slots__ = (
+        "_base_time",
+        "_buffer",
+        "_built",
+        "_closed",
+        "_codec",
+        "_count",
+        "_ids",
+        "_latest",
+        "_level",
+        "_limit",
+    )
+
+    def __init__(self, limit_bytes: int, compression: str | None, level: int | None = None) -> None:
+        self._codec = codec_number(compression, level)
+        self._level = level
+        self._limit = limit_bytes
+        self._buffer = bytearray(b.HEADER_SIZE)
+        self._count = 0
+        self._base_time = self._latest = -1
+        self._closed = False
+        self._built: bytearray | None = None
+        self._ids: tuple[int, int, int, bool] | None = None
+
+    @property
+    def count(self) -> int:
+        """Records taken so far."""
+        return self._count
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch before compression, header included."""
+        return len(self._buffer)
+
+    @property
+    def closed(self) -> bool:
+        """No record is taken any more."""
+        return self._closed
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The latest timestamp so far, -1 without records."""
+        return self._latest
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderInput,
+        timestamp_ms: int,
+    ) -> int | None:
+        """Add a record and give its index in the batch, or None when it has no room.
+
+        The first record always has room: a larger one than the limit goes alone.
+        """
+        if self._closed:
+            return None
+        if not -1 <= timestamp_ms <= b.INT64_MAX:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
+        index = self._count
+        delta = timestamp_ms - self._base_time if index else 0
+        key_size = len(key) if key is not None else -1
+        value_size = len(value) if value is not None else -1
+        record = b"".join(
+            (
+                b"\0",
+                _SHORT[delta] if 0 <= delta < _SHORT_END else write_varint(delta),
+                _SHORT[index] if index < _SHORT_END else write_varint(index),
+                _SHORT[key_size] if 0 <= key_size < _SHORT_END else write_varint(key_size),
+                b"" if key is None else key,
+                _SHORT[value_size] if 0 <= value_size < _SHORT_END else write_varint(value_size),
+                b"" if value is None else value,
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        size = len(record)
+        prefix = _SHORT[size] if size < _SHORT_END else write_varint(size)
+        buffer = self._buffer
+        if index and len(buffer) + len(prefix) + size > self._limit:
+            return None
+        buffer += prefix
+        buffer += record
+        if not index:
+            self._base_time = self._latest = timestamp_ms
+        elif timestamp_ms > self._latest:
+            self._latest = timestamp_ms
+        self._count = index + 1
+        return index
+
+    def close(self) -> None:
+        """Take no more records; `build` does so too."""
+        self._closed = True
+
+    def build(
+        self,
+        *,
+        producer_id: int = b.NO_PRODUCER_ID,
+        producer_epoch: int = b.NO_PRODUCER_EPOCH,
+        base_sequence: int = b.NO_SEQUENCE,
+        transactional: bool = False,
+    ) -> memoryview:
+        """Compress once and seal; with the same ids again it gives the same bytes.
+
+        With other ids (a bumped epoch) the header and checksum are made anew in a copy, because
+        the view given before may still stand in some connection's send queue.
+        """
+        if not self._count:
+            raise IllegalStateError("a batch without records can't be built")
+        self._closed = True
+        ids = (producer_id, producer_epoch, base_sequence, transactional)
+        if self._built is not None and self._ids == ids:
+            return memoryview(self._built).toreadonly()
+        if self._built is not None:
+            batch = bytearray(self._built)
+        elif self._codec:
+            with memoryview(self._buffer) as everything, everything[b.HEADER_SIZE :] as records:
+                packed = compress(self._codec, self._level, records)
+            batch = bytearray(b.HEADER_SIZE) + packed
+        else:
+            batch = self._buffer
+        if self._codec and len(batch) >= len(self._buffer):
+            # Data that doesn't shrink goes plain, so a batch is never larger than was promised.
+            self._codec, batch = 0, self._buffer
+        b.seal(
+            batch,
+            attributes=self._codec + (b.TRANSACTIONAL if transactional else 0),
+            last_offset_delta=self._count - 1,
+            base_timestamp=self._base_time,
+            max_timestamp=self._latest,
+            count=self._count,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+        self._built, self._ids = batch, ids
+        return memoryview(batch).toreadonly()

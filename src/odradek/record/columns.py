@@ -1,0 +1,165 @@
+"""Records as plain column buffers, laid out so that Arrow can wrap them without copying.
+
+In: what a decoder filled. Out: row tuples for `poll()`, or buffers for `record/arrow.py`.
+Knows nothing of batches, and must not import pyarrow: record-wise clients work without it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise, repeat
+from typing import TypeAlias
+
+IntBuffer: TypeAlias = "array[int] | memoryview"
+ByteBuffer = bytes | bytearray | memoryview
+Headers = tuple[tuple[str, bytes | None], ...]
+Row = tuple[int, int, int, bytes | None, bytes | None, Headers]
+"""offset, timestamp_ms, timestamp_type, key, value, headers"""
+
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+"""Values of `timestamp_type`, with Kafka's numbers."""
+
+_ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryColumn:
+    """Byte strings as Arrow lays out `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: IntBuffer
+    """int32, one more than entries."""
+    data: ByteBuffer
+    validity: ByteBuffer | None = None
+    """One bit for each entry, lowest first, 0 for null; None when there is no null."""
+
+    def values(self, start: int, stop: int) -> list[bytes | None]:
+        """Copy the entries from `start` to `stop` out as `bytes`."""
+        data = self.data if isinstance(self.data, bytes) else memoryview(self.data)
+        spans = pairwise(self.offsets[start : stop + 1])
+        if isinstance(data, bytes):
+            found: list[bytes | None] = [data[a:b] for a, b in spans]
+        else:
+            found = [data[a:b].tobytes() for a, b in spans]
+        if self.validity is not None:
+            bits = self.validity
+            for i in range(start, stop):
+                if not bits[i >> 3] >> (i & 7) & 1:
+                    found[i - start] = None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderColumn:
+    """Headers as Arrow lays out `list<struct<key, value>>`; the list is null without headers."""
+
+    offsets: IntBuffer
+    """int32, one more than rows: where each row's headers begin in `keys` and `values`."""
+    keys: BinaryColumn
+    """UTF-8, made valid by the decoder."""
+    values: BinaryColumn
+    validity: ByteBuffer | None = None
+
+    def lists(self, start: int, stop: int) -> list[Headers]:
+        """Give each row's headers as a tuple, empty where there are none."""
+        offsets = self.offsets[start : stop + 1]
+        first, last = offsets[0], offsets[-1]
+        keys = (str(key, "utf-8") for key in self.keys.values(first, last) if key is not None)
+        pairs = tuple(zip(keys, self.values.values(first, last), strict=True))
+        return [pairs[a - first : b - first] for a, b in pairwise(offsets)]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
+
+    Buffers are never written again once they stand here. A column that wasn't asked for is None;
+    `headers` is None also when no record has any.
+    """
+
+    count: int
+    offsets: IntBuffer
+    """int64"""
+    timestamps_ms: IntBuffer
+    """int64"""
+    timestamp_types: ByteBuffer
+    """int8: 0 create time, 1 log append time"""
+    keys: BinaryColumn | None
+    values: BinaryColumn | None
+    headers: HeaderColumn | None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def offset_at(self, row: int) -> int:
+        """Give one row's Kafka offset."""
+        if not 0 <= row < self.count:
+            raise IndexError(f"row {row} of {self.count}")
+        return int(self.offsets[self.start + row])
+
+    def slice(self, start: int = 0, stop: int | None = None) -> RecordColumns:
+        """Give rows `start` to `stop` without copying; bounds are cut as Python's slices do."""
+        start, stop, _ = slice(start, stop).indices(self.count)
+        return replace(self, start=self.start + start, count=max(0, stop - start))
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
+        """Walk over rows as plain tuples, a thousand built at a time."""
+        part = self.slice(start, stop)
+        last = part.start + part.count
+        for a in range(part.start, last, _ROWS_AT_ONCE):
+            yield from self._rows_between(a, min(a + _ROWS_AT_ONCE, last))
+
+    def __iter__(self) -> Iterator[Row]:
+        return self.rows()
+
+    def _rows_between(self, a: int, b: int) -> Iterable[Row]:
+        nothing = repeat(None, b - a)
+        empty: Headers = ()
+        return zip(
+            self.offsets[a:b],
+            self.timestamps_ms[a:b],
+            self.timestamp_types[a:b],
+            nothing if self.keys is None else self.keys.values(a, b),
+            nothing if self.values is None else self.values.values(a, b),
+            repeat(empty, b - a) if self.headers is None else self.headers.lists(a, b),
+            strict=True,
+        )
+
+
+EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
+"""No records and no columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRecords:
+    """What a decoder made of the front of a fetch answer, and how to go on behind it.
+
+    While `finished` is False, more is got by
+    `decode(buffer[bytes_consumed:], start_offset=next_offset, aborted=aborted_left, …)`.
+    """
+
+    columns: RecordColumns
+    next_offset: int
+    """The offset to fetch or decode next; behind control, aborted and compacted records too."""
+    finished: bool
+    """Nothing in the buffer is left but, perhaps, a cut batch or offsets from `until_offset` on."""
+    batches: int = 0
+    """Whole batches passed, of any kind."""
+    control_batches: int = 0
+    aborted_batches: int = 0
+    bytes_consumed: int = 0
+    """Where the first batch begins that isn't wholly consumed."""
+    last_leader_epoch: int = -1
+    """The leader epoch of the last batch looked at, -1 when there was none."""
+    needed_bytes: int | None = None
+    """The size of the first batch where it is larger than the whole buffer: fetch this much."""
+    aborted_left: tuple[tuple[int, int], ...] = ()
+    """Aborted transactions whose end marker wasn't met yet, for the call that goes on."""
+
+    def next_offset_after(self, rows: int) -> int:
+        """Give the position once the first `rows` rows were handed out."""
+        if rows >= self.columns.count:
+            return self.next_offset
+        return self.columns.offset_at(rows)

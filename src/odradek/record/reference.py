@@ -1,0 +1,479 @@
+"""Record batches to columns and back, in short and obvious Python.
+
+In: the records of one partition from a fetch answer. Out: `DecodedRecords`. It is the oracle of
+the fast kernel and what runs where no kernel is built. Every length is compared with what is
+left, and each record and batch must end exactly where it says.
+Must not keep a view of the buffer: what is returned owns its bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.record import batch as b
+from odradek.record.columns import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    BinaryColumn,
+    DecodedRecords,
+    HeaderColumn,
+    RecordColumns,
+    Row,
+)
+from odradek.record.compression import (
+    DECOMPRESSED_LIMIT,
+    codec_number,
+    compress,
+    decompress,
+)
+from odradek.record.varint import read_varint, write_varint
+
+COLUMNS_LIMIT = DECOMPRESSED_LIMIT
+"""Decoding stops between batches once this many bytes were seen: int32 offsets always suffice."""
+
+_INT64_MIN = -(1 << 63)
+_ABORT, _COMMIT = 0, 1
+_PRESENT, _NULL = ord("1"), ord("0")
+
+
+class _Binary:
+    """A binary column while it grows."""
+
+    __slots__ = ("data", "offsets", "valid")
+
+    def __init__(self) -> None:
+        self.offsets = array("i", (0,))
+        self.data = bytearray()
+        self.valid = bytearray()  # an ASCII digit for each entry: packs without a loop
+
+    def add(self, value: bytes | None) -> None:
+        if value is None:
+            self.valid.append(_NULL)
+        else:
+            self.valid.append(_PRESENT)
+            self.data += value
+        self.offsets.append(len(self.data))
+
+    def cut(self, entries: int) -> None:
+        """Forget all entries from this one on."""
+        del self.offsets[entries + 1 :], self.data[self.offsets[entries] :], self.valid[entries:]
+
+    def finish(self) -> BinaryColumn:
+        return BinaryColumn(self.offsets, bytes(self.data), _bitmap(self.valid))
+
+
+def _bitmap(digits: bytearray) -> bytes | None:
+    """Pack digits into Arrow's bits, lowest first; None when nothing is null."""
+    if _NULL not in digits:
+        return None
+    return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little")
+
+
+class _Columns:
+    """All columns while they grow; a batch that turns out bad is cut off again."""
+
+    __slots__ = (
+        "header_ends",
+        "header_keys",
+        "header_values",
+        "headers",
+        "keys",
+        "offsets",
+        "timestamps",
+        "types",
+        "values",
+    )
+
+    def __init__(self, want_key: bool, want_value: bool, want_headers: bool) -> None:
+        self.offsets = array("q")
+        self.timestamps = array("q")
+        self.types = bytearray()
+        self.keys = _Binary() if want_key else None
+        self.values = _Binary() if want_value else None
+        self.headers = want_headers
+        self.header_ends = array("i", (0,))
+        self.header_keys = _Binary()
+        self.header_values = _Binary()
+
+    def add(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
+        self.offsets.append(offset)
+        self.timestamps.append(timestamp)
+        if self.keys is not None:
+            self.keys.add(key)
+        if self.values is not None:
+            self.values.add(value)
+        self.header_ends.append(len(self.header_keys.valid))
+
+    def cut(self, count: int) -> None:
+        """Forget all rows from this one on."""
+        del self.offsets[count:], self.timestamps[count:], self.types[count:]
+        for column in (self.keys, self.values):
+            if column is not None:
+                column.cut(count)
+        del self.header_ends[count + 1 :]
+        self.header_keys.cut(self.header_ends[-1])
+        self.header_values.cut(self.header_ends[-1])
+
+    def finish(self) -> RecordColumns:
+        headers = None
+        if self.header_ends[-1]:
+            ends = self.header_ends
+            valid = bytearray(
+                _PRESENT if ends[i] < ends[i + 1] else _NULL for i in range(len(self.offsets))
+            )
+            headers = HeaderColumn(
+                ends, self.header_keys.finish(), self.header_values.finish(), _bitmap(valid)
+            )
+        return RecordColumns(
+            count=len(self.offsets),
+            offsets=self.offsets,
+            timestamps_ms=self.timestamps,
+            timestamp_types=bytes(self.types),
+            keys=None if self.keys is None else self.keys.finish(),
+            values=None if self.values is None else self.values.finish(),
+            headers=headers,
+        )
+
+
+def _walk(
+    header: b.BatchHeader, data: bytes, at: int, out: _Columns, low: int, high: int, room: int
+) -> bool:
+    """Check all records in `data[at:]`; add those in [low, high), at most `room` of them.
+
+    The rest is walked too, so that no row of a broken batch is ever given out.
+    Returns whether `room` left something out.
+    """
+    size, added, expected, left_out = len(data), 0, 0, False
+    base, last_delta = header.base_offset, header.last_offset_delta
+    base_time, append_time = header.base_timestamp, header.log_append_time
+    for _ in range(header.count):
+        length, at = read_varint(data, at)
+        if not 0 < length <= size - at:
+            raise b.BadBatchError(f"a record claims {length} of {size - at} bytes left")
+        end = at + length
+        # Numbers may be read beyond the record, never beyond the batch: the record's end tells.
+        time_delta, at = _number(data, at + 1, 64)  # one byte of attributes, unused so far
+        delta, at = _number(data, at)
+        if not expected <= delta <= last_delta:
+            raise b.BadBatchError(f"offset delta {delta} isn't in {expected} to {last_delta}")
+        expected = delta + 1
+        wanted = low <= base + delta < high
+        keep = wanted and added < room
+        key, at = _bytes(data, at, end)
+        value, at = _bytes(data, at, end)
+        header_count, at = _number(data, at)
+        if header_count:
+            at = _headers(data, at, header_count, end, out if keep and out.headers else None)
+        if at != end:
+            raise b.BadBatchError(f"a record ends {at - end:+} bytes from where it says")
+        timestamp = header.max_timestamp if append_time else base_time + time_delta
+        if not _INT64_MIN <= timestamp <= b.INT64_MAX:
+            raise b.BadBatchError("a timestamp doesn't fit into 64 bits")
+        if keep:
+            out.add(base + delta, timestamp, key, value)
+            added += 1
+        else:
+            left_out = left_out or wanted
+    if at != size:
+        raise b.BadBatchError(f"{size - at} bytes follow its last record")
+    out.types += bytes((LOG_APPEND_TIME if append_time else CREATE_TIME,)) * added
+    return left_out
+
+
+def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
+    """Read a number that is mostly one byte long, without a loop then."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    return read_varint(data, at, bits)
+
+
+def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    """Read a length, where -1 is null, and so many bytes that must end before `end`."""
+    byte = data[at]
+    if byte < 0x80:
+        length, at = (byte >> 1) ^ -(byte & 1), at + 1
+    else:
+        length, at = read_varint(data, at)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= end - at:
+        raise b.BadBatchError(f"a key, value or header claims {length} of {end - at} bytes left")
+    return data[at : at + length], at + length
+
+
+def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None) -> int:
+    """Read the headers of one record; their names become valid UTF-8, as in Java.
+
+    They go straight into the columns: a record of 200 MB may claim 100 million headers.
+    """
+    if not 0 <= count <= (end - at) // 2:
+        raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
+    for _ in range(count):
+        name, at = _bytes(data, at, end)
+        if name is None:
+            raise b.BadBatchError("a header has no name")
+        value, at = _bytes(data, at, end)
+        if out is not None:
+            if not name.isascii():
+                name = name.decode("utf-8", "replace").encode()
+            out.header_keys.add(name)
+            out.header_values.add(value)
+    return at
+
+
+class _AbortedTransactions:
+    """Which producers' batches are to be skipped at the batch being looked at (read_committed)."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
+        self._ahead = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._open: dict[int, int] = {}
+
+    def advance(self, header: b.BatchHeader) -> None:
+        while self._ahead and self._ahead[-1][1] <= header.last_offset:
+            producer_id, first_offset = self._ahead.pop()
+            self._open[producer_id] = first_offset
+
+    def open_for(self, header: b.BatchHeader) -> bool:
+        return header.producer_id in self._open
+
+    def end(self, header: b.BatchHeader) -> None:
+        self._open.pop(header.producer_id, None)
+
+    def left(self) -> tuple[tuple[int, int], ...]:
+        return (*self._open.items(), *reversed(self._ahead))
+
+
+def _open(header: b.BatchHeader, data: bytes) -> tuple[bytes, int]:
+    """Give the records of a batch, decompressed where needed, and where they begin.
+
+    `data` is the part that the checksum covers.
+    """
+    at = b.HEADER_SIZE - b.CRC_START
+    if header.codec == 0 or (header.count == 0 and len(data) == at):
+        return data, at
+    try:
+        return decompress(header.codec, memoryview(data)[at:]), 0
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(
+            f"record batch at offset {header.base_offset}: {error}"
+        ) from None
+
+
+def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
+    """Tell whether a control batch ends a transaction by aborting it: its key's second number."""
+    data, at = _open(header, data)
+    marker = _Columns(want_key=True, want_value=False, want_headers=False)
+    _walk(header, data, at, marker, 0, b.INT64_MAX, 1)
+    key = marker.keys.finish().values(0, 1)[0] if marker.offsets and marker.keys else None
+    if header.count and (key is None or len(key) < 4):
+        raise b.BadBatchError("a control record has no type")
+    return key is not None and int.from_bytes(key[2:4], "big", signed=True) == _ABORT
+
+
+class _Decoding:
+    """One call of `decode`: what it wants, how far it is and what it found."""
+
+    def __init__(
+        self, start: int, until: int | None, aborted: Sequence[tuple[int, int]], out: _Columns
+    ) -> None:
+        self.out = out
+        self.transactions = _AbortedTransactions(aborted)
+        self.position = start
+        self.until = b.INT64_MAX if until is None else until
+        self.at = 0
+        self.decompressed = 0
+        self.batches = self.control = self.hidden = 0
+        self.epoch = b.NO_LEADER_EPOCH
+        self.needed: int | None = None
+
+    def next_batch(self, buffer: memoryview) -> b.BatchHeader | None:
+        """Give the header of the next batch that is there in full and not behind `until`."""
+        size = b.batch_size(buffer, self.at)
+        if size is None or size > len(buffer) - self.at:
+            self.needed = size if self.at == 0 else None
+            return None
+        header = b.read_header(buffer, self.at)
+        if header.base_offset >= self.until:
+            self.position = max(self.position, self.until)
+            return None
+        return header
+
+    def take(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
+        """Consume one batch; False when `room` or `until` cut it: it isn't passed then."""
+        data = buffer[self.at + b.CRC_START : self.at + header.size].tobytes()
+        if b.crc32c(data) != header.crc:
+            raise b.BadBatchError("its checksum is wrong")
+        left_out = False
+        self.transactions.advance(header)
+        if header.control:
+            if self.transactions.open_for(header) and _is_abort_marker(header, data):
+                self.transactions.end(header)
+            self.control += 1
+        elif header.transactional and self.transactions.open_for(header):
+            self.hidden += 1
+        elif header.last_offset >= self.position:
+            data, at = _open(header, data)
+            self.decompressed += len(data)
+            left_out = _walk(header, data, at, self.out, self.position, self.until, room)
+        self.epoch = header.leader_epoch
+        if left_out:
+            self.position = self.out.offsets[-1] + 1
+            return False
+        self.position = max(self.position, min(header.last_offset + 1, self.until))
+        if header.last_offset >= self.until:
+            return False
+        self.at += header.size
+        self.batches += 1
+        return True
+
+    def full(self, header: b.BatchHeader, enough: int) -> bool:
+        """Tell whether the next batch must wait for another call."""
+        rows = len(self.out.offsets)
+        return rows >= enough or (rows > 0 and self.decompressed + header.size > COLUMNS_LIMIT)
+
+    def run(self, buffer: memoryview, most: int, enough: int) -> bool:
+        """Consume what there is; True when nothing is left for another call.
+
+        An error behind good batches isn't raised: the call that goes on meets it first.
+        """
+        while True:
+            rows = len(self.out.offsets)
+            base_offset = -1
+            try:
+                header = self.next_batch(buffer)
+                if header is None:
+                    return True
+                base_offset = header.base_offset
+                if self.full(header, enough):
+                    return False
+                if not self.take(buffer, header, most - rows):
+                    return self.position >= self.until
+            except (CorruptRecordError, UnsupportedFeatureError):
+                if not self.batches:
+                    raise
+            except (b.BadBatchError, IndexError) as error:
+                if not self.batches:
+                    reason = "a record runs past its end"
+                    reason = reason if isinstance(error, IndexError) else str(error)
+                    raise b.corrupt(base_offset, reason) from error
+            else:
+                continue
+            self.out.cut(rows)
+            return False
+
+
+def decode(
+    buffer: memoryview,
+    *,
+    start_offset: int,
+    until_offset: int | None = None,
+    aborted: Sequence[tuple[int, int]] = (),
+    want_key: bool = True,
+    want_value: bool = True,
+    want_headers: bool = True,
+    max_records: int | None = None,
+    stop_after: int | None = None,
+) -> DecodedRecords:
+    """Decode one partition's records from `start_offset` up to, not including, `until_offset`.
+
+    `aborted` lists (producer id, first offset) of aborted transactions, for read_committed.
+    `max_records` cuts exactly, in mid-batch too, and the cut batch is decoded again by the next
+    call. `stop_after` ends behind the batch that reaches so many rows: nothing is decoded twice,
+    and the caller slices the columns.
+
+    A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) when it is the first;
+    behind good ones it ends the call unfinished, so that the next call raises.
+    """
+    out = _Columns(want_key, want_value, want_headers)
+    work = _Decoding(start_offset, until_offset, aborted, out)
+    most = b.INT64_MAX if max_records is None else max_records
+    finished = work.run(
+        memoryview(buffer), most, most if stop_after is None else min(most, stop_after)
+    )
+    return DecodedRecords(
+        columns=out.finish(),
+        next_offset=work.position,
+        finished=finished,
+        batches=work.batches,
+        control_batches=work.control,
+        aborted_batches=work.hidden,
+        bytes_consumed=work.at,
+        last_leader_epoch=work.epoch,
+        needed_bytes=work.needed,
+        aborted_left=work.transactions.left(),
+    )
+
+
+def _write_bytes(value: bytes | None) -> bytes:
+    return write_varint(-1) if value is None else write_varint(len(value)) + value
+
+
+def encode(
+    rows: Iterable[Row],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    compression: str | None = None,
+    level: int | None = None,
+    log_append_time_ms: int | None = None,
+    producer_id: int = b.NO_PRODUCER_ID,
+    producer_epoch: int = b.NO_PRODUCER_EPOCH,
+    base_sequence: int = b.NO_SEQUENCE,
+    leader_epoch: int = b.NO_LEADER_EPOCH,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """Write rows as one batch, as a broker's log may hold it: with gaps, markers, append time.
+
+    Base and last offset are those of the rows unless given (compaction keeps a batch's range).
+    Without rows the batch is an empty one, and `base_offset` must be given.
+    """
+    rows = list(rows)
+    first = rows[0][0] if base_offset is None else base_offset
+    last = (rows[-1][0] if rows else first) if last_offset is None else last_offset
+    base_time = rows[0][1] if rows else -1
+    records = bytearray()
+    for offset, timestamp_ms, _, key, value, headers in rows:
+        record = b"\0" + write_varint(timestamp_ms - base_time) + write_varint(offset - first)
+        record += _write_bytes(key) + _write_bytes(value) + write_varint(len(headers))
+        for name, content in headers:
+            record += _write_bytes(name.encode()) + _write_bytes(content)
+        records += write_varint(len(record)) + record
+    codec = codec_number(compression, level)
+    packed = compress(codec, level, memoryview(records)) if codec else records
+    attributes = codec | (b.TRANSACTIONAL if transactional else 0) | (b.CONTROL if control else 0)
+    attributes |= 0 if log_append_time_ms is None else b.LOG_APPEND_TIME
+    latest = max((row[1] for row in rows), default=-1)
+    buffer = bytearray(b.HEADER_SIZE) + packed
+    b.seal(
+        buffer,
+        attributes=attributes,
+        last_offset_delta=last - first,
+        base_timestamp=base_time,
+        max_timestamp=latest if log_append_time_ms is None else log_append_time_ms,
+        count=len(rows),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        base_offset=first,
+        leader_epoch=leader_epoch,
+    )
+    return bytes(buffer)
+
+
+def encode_marker(
+    offset: int, timestamp_ms: int, *, producer_id: int, producer_epoch: int, commit: bool
+) -> bytes:
+    """Write the control batch by which a broker ends a transaction."""
+    key = b"\0\0" + (_COMMIT if commit else _ABORT).to_bytes(2, "big")
+    value = bytes(6)  # version and coordinator epoch
+    return encode(
+        [(offset, timestamp_ms, CREATE_TIME, key, value, ())],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
