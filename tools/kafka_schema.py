@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,6 @@ class Message:
     top: Struct
     versions: Versions
     flexible: Versions
-    unstable: bool
-    common: dict[str, Struct] = field(default_factory=dict)
 
 
 def load_json(text: str) -> dict[str, Any]:
@@ -127,7 +125,7 @@ def load_json(text: str) -> dict[str, Any]:
     return loaded
 
 
-def _field(source: dict[str, Any], valid: Versions, common: dict[str, Struct]) -> Field | None:
+def _field(source: dict[str, Any], valid: Versions, common: _CommonStructs) -> Field | None:
     versions = Versions.parse(source["versions"]).clip(valid)
     if versions.empty:
         return None
@@ -176,10 +174,24 @@ def _default(kind: str, array: bool, given: Any) -> Any:
 
 
 def _struct(
-    name: str, fields: list[dict[str, Any]], valid: Versions, common: dict[str, Struct]
+    name: str, fields: list[dict[str, Any]], valid: Versions, common: _CommonStructs
 ) -> Struct:
     made = [_field(source, valid, common) for source in fields]
     return Struct(name, [item for item in made if item is not None], valid)
+
+
+class _CommonStructs:
+    """The structs that a message uses in several places, built when first used."""
+
+    def __init__(self, sources: list[dict[str, Any]], valid: Versions) -> None:
+        self.sources = {source["name"]: source["fields"] for source in sources}
+        self.valid = valid
+        self.made: dict[str, Struct] = {}
+
+    def __getitem__(self, name: str) -> Struct:
+        if name not in self.made:
+            self.made[name] = _struct(name, self.sources[name], self.valid, self)
+        return self.made[name]
 
 
 def parse_message(source: dict[str, Any], *, drop_newest: bool = False) -> Message:
@@ -187,17 +199,13 @@ def parse_message(source: dict[str, Any], *, drop_newest: bool = False) -> Messa
     versions = Versions.parse(source["validVersions"])
     if drop_newest:
         versions = Versions(versions.low, versions.high - 1)
-    common: dict[str, Struct] = {}
-    for item in source.get("commonStructs", []):
-        common[item["name"]] = _struct(item["name"], item["fields"], versions, common)
+    common = _CommonStructs(source.get("commonStructs", []), versions)
     return Message(
         api_key=source["apiKey"],
         kind=source["type"],
         top=_struct(source["name"], source["fields"], versions, common),
         versions=versions,
         flexible=Versions.parse(source["flexibleVersions"]),
-        unstable=bool(source.get("latestVersionUnstable", False)),
-        common=common,
     )
 
 
