@@ -22,6 +22,7 @@ class Connection:
     __slots__ = (
         "address",
         "broker_id",
+        "bytes_seen",
         "dialled_at",
         "for_metadata",
         "id",
@@ -35,6 +36,7 @@ class Connection:
         "ready_at",
         "setup_deadline",
         "state",
+        "suspect",
         "tcp",
         "throttled_until",
         "versions",
@@ -59,7 +61,11 @@ class Connection:
         self.last_received = now
         self.throttled_until = 0.0
         self.proved = False
+        self.bytes_seen = False
+        """Bytes came since the last step."""
         self.for_metadata = False
+        self.suspect = False
+        """A request is unanswered and no byte came for the suspicion time (R-RB-2)."""
         self.writable = True
 
     def move(self, event: ConnectionEvent) -> None:
@@ -83,7 +89,7 @@ class Connection:
             return None
         return max(head.sent_at + head.patience, self.last_received) + suspicion
 
-    def is_suspect(self, now: float, suspicion: float) -> bool:
-        """A request is unanswered and no byte came for the suspicion time."""
-        at = self.suspect_at(suspicion)
-        return at is not None and now >= at
+    def overdue_at(self, grace: float) -> float | None:
+        """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""
+        deadline = self.in_flight.next_deadline()
+        return None if deadline is None else max(deadline, self.last_received + grace)

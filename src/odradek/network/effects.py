@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from odradek.protocol.headers import encode_request
-
 from odradek.common.types import Address
-from odradek.protocol.message import Message
+from odradek.protocol.headers import encode_request
+from odradek.protocol.message import Message, Request
+
+AnyRequest = Request[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Open:
 class OutgoingRequest:
     """A request as the engine hands it over: byte hosts encode it, a message host doesn't."""
 
-    body: Message
+    body: AnyRequest
     version: int
     correlation_id: int
     client_id: str

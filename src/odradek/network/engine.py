@@ -181,22 +181,22 @@ class Engine:
 
     # The end
 
-    def end(self, error: KafkaError, kind: str, **fields: Any) -> None:
-        """End the client for good: every flow and every future gets `error` (R-RB-5, R-CS-4)."""
+    def end(self, why: KafkaError, kind: str, /, **fields: Any) -> None:
+        """End the client for good: every flow and every future gets `why` (R-RB-5, R-CS-4)."""
         if self.ended is not None:
             return
-        self.ended = error
+        self.ended = why
         self.events.emit(self.now, kind, **fields)
         for component in self.components:
-            component.abort(error, self.now)
+            component.abort(why, self.now)
         tasks, self._tasks = list(self._tasks), {}
         for task in tasks:
             if not task.completion.done:
                 task.flow.close()
-                task.completion.fail(error)
+                task.completion.fail(why)
         for completion in self._calls.values():
             if not completion.done:
-                completion.fail(error)
+                completion.fail(why)
         self._calls.clear()
         self._timers.clear()
         self._ready.clear()

@@ -1,19 +1,26 @@
-"""What comes between TCP and READY: ApiVersions (KIP-511), later SASL as well.
+"""From a dial to READY: the name, TCP, ApiVersions (KIP-511), later SASL as well.
 
-In: a connection whose TCP is up. Out: the versions that the broker speaks, or a typed error.
+In: a connection that was just made. Out: the versions that the broker speaks, or a typed error.
 Must not: send anything else before the answer is there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-from odradek.common.errors import ConnectionFailedError
-from odradek.common.kafka_errors import UnsupportedVersionError, error_for
+from odradek.common.errors import (
+    ConnectionFailedError,
+    DisconnectedError,
+    DnsError,
+    KafkaError,
+)
+from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.network.connection import Connection
-from odradek.network.flow import Flow, Wait
+from odradek.network.connection_state import ConnectionEvent
+from odradek.network.effects import Open, Resolve
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
@@ -21,6 +28,80 @@ if TYPE_CHECKING:
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
 MAX_API_VERSIONS = 4
 """Version 5 (KIP-1242) isn't spoken by any released broker yet."""
+
+
+def connect(network: NetworkClient, connection: Connection) -> Flow[None]:
+    """Resolve, open, ask for versions; then the connection is ready."""
+    now = yield START
+    try:
+        ips, now = yield from _resolve(network, connection, now)
+        connection.ip = network.states.pick_ip(connection.address, ips)
+        connection.move(ConnectionEvent.RESOLVED)
+        network.events.emit(
+            now,
+            "dial",
+            address=str(connection.address),
+            purpose=connection.purpose,
+            ip=connection.ip,
+            connection=connection.id,
+        )
+        network.engine.effects.append(Open(connection.id, connection.address, connection.ip))
+        now = yield Wait((connection.tcp,))
+        if connection.ended:
+            return
+        connection.tcp.result()
+        connection.move(ConnectionEvent.CONNECTED)
+        network.events.emit(now, "connected", address=str(connection.address))
+        connection.versions, now = yield from check_api_versions(network, connection, now)
+    except KafkaError as error:
+        network.fail(connection, error, network.engine.now)
+        return
+    if _gone(connection):
+        return
+    connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
+    connection.ready_at = connection.last_received = now
+    connection.reader.limit = network.frame_limit
+    network.states.setup_done(connection.address)
+    network.states.state(connection.address).dialling -= 1
+    network.governor.ended()
+    network.events.emit(
+        now,
+        "ready",
+        address=str(connection.address),
+        purpose=connection.purpose,
+        seconds=round(now - connection.dialled_at, 6),
+    )
+    network.changed.notify()
+
+
+def _resolve(
+    network: NetworkClient, connection: Connection, now: float
+) -> Flow[tuple[Sequence[str], float]]:
+    host = connection.address.host
+    if ":" in host or host.replace(".", "").isdecimal():
+        return [host], now
+    token = network.engine.new_token()
+    answer: Completion[Sequence[str]] = Completion()
+    network.resolving[token] = answer
+    network.engine.effects.append(
+        Resolve(token, host, connection.address.port, connection.setup_deadline)
+    )
+    now = yield Wait((answer,), connection.setup_deadline)
+    network.resolving.pop(token, None)
+    if connection.ended:
+        raise DisconnectedError("closed while the name was resolved")
+    if not answer.done:
+        raise DnsError(f"no answer to the name {host!r} in time")
+    if answer.error is not None or not answer.result():
+        network.events.emit(
+            now, "dns_failed", address=str(connection.address), error=str(answer.error)
+        )
+        raise DnsError(f"the name {host!r} doesn't resolve: {answer.error or 'no address'}")
+    return answer.result(), now
+
+
+def _gone(connection: Connection) -> bool:
+    return connection.ended
 
 
 def check_api_versions(
@@ -45,10 +126,7 @@ def check_api_versions(
             break
         known = {k.api_key: k.max_version for k in response.api_keys}
         version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
-    error = error_for(response.error_code, response_text(response))
+    error = error_for(response.error_code)
+    if isinstance(error, RebootstrapRequiredError):
+        raise error
     raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")
-
-
-def response_text(response: ApiVersionsResponse) -> str:
-    """What goes with the error code in a message."""
-    return f"(error {response.error_code})"

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from odradek.common.errors import MalformedMessageError
+from odradek.network.effects import AnyRequest
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 
@@ -20,7 +21,7 @@ class InFlightRequest:
     """One request: what was asked, when, until when the answer counts."""
 
     correlation_id: int
-    body: Message
+    body: AnyRequest
     version: int
     reply: Completion[Message]
     sent_at: float
@@ -42,7 +43,7 @@ class InFlightRequests:
         return len(self._queue)
 
     def add(
-        self, body: Message, version: int, now: float, *, timeout: float, patience: float
+        self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float
     ) -> InFlightRequest:
         """Note a request that goes out now."""
         request = InFlightRequest(

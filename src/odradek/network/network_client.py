@@ -12,19 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from odradek.protocol.headers import decode_response, peek_correlation_id
-
 from odradek.common.config import Config
 from odradek.common.errors import (
-    ConnectionFailedError,
-    ConnectionRefusedByPeerError,
     ConnectionSetupTimeoutError,
     DisconnectedError,
-    DnsError,
     KafkaError,
     MalformedMessageError,
     ResponseTimeoutError,
-    TlsError,
 )
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address, Rng
@@ -32,15 +26,17 @@ from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.dial_governor import DialGovernor
-from odradek.network.effects import Close, IncomingResponse, Open, OutgoingRequest, Resolve, Send
+from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
-from odradek.network.flow import START, Completion, Flow, Signal, Wait
-from odradek.network.handshake import check_api_versions
+from odradek.network.failures import as_error, in_words
+from odradek.network.flow import Completion, Signal
+from odradek.network.handshake import connect
 from odradek.network.in_flight_requests import InFlightRequest
+from odradek.protocol.headers import decode_response, peek_correlation_id
 from odradek.protocol.message import Message
 
 SUSPICION = 2.0
-"""Seconds of silence after which a pending dial or an unanswered request proves nothing (R-RB-2)."""
+"""Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
 PROOF_BY_AGE = 1.0
 """R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
 FRAME_SLACK = 1 << 20
@@ -53,9 +49,9 @@ class NetworkClient:
     """All connections of one client; a component of its engine."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
-        self._engine = engine
+        self.engine = engine
         self._config = config
-        self._events = engine.events
+        self.events = engine.events
         self.states = ClusterConnectionStates(
             config.backoff("reconnect.backoff"),
             config.backoff("socket.connection.setup.timeout"),
@@ -66,23 +62,24 @@ class NetworkClient:
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}
         self.on_lost: list[LostListener] = []
+        self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.request_timeout: float = config["request.timeout.ms"]
         self.frame_limit = frame_limit + FRAME_SLACK
         self._idle = config["connections.max.idle.ms"]
         self._by_id: dict[int, Connection] = {}
         self._next_id = 0
-        self._resolving: dict[int, Completion[Sequence[str]]] = {}
+        self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
 
     # Inputs from the host
 
     def connected(self, connection: int) -> None:
         """TCP (and TLS) is up."""
-        self._engine.post(lambda now: self._connected(connection, now))
+        self.engine.post(lambda now: self._connected(connection, now))
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
         """The connection is gone or couldn't be opened."""
-        self._engine.post(lambda now: self._disconnected(connection, error, now))
+        self.engine.post(lambda now: self._disconnected(connection, error, now))
 
     def get_buffer(self, connection: int) -> memoryview:
         """Where received bytes belong."""
@@ -94,17 +91,19 @@ class NetworkClient:
         found = self._by_id.get(connection)
         if found is None:
             return
+        found.bytes_seen = True
         try:
             frames = found.reader.buffer_updated(count)
         except MalformedMessageError as error:
             failure = error
-            self._engine.post(lambda now: self._malformed(connection, failure, now))
+            self.engine.post(lambda now: self._malformed(connection, failure, now))
             return
-        self._engine.post(lambda now: self._frames(connection, frames, now))
+        if frames:
+            self.engine.post(lambda now: self._frames(connection, frames, now))
 
     def received(self, connection: int, response: IncomingResponse) -> None:
         """A response as an object."""
-        self._engine.post(
+        self.engine.post(
             lambda now: self._answered(
                 connection, response.correlation_id, None, response.message, now
             )
@@ -112,11 +111,11 @@ class NetworkClient:
 
     def writable(self, connection: int, ready: bool) -> None:
         """Whether the host takes more for this connection."""
-        self._engine.post(lambda now: self._set_writable(connection, ready))
+        self.engine.post(lambda now: self._set_writable(connection, ready))
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
         """A name's addresses."""
-        self._engine.post(lambda now: self._resolved(token, result))
+        self.engine.post(lambda now: self._resolved(token, result))
 
     # For the rooms above
 
@@ -162,13 +161,13 @@ class NetworkClient:
         self.governor.dialled(now, for_metadata=for_metadata)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
-        self._engine.start(self._connect(connection))
+        self.engine.start(connect(self, connection))
         return connection
 
     def send(
         self,
         connection: Connection,
-        body: Message,
+        body: AnyRequest,
         now: float,
         *,
         patience: float = 0.0,
@@ -183,7 +182,7 @@ class NetworkClient:
     def send_version(
         self,
         connection: Connection,
-        body: Message,
+        body: AnyRequest,
         version: int,
         now: float,
         *,
@@ -198,7 +197,7 @@ class NetworkClient:
         if len(connection.in_flight) == 1:
             connection.last_received = now  # silence counts from the question on
         connection.last_used = now
-        self._engine.effects.append(
+        self.engine.effects.append(
             Send(
                 connection.id,
                 OutgoingRequest(body, version, request.correlation_id, self.client_id),
@@ -206,7 +205,7 @@ class NetworkClient:
         )
         return request
 
-    def version_for(self, connection: Connection, request: type[Message]) -> int:
+    def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
         """The highest version of an API that both sides speak."""
         low, high = connection.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
@@ -221,13 +220,13 @@ class NetworkClient:
         """Close a connection of ours: no failure of the address (R-CS-4)."""
         if not connection.ended:
             self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
-            self._engine.effects.append(Close(connection.id, reason))
+            self.engine.effects.append(Close(connection.id, reason))
 
     def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
         """Close a connection because of what it did: a failure of the address."""
         if not connection.ended:
             self._end(connection, error, now, failure=True)
-            self._engine.effects.append(Close(connection.id, str(error)))
+            self.engine.effects.append(Close(connection.id, str(error)))
 
     # The component's part
 
@@ -246,7 +245,10 @@ class NetworkClient:
                     )
                     moved = True
                 continue
-            deadline = connection.in_flight.next_deadline()
+            if connection.bytes_seen:  # part of an answer: neither silent nor overdue
+                connection.bytes_seen = connection.suspect = False
+                connection.last_received = now
+            deadline = connection.overdue_at(SUSPICION)
             if deadline is not None and now >= deadline:
                 head = connection.in_flight.head
                 name = head.body.API_NAME if head else "request"
@@ -255,6 +257,12 @@ class NetworkClient:
                     ResponseTimeoutError(f"no answer to {name} within request.timeout.ms"),
                     now,
                 )
+                moved = True
+            elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
+                connection.suspect = True
+                for listener in self.on_suspect:
+                    listener(connection, now)
+                self.changed.notify()
                 moved = True
             elif not connection.proved and self._proof_by_age(connection) <= now:
                 self._prove(connection, now)
@@ -271,7 +279,9 @@ class NetworkClient:
             if not connection.ready:
                 earliest = min(earliest, connection.setup_deadline)
                 continue
-            deadline = connection.in_flight.next_deadline()
+            deadline = connection.overdue_at(SUSPICION)
+            if deadline is not None and not connection.suspect:
+                deadline = min(deadline, connection.suspect_at(SUSPICION) or deadline)
             if deadline is None:
                 deadline = connection.last_used + self._idle
                 if not connection.proved:
@@ -284,82 +294,17 @@ class NetworkClient:
         for connection in list(self._by_id.values()):
             requests = connection.in_flight.clear()
             self._forget(connection)
-            self._engine.effects.append(Close(connection.id, str(error)))
+            self.engine.effects.append(Close(connection.id, str(error)))
             for request in requests:
                 request.reply.fail(error)
-        for resolving in self._resolving.values():
+        for resolving in self.resolving.values():
             resolving.fail(error)
-        self._resolving.clear()
+        self.resolving.clear()
 
-    # Connecting
-
-    def _connect(self, connection: Connection) -> Flow[None]:
-        now = yield START
-        try:
-            ips, now = yield from self._resolve(connection, now)
-            connection.ip = self.states.pick_ip(connection.address, ips)
-            connection.move(ConnectionEvent.RESOLVED)
-            self._events.emit(
-                now,
-                "dial",
-                address=str(connection.address),
-                purpose=connection.purpose,
-                ip=connection.ip,
-                connection=connection.id,
-            )
-            self._engine.effects.append(Open(connection.id, connection.address, connection.ip))
-            now = yield Wait((connection.tcp,))
-            if connection.ended:
-                return
-            connection.tcp.result()
-            connection.move(ConnectionEvent.CONNECTED)
-            self._events.emit(now, "connected", address=str(connection.address))
-            connection.versions, now = yield from check_api_versions(self, connection, now)
-        except KafkaError as error:
-            self.fail(connection, error, self._engine.now)
-            return
-        if connection.ended:
-            return
-        connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
-        connection.ready_at = connection.last_received = now
-        connection.reader.limit = self.frame_limit
-        self.states.setup_done(connection.address)
-        self.states.state(connection.address).dialling -= 1
-        self.governor.ended()
-        self._events.emit(
-            now,
-            "ready",
-            address=str(connection.address),
-            purpose=connection.purpose,
-            seconds=round(now - connection.dialled_at, 6),
-        )
-        self.changed.notify()
-
-    def _resolve(self, connection: Connection, now: float) -> Flow[tuple[Sequence[str], float]]:
-        host = connection.address.host
-        if ":" in host or host.replace(".", "").isdecimal():
-            return [host], now
-        token = self._engine.new_token()
-        answer: Completion[Sequence[str]] = Completion()
-        self._resolving[token] = answer
-        self._engine.effects.append(
-            Resolve(token, host, connection.address.port, connection.setup_deadline)
-        )
-        now = yield Wait((answer,), connection.setup_deadline)
-        self._resolving.pop(token, None)
-        if connection.ended:
-            raise DisconnectedError("closed while the name was resolved")
-        if not answer.done:
-            raise DnsError(f"no answer to the name {host!r} in time")
-        if answer.error is not None or not answer.result():
-            self._events.emit(
-                now, "dns_failed", address=str(connection.address), error=str(answer.error)
-            )
-            raise DnsError(f"the name {host!r} doesn't resolve: {answer.error or 'no address'}")
-        return answer.result(), now
+    # Names and handshakes
 
     def _resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        answer = self._resolving.get(token)
+        answer = self.resolving.get(token)
         if answer is None or answer.done:
             return
         if isinstance(result, BaseException):
@@ -380,6 +325,7 @@ class NetworkClient:
         if connection is None:
             return
         connection.last_received = now
+        connection.suspect = False
         for frame in frames:
             try:
                 identity = peek_correlation_id(frame)
@@ -400,6 +346,7 @@ class NetworkClient:
         if connection is None:
             return
         connection.last_received = now
+        connection.suspect = False
         try:
             request = connection.in_flight.take(identity)
         except MalformedMessageError as error:
@@ -438,7 +385,7 @@ class NetworkClient:
         connection.proved = True
         self.states.proved(connection.address)
         self.governor.proved()
-        self._events.emit(now, "proved", address=str(connection.address))
+        self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
 
     # Ends
@@ -456,7 +403,7 @@ class NetworkClient:
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
-        self._end(connection, _as_error(error, setting_up=setting_up), now, failure=failure)
+        self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
 
     def _forget(self, connection: Connection) -> None:
         self._by_id.pop(connection.id, None)
@@ -481,11 +428,11 @@ class NetworkClient:
                 state.dial_failed = True
                 self.governor.failed(now)
             kind = "disconnected" if connection.ready_at else "dial_failed"
-            self._events.emit(
+            self.events.emit(
                 now,
                 kind,
                 address=str(address),
-                error=_words(error),
+                error=in_words(error),
                 failures=state.failures,
                 backoff=round(until - now, 6),
                 in_flight=len(requests),
@@ -494,11 +441,11 @@ class NetworkClient:
             )
         else:
             self.states.closed(address, now)
-            self._events.emit(
+            self.events.emit(
                 now,
                 "disconnected",
                 address=str(address),
-                error=_words(error),
+                error=in_words(error),
                 in_flight=len(requests),
                 failure=False,
                 connection=connection.id,
@@ -508,29 +455,8 @@ class NetworkClient:
                 request.reply.fail(
                     error
                     if isinstance(error, DisconnectedError)
-                    else DisconnectedError(f"{address}: {_words(error)}")
+                    else DisconnectedError(f"{address}: {in_words(error)}")
                 )
         for listener in self.on_lost:
             listener(connection, error, failure, now)
         self.changed.notify()
-
-
-def _words(error: BaseException) -> str:
-    text = str(error)
-    name = type(error).__name__
-    return f"{name}: {text}" if text else name
-
-
-def _as_error(error: BaseException | str | None, *, setting_up: bool) -> KafkaError:
-    """Put what the host saw into one of our classes."""
-    if isinstance(error, KafkaError):
-        return error
-    if error is None:
-        text = "the broker closed the connection"
-        return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
-    if isinstance(error, ConnectionRefusedError) or error == "refused":
-        return ConnectionRefusedByPeerError("connection refused")
-    if type(error).__name__.startswith("SSL"):
-        return TlsError(str(error))
-    text = error if isinstance(error, str) else (getattr(error, "strerror", None) or str(error))
-    return ConnectionFailedError(text) if setting_up else DisconnectedError(text)

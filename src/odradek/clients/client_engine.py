@@ -1,0 +1,226 @@
+"""The engine of one client: network and metadata put together, and the flows that all calls share.
+
+In: a host's inputs (handed on to the network), calls of the facades. Out: completions.
+Producer, consumer and admin engines add their components to it. Must not: know records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from odradek.common.config import Config
+from odradek.common.errors import (
+    Attempt,
+    ClientClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokerAvailableError,
+)
+from odradek.common.events import EventLog
+from odradek.common.kafka_errors import error_for
+from odradek.common.types import Address, Rng
+from odradek.metadata.cluster import Broker, Cluster, Topic, from_hint
+from odradek.metadata.metadata import Metadata
+from odradek.metadata.metadata_updater import MetadataUpdater
+from odradek.network.connection import DATA, Connection
+from odradek.network.effects import AnyRequest, IncomingResponse
+from odradek.network.engine import Engine
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.network_client import NetworkClient
+from odradek.protocol.message import Message
+
+M = TypeVar("M", bound=Message)
+
+FINAL_TOPIC_ERRORS = frozenset((17, 29))
+"""INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting wouldn't help."""
+
+
+class ClientEngine(Engine):
+    """Engine, network and metadata of one client."""
+
+    def __init__(
+        self,
+        config: Config,
+        rng: Rng,
+        *,
+        frame_limit: int = 64 << 20,
+        hint: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(EventLog(config["client.id"]))
+        self.config = config
+        self.rng = rng
+        self.network = NetworkClient(self, config, rng, frame_limit=frame_limit)
+        self.metadata = Metadata(
+            max_age=config["metadata.max.age.ms"], retry=config.backoff("retry.backoff"), rng=rng
+        )
+        self.updater = MetadataUpdater(self, self.network, self.metadata, config, rng)
+        self.components.append(self.network)
+        self.waiting: dict[str, float] = {}
+        """What callers wait for, and until when: for `explain()`."""
+        if hint is not None:
+            self.post(lambda now: self._start_from(hint, now))
+        self.start(self.updater.run())
+
+    def _start_from(self, hint: Mapping[str, Any], now: float) -> None:
+        snapshot = from_hint(hint, now)
+        self.metadata.snapshot = snapshot
+        self.metadata.cluster_id = self.metadata.cluster_id or snapshot.cluster_id
+        self.metadata.refreshed_at = now
+        self.metadata.topics.update(dict.fromkeys(snapshot.topics))
+
+    # A host's inputs
+
+    def connected(self, connection: int) -> None:
+        """TCP (and TLS) is up."""
+        self.network.connected(connection)
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        """The connection is gone or couldn't be opened."""
+        self.network.disconnected(connection, error)
+
+    def get_buffer(self, connection: int) -> memoryview:
+        """Where received bytes belong."""
+        return self.network.get_buffer(connection)
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        """Bytes were received."""
+        self.network.buffer_updated(connection, count)
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        """A response as an object."""
+        self.network.received(connection, response)
+
+    def writable(self, connection: int, ready: bool) -> None:
+        """Whether the host takes more for this connection."""
+        self.network.writable(connection, ready)
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        """A name's addresses."""
+        self.network.resolved(token, result)
+
+    # Flows that calls share
+
+    def snapshot(self, deadline: float) -> Flow[Cluster]:
+        """Wait for a first snapshot."""
+        now = yield START
+        while self.metadata.snapshot is None:
+            now = yield from self.pause("metadata of the cluster", deadline, now)
+        return self.metadata.snapshot
+
+    def topic(self, name: str, deadline: float) -> Flow[Topic]:
+        """Wait until a topic is known; errors that waiting can't mend are raised at once."""
+        now = yield START
+        while True:
+            self.metadata.want([name])
+            snapshot = self.metadata.snapshot
+            found = snapshot.topic(name) if snapshot is not None else None
+            if found is not None and found.partitions:
+                return found
+            code = self.metadata.topic_errors.get(name, 0)
+            if code in FINAL_TOPIC_ERRORS:
+                raise error_for(code, f"topic {name}")
+            if (
+                snapshot is not None
+                and not self.metadata.requested
+                and (self.metadata.in_flight_topics is None)
+            ):
+                self.metadata.request(f"topic {name} isn't known")
+            extra = f" (last answer: {error_for(code)})" if code else ""
+            now = yield from self.pause(f"metadata of topic {name}{extra}", deadline, now)
+
+    def pause(self, what: str, deadline: float, now: float) -> Flow[float]:
+        """Wait for the next change of the metadata; raises at the deadline (R-RT-2)."""
+        if now >= deadline:
+            raise self.timeout(what, now)
+        self.waiting[what] = deadline
+        try:
+            now = yield Wait((self.metadata.changed,), deadline)
+        finally:
+            self.waiting.pop(what, None)
+        return now
+
+    def connect(self, address: Address, deadline: float, now: float) -> Flow[Connection]:
+        """Wait for a usable connection to an address."""
+        while True:
+            found = self.network.ready(address, now, purpose=DATA)
+            if found is not None:
+                return found
+            if now >= deadline:
+                raise self.timeout(f"a connection to {address}", now)
+            until = min(deadline, self.network.next_dial_at(address, now))
+            now = yield Wait((self.network.changed,), until)
+
+    def ask(
+        self, address: Address, body: AnyRequest, response: type[M], deadline: float
+    ) -> Flow[M]:
+        """One request to one broker, once; any `KafkaError` may come out."""
+        now = yield START
+        connection = yield from self.connect(address, deadline, now)
+        now = self.now
+        reply = self.network.send(
+            connection, body, now, timeout=min(self.network.request_timeout, deadline - now + 0.05)
+        )
+        now = yield Wait((reply,), deadline)
+        if not reply.done:
+            raise self.timeout(f"the answer of {address} to {body.API_NAME}", now)
+        return cast("M", reply.result())
+
+    # Errors
+
+    def timeout(self, what: str, now: float) -> KafkaTimeoutError:
+        """The error of a call whose time is up, with every address tried and why it failed."""
+        attempts = self.recent_attempts()
+        unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
+        if not unavailable or not attempts:
+            return KafkaTimeoutError(f"no {what} in time", attempts, now)
+        strategy = self.config["metadata.recovery.strategy"]
+        cure = (
+            "With this strategy the client only goes on trying the brokers it knows; "
+            "metadata.recovery.strategy=rebootstrap would start again from bootstrap.servers."
+            if strategy == "none"
+            else "The client goes on trying the known brokers and bootstrap.servers."
+        )
+        return NoBrokerAvailableError(
+            f"no {what} in time: no broker can be reached "
+            f"(metadata.recovery.strategy={strategy}). {cure}",
+            attempts,
+            now,
+        )
+
+    def recent_attempts(self) -> list[Attempt]:
+        """The last failure of each address that is failing now, and of the metadata requests."""
+        found: dict[tuple[Address | None, str], Attempt] = {}
+        for attempt in self.updater.attempts:
+            found[attempt.address, attempt.what] = attempt
+        for state in self.network.states.all():
+            if state.failures and state.last_error is not None:
+                key = (state.address, "dial")
+                error = f"{type(state.last_error).__name__}: {state.last_error}"
+                found[key] = Attempt(state.address, "dial", error, state.last_error_at)
+        for connection in self.network.connections.values():
+            if not connection.ready:
+                key = (connection.address, "dial")
+                what = f"still {connection.state.value}"
+                found[key] = Attempt(connection.address, "dial", what, connection.dialled_at)
+            elif connection.suspect:
+                what = "connected, but silent"
+                found[connection.address, "request"] = Attempt(
+                    connection.address, "request", what, connection.last_received
+                )
+        return sorted(found.values(), key=lambda a: a.at)
+
+    def brokers(self) -> dict[int, Broker]:
+        """The known brokers."""
+        snapshot = self.metadata.snapshot
+        return dict(snapshot.brokers) if snapshot is not None else {}
+
+    def shut(self) -> None:
+        """Close the client: in the next step everything that is open ends."""
+        error: KafkaError = ClientClosedError("the client is closed")
+        self.post(lambda now: self.end(error, "closed"))
+
+    def track(self, completion: Completion[Any], what: str, deadline: float) -> None:
+        """Note what a caller waits for, for `explain()`."""
+        self.waiting[what] = deadline
+        completion.when_done(lambda _: self.waiting.pop(what, None))

@@ -1,0 +1,73 @@
+"""KIP-899's home: when the client starts again from `bootstrap.servers`, and what it remembers.
+
+In: what is known of the known brokers. Out: whether to rebootstrap and why; the record of it.
+Must not: forget the cluster id (R-RB-5), or count the passes of one outage as several (R-RB-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from odradek.common.errors import ClusterIdMismatchError
+from odradek.common.types import Address
+
+ENOUGH = 5
+"""R-RB-3: so many known brokers that failed in a row stand for all, in a large cluster."""
+
+
+@dataclass(slots=True)
+class Rebootstrap:
+    """One rebootstrap, from its reason to its result."""
+
+    why: str
+    started: float
+    ended: float | None = None
+    address: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What counts of one known broker: R-RB-2's words."""
+
+    address: Address
+    answering: bool
+    """A connection is established and not suspect (busy and throttled count as answering)."""
+    unavailable: bool
+    """Not connected, and the latest dial failed or has been pending for the suspicion time."""
+
+
+def reason(standings: Sequence[Standing], failed: Iterable[Address]) -> str | None:
+    """Why the known set counts as unavailable (R-RB-3), or None while it doesn't.
+
+    `failed` are the known addresses that failed in a row since the last good answer. While one
+    broker answers, no count leads to a rebootstrap.
+    """
+    if not standings or any(s.answering for s in standings):
+        return None
+    total = len(standings)
+    if all(s.unavailable for s in standings):
+        return f"none of the {total} known brokers is available"
+    known = {s.address for s in standings}
+    count = len(known.intersection(failed))
+    if count >= min(total, ENOUGH):
+        return f"{count} of {total} known brokers failed in a row and none answers"
+    return None
+
+
+def check_cluster_id(
+    known: str | None, found: str | None, address: Address
+) -> ClusterIdMismatchError | None:
+    """R-RB-5: with nothing known before, anything is accepted; else the ids must be equal."""
+    if known is None or found is None or known == found:
+        return None
+    return ClusterIdMismatchError(known, found, address)
+
+
+def shuffled(
+    addresses: Sequence[Address], shuffle: Callable[[list[Address]], None]
+) -> list[Address]:
+    """The bootstrap list in this client's own order, so that a fleet doesn't start in step."""
+    order = list(addresses)
+    shuffle(order)
+    return order

@@ -1,0 +1,220 @@
+"""The one picture of the cluster: an immutable snapshot and a pure function that updates it.
+
+In: a snapshot and a metadata answer. Out: the next snapshot. Must not: be changed in place, know
+about connections, or hold a bootstrap address (R-MD-1: those are configuration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from odradek.common.types import Address
+from odradek.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_ID = bytes(16)
+UNKNOWN_TOPIC = frozenset((3, 100))
+"""UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic isn't there (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as the cluster advertises it."""
+
+    id: int
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition. `leader` is -1 while there is none; `error` is Kafka's code."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `topic_id` is 16 bytes, all zero where the broker has none."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Partition, ...]
+    internal: bool = False
+    error: int = 0
+
+    @property
+    def uuid(self) -> str:
+        """The topic id as text."""
+        return str(UUID(bytes=self.topic_id))
+
+    @property
+    def leaderless(self) -> int:
+        """How many partitions have no leader now."""
+        return sum(1 for p in self.partitions if p.leader < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A snapshot of the cluster; `updated_at` is the engine's time of the answer."""
+
+    cluster_id: str | None = None
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    controller: int = -1
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    updated_at: float = 0.0
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic that exists, by name."""
+        return self.topics.get(name)
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        """One partition, if it is known."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+    def leader(self, topic: str, partition: int) -> Broker | None:
+        """The broker that leads a partition, if both are known."""
+        found = self.partition(topic, partition)
+        return None if found is None else self.brokers.get(found.leader)
+
+    def addresses(self) -> list[Address]:
+        """The brokers' addresses, each once, in the order of their ids."""
+        ordered = (self.brokers[i].address for i in sorted(self.brokers))
+        return list(dict.fromkeys(ordered))
+
+    def broker_at(self, address: Address) -> Broker | None:
+        """The broker that advertises an address."""
+        return next((b for b in self.brokers.values() if b.address == address), None)
+
+
+def updated(
+    old: Cluster | None,
+    response: MetadataResponse,
+    asked: Iterable[str] | None,
+    epochs: dict[tuple[str, int], tuple[bytes, int]],
+    now: float,
+) -> Cluster:
+    """The snapshot after an answer to a request for `asked` topics (None: all of them).
+
+    Topics that weren't asked for are kept. A leader epoch never goes back for the same topic id
+    (MD-17); a new topic id starts anew (MD-16). `epochs` remembers the last epoch seen of each
+    partition, outside the snapshot, so that it outlives a rebootstrap (R-RB-4).
+    """
+    brokers = {
+        b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
+    }
+    topics = {} if asked is None or old is None else dict(old.topics)
+    answered = set()
+    for item in response.topics:
+        if item.name is None:
+            continue
+        answered.add(item.name)
+        before = old.topics.get(item.name) if old is not None else None
+        if item.error_code in UNKNOWN_TOPIC:
+            topics.pop(item.name, None)
+        elif item.error_code and before is not None:
+            topics[item.name] = replace(before, error=item.error_code)
+        elif not item.error_code:
+            topics[item.name] = _topic(item, before, epochs)
+    for name in set(asked or ()) - answered:
+        topics.pop(name, None)
+    cluster_id = getattr(response, "cluster_id", None)
+    controller = getattr(response, "controller_id", -1)
+    return Cluster(cluster_id, brokers, controller, topics, now)
+
+
+def _topic(
+    item: MetadataResponseTopic,
+    before: Topic | None,
+    epochs: dict[tuple[str, int], tuple[bytes, int]],
+) -> Topic:
+    name = item.name or ""
+    partitions = []
+    for p in sorted(item.partitions, key=lambda p: p.partition_index):
+        key = (name, p.partition_index)
+        known_id, known_epoch = epochs.get(key, (NO_ID, -1))
+        if known_id == item.topic_id != NO_ID and 0 <= p.leader_epoch < known_epoch:
+            kept = [q for q in before.partitions if q.partition == key[1]] if before else []
+            # After a rebootstrap there is nothing to keep: better no leader than a stale one.
+            partitions.append(kept[0] if kept else Partition(key[1], -1, known_epoch, error=5))
+            continue
+        if p.leader_epoch >= 0:
+            epochs[key] = (item.topic_id, p.leader_epoch)
+        partitions.append(_partition(p))
+    return Topic(name, item.topic_id, tuple(partitions), item.is_internal)
+
+
+def _partition(p: MetadataResponsePartition) -> Partition:
+    return Partition(
+        p.partition_index,
+        p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
+        p.leader_epoch,
+        tuple(p.replica_nodes),
+        tuple(p.isr_nodes),
+        tuple(p.offline_replicas),
+        p.error_code,
+    )
+
+
+def with_leader(
+    cluster: Cluster, topic: str, partition: int, leader: int, epoch: int, brokers: Iterable[Broker]
+) -> Cluster:
+    """Apply a leader hint of a Produce or Fetch error without a refresh (KIP-951)."""
+    found = cluster.partition(topic, partition)
+    known = cluster.topics.get(topic)
+    if found is None or known is None or epoch <= found.leader_epoch:
+        return cluster
+    merged = dict(cluster.brokers)
+    for broker in brokers:
+        merged[broker.id] = broker
+    if leader not in merged:
+        return cluster
+    parts = list(known.partitions)
+    parts[partition] = replace(found, leader=leader, leader_epoch=epoch, error=0)
+    topics = dict(cluster.topics)
+    topics[topic] = replace(known, partitions=tuple(parts))
+    return replace(cluster, brokers=merged, topics=topics)
+
+
+def to_hint(cluster: Cluster) -> dict[str, Any]:
+    """A plain picture of the snapshot, for a client in another process to start from."""
+    return {
+        "cluster_id": cluster.cluster_id,
+        "brokers": [[b.id, b.address.host, b.address.port] for b in cluster.brokers.values()],
+        "topics": {
+            t.name: {
+                "id": t.topic_id.hex(),
+                "partitions": [[p.leader, p.leader_epoch] for p in t.partitions],
+            }
+            for t in cluster.topics.values()
+        },
+    }
+
+
+def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:
+    """The snapshot that `to_hint` made a picture of."""
+    brokers = {i: Broker(i, Address(host, port)) for i, host, port in hint["brokers"]}
+    topics = {
+        name: Topic(
+            name,
+            bytes.fromhex(t["id"]),
+            tuple(Partition(n, p[0], p[1]) for n, p in enumerate(t["partitions"])),
+        )
+        for name, t in hint["topics"].items()
+    }
+    return Cluster(hint["cluster_id"], brokers, -1, topics, now)

@@ -1,0 +1,430 @@
+"""The Sarama page's home: the one flow that keeps the client's picture of the cluster up to date.
+
+In: wishes in `Metadata`, the state of connections. Out: metadata requests, one at a time, snapshots
+and rebootstraps. The words of R-MD-3: an *attempt* is one request to one broker (or a dial for it);
+going on to the next candidate isn't a retry; a *round* is one pass over all candidates; only a new
+round costs retry backoff. Must not: keep a second set of brokers (R-MD-1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import cast
+
+from odradek.common.backoff import Backoff
+from odradek.common.config import Config
+from odradek.common.errors import Attempt, KafkaError
+from odradek.common.kafka_errors import RebootstrapRequiredError
+from odradek.common.types import Address, Rng
+from odradek.metadata.bootstrap import Rebootstrap, Standing, check_cluster_id, reason, shuffled
+from odradek.metadata.least_loaded_node import Action, Candidate, choose
+from odradek.metadata.metadata import Metadata
+from odradek.network.connection import DATA, Connection
+from odradek.network.dial_governor import SPACING
+from odradek.network.engine import Engine
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.network_client import SUSPICION, NetworkClient
+from odradek.protocol.message import Message
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+ATTEMPTS_KEPT = 64
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A metadata request that was sent and not answered yet."""
+
+    connection: Connection
+    reply: Completion[Message]
+    topics: list[str]
+    partial: bool
+    bootstrap: bool
+
+
+@dataclass(slots=True)
+class _Round:
+    """One pass over all candidates."""
+
+    number: int
+    failed: dict[Address, None] = field(default_factory=dict)
+    dialled: dict[Address, Connection] = field(default_factory=dict)
+    asked: _Asked | None = None
+
+
+class MetadataUpdater:
+    """Runs the refreshes of one client."""
+
+    def __init__(
+        self, engine: Engine, network: NetworkClient, metadata: Metadata, config: Config, rng: Rng
+    ) -> None:
+        self._engine = engine
+        self._events = engine.events
+        self._network = network
+        self.metadata = metadata
+        self._config = config
+        self.bootstrap = shuffled(config["bootstrap.servers"], rng.shuffle)
+        self._rebootstraps: bool = config["metadata.recovery.strategy"] == "rebootstrap"
+        self._trigger: float = config["metadata.recovery.rebootstrap.trigger.ms"]
+        self._retry = Backoff(config.backoff("retry.backoff"), rng)
+        self._spacing = SPACING.base
+        self.rounds = 0
+        self.current: Rebootstrap | None = None
+        self.history: deque[Rebootstrap] = deque(maxlen=32)
+        self.rebootstrap_count = 0
+        self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
+        """Failed attempts since the last good answer."""
+        self.due_since: float | None = None
+        self.unavailable_since: float | None = None
+        """Since when every known broker has been unavailable (R-RB-6)."""
+        self.next_attempt_at: float | None = None
+        self._failed_in_a_row: dict[Address, None] = {}
+        self._late: list[_Asked] = []
+        self._forced: str | None = None
+        network.on_lost.append(self._lost)
+        network.on_suspect.append(self._suspected)
+        expected = config["cluster.id.expected"]
+        if expected:
+            metadata.cluster_id = expected
+
+    # The flow
+
+    def run(self) -> Flow[None]:
+        """Refresh whenever it is due, for as long as the client lives."""
+        now = yield START
+        while True:
+            due = self.metadata.due_at()
+            if due > now and self._forced is None:
+                self.next_attempt_at = due
+                now = yield Wait((self.metadata.wanted,), None if due == math.inf else due)
+                continue
+            if self.due_since is None:
+                self.due_since = now
+            now = yield from self._refresh(now)
+
+    def _refresh(self, now: float) -> Flow[float]:
+        """Rounds until one of them brings an answer."""
+        while True:
+            self.rounds += 1
+            done, now = yield from self._round(_Round(self.rounds), now)
+            if done:
+                self._retry.succeeded()
+                self.next_attempt_at = None
+                return now
+            until = self._retry.failed(now)
+            self.next_attempt_at = until
+            self._events.emit(now, "round_failed", round=self.rounds, backoff=until - now)
+            while now < until and self._forced is None:
+                now = yield Wait((self.metadata.wanted,), until)
+
+    def _round(self, round_: _Round, now: float) -> Flow[tuple[bool, float]]:
+        """Ask one candidate after the other; (True, now) after a good answer."""
+        while True:
+            if self._take_answers(round_, now):
+                return True, now
+            self._check_rebootstrap(round_, now)
+            self._note_ends(round_, now)
+            wait_until = self._trigger_at()
+            if round_.asked is None:
+                candidates = self._candidates(round_, now)
+                self._network.governor.metadata_only = not any(
+                    c.connection is not None and c.connection.ready for c in candidates
+                )
+                governor = now + self._network.governor.wait(now, for_metadata=True)
+                choice = choose(candidates, now, dial_at=governor)
+                if choice.action is Action.USE and choice.candidate is not None:
+                    self._ask(round_, choice.candidate, now)
+                    continue
+                if choice.action is Action.DIAL and choice.candidate is not None:
+                    address = choice.candidate.address
+                    round_.dialled[address] = self._network.dial(address, now, for_metadata=True)
+                    continue
+                if not candidates:
+                    return False, now
+                pending = [c for c in candidates if c.connection is not None]
+                if pending and len(pending) == len(candidates):
+                    # Only dials that hang are left: they had their time, or get it now.
+                    hang = [c.connection.dialled_at + SUSPICION for c in pending if c.connection]
+                    if max(hang) <= now:
+                        return False, now
+                    wait_until = min(wait_until, max(hang))
+                wait_until = min(wait_until, choice.until)
+            self.next_attempt_at = wait_until
+            now = yield Wait(
+                (self._network.changed,), None if wait_until == math.inf else wait_until
+            )
+
+    # Candidates
+
+    def _candidates(self, round_: _Round, now: float) -> list[Candidate]:
+        snapshot = self.metadata.snapshot
+        known = snapshot.addresses() if snapshot is not None else []
+        starts = self.bootstrap if snapshot is None or self.current is not None else []
+        found = []
+        for address in dict.fromkeys([*starts, *known]):
+            if address in round_.failed:
+                continue
+            connection = self._network.connection(address)
+            state = self._network.states.state(address)
+            young = -math.inf
+            if connection is not None and not connection.ready:
+                young = connection.dialled_at + self._spacing
+            found.append(
+                Candidate(
+                    address,
+                    connection,
+                    connection is not None and connection.suspect,
+                    young,
+                    state.last_dial,
+                    state.backoff_until,
+                    address in starts,
+                )
+            )
+        return found
+
+    def _ask(self, round_: _Round, candidate: Candidate, now: float) -> None:
+        connection = cast("Connection", candidate.connection)
+        topics, partial = self.metadata.next_topics()
+        body = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        try:
+            reply = self._network.send(connection, body, now)
+        except KafkaError as error:
+            self._attempt_failed(round_, candidate.address, "metadata request", error, now)
+            return
+        self.metadata.sent(topics)
+        round_.asked = _Asked(connection, reply, topics, partial, candidate.bootstrap)
+        self._events.emit(
+            now,
+            "metadata_request",
+            address=str(candidate.address),
+            why=self.metadata.why,
+            topics=len(topics),
+            round=round_.number,
+        )
+
+    # Answers
+
+    def _take_answers(self, round_: _Round, now: float) -> bool:
+        """Look at the running request and at late ones; True when one was good."""
+        asked = round_.asked
+        if asked is not None:
+            if asked.reply.done:
+                round_.asked = None
+                if self._take(round_, asked, now):
+                    return True
+            elif asked.connection.suspect:
+                # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
+                round_.asked = None
+                self._late.append(asked)
+                self.metadata.failed()
+                error = KafkaError(f"no byte for {SUSPICION:.0f} s")
+                self._attempt_failed(
+                    round_, asked.connection.address, "metadata request", error, now
+                )
+        for late in [a for a in self._late if a.reply.done]:
+            self._late.remove(late)
+            if late.reply.error is None and self._take(round_, late, now):
+                return True
+        return False
+
+    def _take(self, round_: _Round, asked: _Asked, now: float) -> bool:
+        address = asked.connection.address
+        error = asked.reply.error
+        if error is None:
+            response = cast("MetadataResponse", asked.reply.result())
+            error = self._refusal(response, asked, now)
+        if error is not None:
+            if self.metadata.in_flight_topics is not None:
+                self.metadata.failed()
+            self._attempt_failed(round_, address, "metadata request", error, now)
+            return False
+        self._accept(response, asked, now)
+        return True
+
+    def _refusal(
+        self, response: MetadataResponse, asked: _Asked, now: float
+    ) -> BaseException | None:
+        """Why an answer can't be used, if so (R-MD-5, R-RB-3, R-RB-5)."""
+        address = asked.connection.address
+        if response.error_code == RebootstrapRequiredError.code:
+            if self._rebootstraps:
+                self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
+            return RebootstrapRequiredError("the broker asks to start again")
+        if response.error_code:
+            return KafkaError(f"error {response.error_code}")
+        if not response.brokers:
+            return KafkaError("an answer without brokers")
+        foreign = check_cluster_id(self.metadata.cluster_id, response.cluster_id, address)
+        if foreign is None:
+            return None
+        self._events.emit(
+            now,
+            "foreign_cluster",
+            address=str(address),
+            expected=foreign.expected,
+            found=foreign.found,
+        )
+        self._network.states.state(address).dial_failed = True
+        self._network.fail(asked.connection, foreign, now)
+        if asked.bootstrap:
+            self._engine.end(foreign, "broken", error=str(foreign))
+        return foreign
+
+    def _accept(self, response: MetadataResponse, asked: _Asked, now: float) -> None:
+        restarted = self.current is not None and asked.bootstrap
+        snapshot = self.metadata.apply(
+            response,
+            asked.topics,
+            now,
+            partial=asked.partial,
+            fresh=restarted or self.metadata.snapshot is None,
+        )
+        address = asked.connection.address
+        self._events.emit(
+            now,
+            "metadata",
+            address=str(address),
+            brokers=len(snapshot.brokers),
+            cluster_id=snapshot.cluster_id,
+            leaders=sum(len(t.partitions) - t.leaderless for t in snapshot.topics.values()),
+            leaderless=sum(t.leaderless for t in snapshot.topics.values()),
+        )
+        self.due_since = self.unavailable_since = None
+        self._failed_in_a_row.clear()
+        self.attempts.clear()
+        self._network.governor.metadata_only = False
+        if self.current is not None:
+            self._rebootstrapped(restarted, asked.connection, now)
+        known = set(snapshot.addresses())
+        for connection in list(self._network.connections.values()):
+            gone = connection.address not in known
+            idle = not len(connection.in_flight)
+            if gone and (idle or not connection.ready):
+                self._network.close(connection, now, "not a broker of the cluster (any more)")
+
+    def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
+        current = cast("Rebootstrap", self.current)
+        current.ended, current.address = now, used.address
+        self.current = None
+        self._events.emit(
+            now,
+            "rebootstrapped",
+            address=str(used.address),
+            seconds=round(now - current.started, 6),
+            cluster_id=self.metadata.cluster_id,
+        )
+        if restarted:  # R-RB-4: old sockets may lead elsewhere; what they carried is retried
+            for connection in list(self._network.connections.values()):
+                if connection is not used:
+                    self._network.close(connection, now, "rebootstrap")
+
+    # Failures
+
+    def _attempt_failed(
+        self, round_: _Round | None, address: Address, what: str, error: BaseException, now: float
+    ) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self.attempts.append(Attempt(address, what, text, now))
+        self._failed_in_a_row[address] = None
+        if round_ is not None:
+            round_.failed[address] = None
+            self._events.emit(
+                now, "metadata_failed", address=str(address), error=text, round=round_.number
+            )
+
+    def _note_ends(self, round_: _Round, now: float) -> None:
+        """Dials of this round that have ended badly are failed candidates."""
+        for address, connection in list(round_.dialled.items()):
+            if connection.ended:
+                del round_.dialled[address]
+                if address not in round_.failed:
+                    error = self._network.states.state(address).last_error
+                    self._attempt_failed(
+                        round_, address, "dial", error or KafkaError("closed"), now
+                    )
+
+    def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
+            self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
+            self.metadata.wanted.notify()
+        if not failure or connection.purpose != DATA:
+            return
+        if not connection.proved:
+            self._failed_in_a_row[connection.address] = None
+            if not connection.for_metadata:
+                self.attempts.append(
+                    Attempt(connection.address, "dial", f"{type(error).__name__}: {error}", now)
+                )
+        self.metadata.request(f"{connection.address} was lost")
+
+    def _suspected(self, connection: Connection, now: float) -> None:
+        self._failed_in_a_row[connection.address] = None
+        self.metadata.request(f"{connection.address} is silent")
+
+    # Rebootstrap
+
+    def _trigger_at(self) -> float:
+        if not self._rebootstraps or self.due_since is None or self.metadata.snapshot is None:
+            return math.inf
+        return self.due_since + self._trigger
+
+    def _check_rebootstrap(self, round_: _Round, now: float) -> None:
+        snapshot = self.metadata.snapshot
+        if snapshot is None:
+            self._forced = None
+            return
+        if self._forced is not None or now > self._trigger_at():
+            why = self._forced or f"no metadata for {self._trigger:.0f} s"
+            self._forced = None
+            self.due_since = now
+            self._begin(why, now)
+            self._forget(round_, now)
+            return
+        standings = [self._standing(a, now) for a in snapshot.addresses()]
+        why_not = reason(standings, self._failed_in_a_row)
+        if why_not is None:
+            self.unavailable_since = None
+        elif self.unavailable_since is None:
+            self.unavailable_since = now
+        if why_not is not None and self._rebootstraps and self.current is None:
+            self._begin(why_not, now)
+            for address in self.bootstrap:  # they join this round, also where one failed as broker
+                round_.failed.pop(address, None)
+
+    def _standing(self, address: Address, now: float) -> Standing:
+        connection = self._network.connection(address)
+        if connection is not None and connection.ready:
+            return Standing(address, not connection.suspect, connection.suspect)
+        if connection is not None:
+            hangs = now >= connection.dialled_at + SUSPICION
+            return Standing(address, answering=False, unavailable=hangs)
+        failed = self._network.states.state(address).dial_failed
+        return Standing(address, answering=False, unavailable=failed)
+
+    def _begin(self, why: str, now: float) -> None:
+        if self.current is not None:
+            return
+        self.current = Rebootstrap(why, now)
+        self.history.append(self.current)
+        self.rebootstrap_count += 1
+        snapshot = self.metadata.snapshot
+        known = [str(a) for a in snapshot.addresses()] if snapshot is not None else []
+        self._events.emit(now, "rebootstrap", why=why, known=known)
+
+    def _forget(self, round_: _Round, now: float) -> None:
+        """R-RB-4 for the triggers that don't wait for a better answer."""
+        self.metadata.forget()
+        for connection in list(self._network.connections.values()):
+            self._network.close(connection, now, "rebootstrap")
+        round_.failed.clear()
+        round_.dialled.clear()
+        round_.asked = None
+        self._late.clear()
