@@ -223,4 +223,7 @@ class ClientEngine(Engine):
     def track(self, completion: Completion[Any], what: str, deadline: float) -> None:
         """Note what a caller waits for, for `explain()`."""
         self.waiting[what] = deadline
-        completion.when_done(lambda _: self.waiting.pop(what, None))
+        completion.when_done(lambda _: self._untrack(what))
+
+    def _untrack(self, what: str) -> None:
+        self.waiting.pop(what, None)
