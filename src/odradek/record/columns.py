@@ -24,7 +24,7 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _ROWS_AT_ONCE = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class BinaryColumn:
     """Byte strings as Arrow lays out `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
 
@@ -50,7 +50,7 @@ class BinaryColumn:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HeaderColumn:
     """Headers as Arrow lays out `list<struct<key, value>>`; the list is null without headers."""
 
@@ -70,7 +70,7 @@ class HeaderColumn:
         return [pairs[a - first : b - first] for a, b in pairwise(offsets)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RecordColumns:
     """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
 
@@ -92,6 +92,9 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return self.count
+
+    def __repr__(self) -> str:
+        return f"<RecordColumns: {self.count} records>"  # the buffers may hold megabytes
 
     def offset_at(self, row: int) -> int:
         """Give one row's Kafka offset."""
@@ -115,14 +118,13 @@ class RecordColumns:
         return self.rows()
 
     def _rows_between(self, a: int, b: int) -> Iterable[Row]:
-        nothing = repeat(None, b - a)
         empty: Headers = ()
         return zip(
             self.offsets[a:b],
             self.timestamps_ms[a:b],
             self.timestamp_types[a:b],
-            nothing if self.keys is None else self.keys.values(a, b),
-            nothing if self.values is None else self.values.values(a, b),
+            repeat(None, b - a) if self.keys is None else self.keys.values(a, b),
+            repeat(None, b - a) if self.values is None else self.values.values(a, b),
             repeat(empty, b - a) if self.headers is None else self.headers.lists(a, b),
             strict=True,
         )

@@ -1,0 +1,120 @@
+"""Codecs: their limits, and what a bomb costs."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import zstandard
+
+from odradek.common.errors import ConfigurationError, CorruptRecordError, UnsupportedFeatureError
+from odradek.record import BatchBuilder, decode
+from odradek.record.batch import HEADER_SIZE, BadBatchError, seal
+from odradek.record.compression import DECOMPRESSED_LIMIT, codec_number, compress, decompress
+
+MB = 1 << 20
+
+
+@contextmanager
+def peak_below(limit: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit
+
+
+def bomb(codec: str, megabytes: int) -> bytes:
+    one = bytes(MB)
+    part = gzip.compress(one) if codec == "gzip" else zstandard.ZstdCompressor().compress(one)
+    return part * megabytes
+
+
+def batch_of(payload: bytes, codec: int) -> memoryview:
+    buffer = bytearray(HEADER_SIZE) + payload
+    times = {"base_timestamp": 0, "max_timestamp": 0}
+    seal(buffer, attributes=codec, last_offset_delta=0, count=1, **times)
+    return memoryview(buffer)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_bomb_takes_no_memory(codec: str) -> None:
+    buffer = batch_of(bomb(codec, DECOMPRESSED_LIMIT // MB + 1), codec_number(codec))
+    with (
+        peak_below(48 * MB),
+        pytest.raises(CorruptRecordError, match=r"offset 0: .*larger than 268435456 bytes"),
+    ):
+        decode(buffer, start_offset=0)
+
+
+def test_a_bomb_in_one_zstd_frame() -> None:
+    packer = zstandard.ZstdCompressor().compressobj()
+    payload = b"".join(packer.compress(bytes(MB)) for _ in range(400)) + packer.flush()
+    with peak_below(16 * MB), pytest.raises(BadBatchError, match="larger than"):
+        decompress(4, payload)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MB])
+def test_what_fits_comes_back(codec: str, size: int) -> None:
+    # Zeros shrink far more than 64 times: the larger size takes the careful way.
+    for data in (bytes(size), bytes(range(256)) * (size // 256)):
+        packed = compress(codec_number(codec), None, memoryview(data))
+        assert decompress(codec_number(codec), packed, limit=size) == data
+        if len(data) > 1:
+            with pytest.raises(BadBatchError, match="larger than"):
+                decompress(codec_number(codec), packed, limit=len(data) - 1)
+
+
+def test_gzip_of_several_members() -> None:
+    parts = [b"a" * 9000, b"", bytes(range(256)) * 50]
+    assert decompress(1, b"".join(map(gzip.compress, parts))) == b"".join(parts)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_broken_data(codec: str) -> None:
+    packed = compress(codec_number(codec), None, memoryview(b"some text " * 50))
+    for data in (b"", b"garbage", packed + b"garbage"):
+        if data or codec == "gzip":
+            with pytest.raises(BadBatchError, match=codec):
+                decompress(codec_number(codec), data)
+    if codec == "gzip":
+        with pytest.raises(BadBatchError, match="ends early"):
+            decompress(1, packed[:-1])
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_batch_whose_compressed_part_is_cut_short(codec: str) -> None:
+    builder = BatchBuilder(MB, codec)
+    for i in range(100):
+        builder.append(b"key", b"value %d" % i, (), i)
+    payload = bytes(builder.build()[HEADER_SIZE:])
+    for kept in (0, 1, len(payload) // 2, len(payload) - 5):
+        with pytest.raises(CorruptRecordError, match="batch at offset 0"):
+            decode(batch_of(payload[:kept], codec_number(codec)), start_offset=0)
+
+
+def test_names_and_levels() -> None:
+    assert [codec_number(name) for name in (None, "none", "gzip", "zstd")] == [0, 0, 1, 4]
+    assert codec_number("gzip", 9) == 1
+    assert codec_number("zstd", -5) == 4
+    with pytest.raises(ConfigurationError, match="'brotli' is none of none, gzip"):
+        codec_number("brotli")
+    with pytest.raises(UnsupportedFeatureError, match="'lz4' isn't there yet"):
+        codec_number("lz4")
+    with pytest.raises(ConfigurationError, match=r"compression\.gzip\.level 10 isn't 1 to 9"):
+        codec_number("gzip", 10)
+    with pytest.raises(ConfigurationError, match=r"compression\.zstd\.level 23"):
+        codec_number("zstd", 23)
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("zstd", 1, 19)])
+def test_a_higher_level_packs_tighter(codec: str, low: int, high: int) -> None:
+    data = memoryview(b"".join(b"%d,%d;" % (i, i * i % 977) for i in range(5000)))
+    number = codec_number(codec)
+    assert len(compress(number, high, data)) < len(compress(number, low, data))
