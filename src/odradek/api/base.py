@@ -1,0 +1,161 @@
+"""What every client's facade shares: engine and host put together, calls that end in time.
+
+In: an engine that was just built, perhaps a host. Out: `_call`, which runs a flow of the engine to
+its end or to the caller's deadline; `listen`, `explain`, `close`. Must not: know what a flow does.
+R-RT-2: no public call outlives its timeout by more than 100 ms.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import Config
+from odradek.common.errors import ClientClosedError, ConfigurationError
+from odradek.common.events import Listener
+from odradek.network.flow import Flow
+from odradek.network.host import Host
+
+if TYPE_CHECKING:
+    from odradek.api.explain import Explanation
+
+E = TypeVar("E", bound=ClientEngine)
+T = TypeVar("T")
+
+GRACE = 0.02
+"""Seconds that a flow gets to raise its own, better error at the deadline."""
+FOREVER = 1e8
+"""Longest timeout in seconds (three years): what is longer, infinity too, counts as this."""
+CLOSE_TIMEOUT = 5.0
+EVENTS_DIR = "ODRADEK_EVENTS_DIR"
+
+
+def checked_timeout(timeout: float) -> float:
+    """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
+    if not timeout >= 0:
+        raise ConfigurationError(f"timeout must be 0 or more seconds, not {timeout!r}")
+    return min(float(timeout), FOREVER)
+
+
+class Client(Generic[E]):
+    """Base of `Producer`, `Consumer` and `Admin`; not made directly.
+
+    A client belongs to the process that made it: after a fork, calls in the child raise
+    `ClientForkedError`. Nothing is opened before the first call.
+    """
+
+    def __init__(self, config: Config, host: Host | None, build: Callable[[Host], E]) -> None:
+        """Take a host, or make the client's usual one; `build` makes the engine for it."""
+        self._config = config
+        self._closed = False
+        directory = config["events.dir"]
+        if host is None:
+            directory = directory or os.environ.get(EVENTS_DIR)
+            host = self._usual_host()
+        self._host: Host = host
+        self._engine: E = build(host)
+        if directory:
+            from odradek.runtime.events_dir import EventFile
+
+            self._engine.events.listen(EventFile(directory, client=config["client.id"]))
+        host.attach(self._engine)
+
+    def _usual_host(self) -> Host:
+        """All work is done in the caller's thread, unless a client says otherwise."""
+        from odradek.runtime import SelectorHost
+
+        return SelectorHost()
+
+    # Calls
+
+    def _deadline(self, timeout: float | None, option: str = "default.api.timeout.ms") -> float:
+        """The engine's time at which a call must end; `option` gives the timeout for None."""
+        seconds: float = self._config[option] if timeout is None else timeout
+        return self._host.now() + checked_timeout(seconds)
+
+    def _call(
+        self,
+        flow: Callable[[float], Flow[T]],
+        timeout: float | None,
+        what: str,
+        option: str = "default.api.timeout.ms",
+    ) -> T:
+        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
+
+        `what` says what the call waits for, in words that fit behind "no … in time".
+        """
+        self._check_open()
+        deadline = self._deadline(timeout, option)
+        engine, host = self._engine, self._host
+        completion = engine.start(flow(deadline))
+        engine.track(completion, what, deadline)
+        host.wake()
+        try:
+            done = host.run(completion, deadline + GRACE)
+        except BaseException:  # Ctrl-C, a fork: nobody waits for it any more
+            engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
+            raise
+        if not done:
+            error = engine.timeout(what, host.now())
+            engine.cancel(completion, error)
+            host.wake()
+            host.drive()
+            raise error
+        ended = engine.ended
+        if ended is not None and completion.error is ended:
+            raise ended.with_traceback(None)  # it is raised again by every later call
+        return completion.result()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError(f"this {type(self).__name__} is closed")
+
+    # What all clients can do
+
+    def listen(self, listener: Listener) -> None:
+        """Have each event (R-EV-1) of this client handed to `listener`.
+
+        It is called inside the client's step and must be quick; it must not call the client.
+        `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic
+        seconds.
+        """
+        self._engine.events.listen(listener)
+
+    def explain(self) -> Explanation:
+        """Say why nothing is happening, and when the next attempt is.
+
+        Does no I/O and never waits. The result prints as text; `to_dict()` gives plain data.
+        """
+        from odradek.api.explain import explain
+
+        return explain(self._engine, type(self).__name__, self._host.now())
+
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Close all connections. Always ends within `timeout` seconds; may be called twice.
+
+        Later calls raise `ClientClosedError`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._engine.shut()
+        self._host.close(self._host.now() + checked_timeout(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        servers = ",".join(str(a) for a in self._config["bootstrap.servers"])
+        state = " closed" if self._closed else ""
+        return f"<{type(self).__name__} {self._config['client.id']} of {servers}{state}>"
