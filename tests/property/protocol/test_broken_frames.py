@@ -1,0 +1,174 @@
+"""Bytes that a peer shouldn't send: whatever they are, one typed error or a message, never more.
+
+Seeded mutations of valid frames (bits turned, bytes cut out, put in and doubled, lengths blown up)
+for every message in every version, and every way of cutting a frame short. Memory is watched, since
+a hostile length must not allocate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tracemalloc
+import typing
+import zlib
+from random import Random
+from typing import Any
+
+import pytest
+
+from odradek.common.errors import MalformedMessageError
+from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.protocol.message import Message
+from odradek.protocol.registry import request_class
+
+MUTATIONS = 40
+VALUES: dict[Any, Any] = {int: 1, bool: True, str: "flights", bytes: bytes(range(16))}
+HOSTILE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x80\x00\x00\x00")
+
+
+def full(annotation: Any) -> Any:
+    """A value for a field of this type, with two elements in every list."""
+    if dataclasses.is_dataclass(annotation):
+        hints = typing.get_type_hints(annotation)
+        names = [field.name for field in dataclasses.fields(annotation)]
+        made: Any = annotation
+        return made(**{name: full(hints[name]) for name in names})
+    if typing.get_origin(annotation) is list:
+        (element,) = typing.get_args(annotation)
+        return [full(element), full(element)]
+    if annotation in VALUES:
+        return VALUES[annotation]
+    options = typing.get_args(annotation)
+    if memoryview in options:
+        return b"some records"
+    return full(next(option for option in options if option is not type(None)))
+
+
+def fitted(message: type[Message], version: int) -> Message:
+    """A message with every field filled that this version can carry."""
+    made: Message = full(message)
+    while True:
+        try:
+            made.encode(version)
+        except UnsupportedVersionError as error:
+            struct, _, name = str(error).rpartition(" ")[2].partition(".")
+            reset(made, struct, name)
+        else:
+            return made
+
+
+def reset(value: Any, struct: str, name: str) -> None:
+    """Set a field back to its default wherever its struct occurs."""
+    if isinstance(value, list):
+        for item in value:
+            reset(item, struct, name)
+    elif dataclasses.is_dataclass(value):
+        if type(value).__name__ == struct:
+            made: Any = type(value)
+            setattr(value, name, getattr(made(), name))
+        for field in dataclasses.fields(value):
+            reset(getattr(value, field.name), struct, name)
+
+
+def frames() -> list[tuple[type[Message], int]]:
+    made: list[tuple[type[Message], int]] = []
+    for key in (0, 1, 2, 3, 18, 19, 20, 22, 60):
+        request = request_class(key)
+        for message in (request, request.RESPONSE):
+            versions = range(message.MIN_VERSION, message.MAX_VERSION + 1)
+            made += [(message, version) for version in versions]
+    return made
+
+
+PAIRS = frames()
+NAMES = [f"{message.__name__}-{version}" for message, version in PAIRS]
+
+FLEXIBLE = [(message, version) for message, version in PAIRS if message.is_flexible(version)]
+
+
+def mutated(frame: bytes, rng: Random) -> bytes:
+    """One to three changes at random places."""
+    found = bytearray(frame)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(found) + 1)
+        match rng.randrange(5):
+            case 0 if at < len(found):
+                found[at] ^= 1 << rng.randrange(8)
+            case 1:
+                del found[at : at + rng.randint(1, 8)]
+            case 2:
+                found[at:at] = rng.randbytes(rng.randint(1, 8))
+            case 3:
+                found[at : at + 4] = rng.choice(HOSTILE)
+            case _:
+                found[at:at] = found[at : at + rng.randint(1, 30)]
+    return bytes(found)
+
+
+@pytest.mark.parametrize(("message", "version"), PAIRS, ids=NAMES)
+def test_mutations_end_in_a_message_or_the_typed_error(
+    message: type[Message], version: int
+) -> None:
+    frame = b"".join(fitted(message, version).encode(version))
+    rng = Random(zlib.crc32(f"{message.__name__} {version}".encode()))
+    refused = []
+    for _ in range(MUTATIONS):
+        broken = mutated(frame, rng)
+        try:
+            found = message.decode(broken, version)
+        except MalformedMessageError as error:
+            refused.append(str(error))
+        else:
+            assert type(found) is message
+    assert all(text.startswith(f"{message.__name__} v{version}: ") for text in refused)
+    assert refused or len(frame) < 12, "no mutation was refused: they don't reach the reader"
+
+
+@pytest.mark.parametrize(("message", "version"), PAIRS, ids=NAMES)
+def test_every_cut_is_refused_and_so_are_bytes_too_many(
+    message: type[Message], version: int
+) -> None:
+    frame = b"".join(fitted(message, version).encode(version))
+    assert type(message.decode(frame, version)) is message
+    for size in range(len(frame)):
+        with pytest.raises(MalformedMessageError, match=f"at byte [0-9]+ of {size}"):
+            message.decode(frame[:size], version)
+    with pytest.raises(MalformedMessageError, match="1 bytes too many"):
+        message.decode(frame + b"\x00", version)
+
+
+def test_hostile_lengths_allocate_nothing() -> None:
+    broken: list[tuple[type[Message], int, bytes]] = []
+    for message, version in PAIRS:
+        frame = b"".join(fitted(message, version).encode(version))
+        broken.extend(
+            (message, version, frame[:at] + hostile + frame[at + 4 :])
+            for at in range(0, len(frame), 3)
+            for hostile in HOSTILE
+        )
+    Random(7).shuffle(broken)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        for message, version, frame in broken[:3000]:
+            try:
+                message.decode(frame, version)
+            except MalformedMessageError:
+                continue
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 512 * 1024
+
+
+@pytest.mark.parametrize(
+    ("message", "version"), FLEXIBLE, ids=[f"{m.__name__}-{version}" for m, version in FLEXIBLE]
+)
+def test_unknown_tagged_fields_are_skipped(message: type[Message], version: int) -> None:
+    frame = b"".join(message().encode(version))
+    assert frame[-1] == 0, "no tagged fields, so their count is the last byte"
+    tagged = frame[:-1] + b"\x02" + b"\x63\x03abc" + b"\x87\x68\x00"
+    assert message.decode(tagged, version) == message.decode(frame, version)
+    with pytest.raises(MalformedMessageError):
+        message.decode(frame[:-1] + b"\x01" + b"\x63\x04abc", version)

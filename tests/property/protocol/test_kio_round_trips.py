@@ -1,0 +1,267 @@
+"""Every message in every version against kio, another implementation of the same definitions.
+
+kio's dataclasses say which fields a version has; Hypothesis fills ours; both write the same bytes
+and both read what the other wrote. kio can't stand for everything (an unknown error code, a
+timestamp outside of `datetime`), so a second test round-trips full ranges through us alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import types
+import typing
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from odradek.protocol.api_keys import API_NAMES, GENERATED
+from odradek.protocol.message import Message
+from odradek.protocol.primitives import records_view
+from odradek.protocol.registry import request_class
+
+VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left out
+    0: (3, 13),
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    22: (0, 5),
+    60: (0, 2),
+}
+LIGHT = settings(
+    max_examples=20,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "error_code": 16}
+INTEGERS |= {"timedelta_i32": 32, "datetime_i64": 64}
+MILLISECONDS = timedelta(milliseconds=1)
+
+
+def all_pairs() -> list[tuple[type[Message], int]]:
+    pairs: list[tuple[type[Message], int]] = []
+    for key, (low, high) in VERSIONS.items():
+        request = request_class(key)
+        for message in (request, request.RESPONSE):
+            pairs += [(message, version) for version in range(low, high + 1)]
+    return pairs
+
+
+PAIRS = all_pairs()
+NAMES = [f"{message.__name__}-{version}" for message, version in PAIRS]
+NOT_IN_KIO: frozenset[str] = frozenset()
+"""What kio 0.6.5 lacks: nothing. A name that stands here must really be missing there."""
+
+
+def kio_class(message: type[Message], version: int) -> type[Any]:
+    folder = message.__module__.rpartition(".")[2]
+    kind = "request" if message.__name__.endswith("Request") else "response"
+    module = import_module(f"kio.schema.{folder}.v{version}.{kind}")
+    found: type[Any] = getattr(module, message.__name__)
+    return found
+
+
+def kio_serial() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    serial = import_module("kio.serial")
+    return serial.entity_reader, serial.entity_writer
+
+
+def kio_name(ours: str, theirs: dict[str, Any]) -> str | None:
+    """Their name for our field, None where their version hasn't got it."""
+    for name in (ours, ours.removesuffix("_ms")):
+        if name in theirs:
+            return name
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """One field that exists in a version: our name, theirs, and how both type it."""
+
+    ours: str
+    theirs: str
+    kind: str
+    array: bool
+    nullable: bool
+    element: Any
+    our_struct: Any
+
+
+def struct_in(annotation: Any) -> Any:
+    """The dataclass inside `list[X]`, `X | None` or `X`."""
+    for part in typing.get_args(annotation):
+        found = struct_in(part)
+        if found is not None:
+            return found
+    return annotation if dataclasses.is_dataclass(annotation) else None
+
+
+def slots(ours: type[Any], theirs: type[Any]) -> list[Slot]:
+    """Pair the fields of both classes; every field of theirs must have found its own."""
+    fields = {field.name: field for field in dataclasses.fields(theirs)}
+    their_types = typing.get_type_hints(theirs)
+    our_types = typing.get_type_hints(ours)
+    made = []
+    for field in dataclasses.fields(ours):
+        name = kio_name(field.name, fields)
+        if name is None:
+            continue
+        annotation = their_types[name]
+        options = typing.get_args(annotation)
+        nullable = isinstance(annotation, types.UnionType) and type(None) in options
+        if nullable:
+            annotation = next(option for option in options if option is not type(None))
+        array = typing.get_origin(annotation) is tuple
+        element = typing.get_args(annotation)[0] if array else annotation
+        kind = fields[name].metadata.get("kafka_type", "struct")
+        made.append(
+            Slot(field.name, name, kind, array, nullable, element, struct_in(our_types[field.name]))
+        )
+    missing = set(fields) - {slot.theirs for slot in made}
+    assert not missing, f"{ours.__name__} lacks {missing}"
+    return made
+
+
+def values(slot: Slot, *, for_kio: bool) -> st.SearchStrategy[Any]:
+    """What a field may hold; `for_kio` keeps to what kio's types can."""
+    plain: st.SearchStrategy[Any]
+    if slot.kind == "struct":
+        plain = instances(slot.our_struct, slot.element, for_kio=for_kio)
+    elif slot.kind == "error_code" and for_kio:
+        plain = st.sampled_from(sorted(int(code) for code in slot.element))
+    elif slot.kind == "datetime_i64" and for_kio:
+        plain = st.integers(0, 250_000_000_000).map(lambda second: second * 1000)
+        plain |= st.just(-1)
+    elif slot.kind in INTEGERS:
+        half = 1 << (INTEGERS[slot.kind] - 1)
+        plain = st.integers(-half, half - 1)
+    elif slot.kind == "bool":
+        plain = st.booleans()
+    elif slot.kind == "string":
+        plain = st.text(max_size=4) | st.just("x" * 200)
+    elif slot.kind == "uuid":
+        plain = st.binary(min_size=16, max_size=16)
+    elif slot.kind in ("bytes", "records"):
+        plain = st.binary(max_size=20) | st.just(b"r" * 300)
+    else:
+        raise AssertionError(slot.kind)
+    if slot.array:
+        plain = st.lists(plain, max_size=3)
+    absent = slot.nullable and slot.kind not in ("uuid", "datetime_i64")
+    return st.none() | plain if absent else plain
+
+
+def instances(ours: type[Any], theirs: type[Any], *, for_kio: bool) -> st.SearchStrategy[Any]:
+    fields = {slot.ours: values(slot, for_kio=for_kio) for slot in slots(ours, theirs)}
+    return st.builds(ours, **fields)
+
+
+def to_kio(ours: Any, theirs: type[Any]) -> Any:
+    """Our message as theirs."""
+    made: dict[str, Any] = {}
+    for slot in slots(type(ours), theirs):
+        value = getattr(ours, slot.ours)
+        if value is not None and slot.array:
+            made[slot.theirs] = tuple(convert(slot, item) for item in value)
+        else:
+            made[slot.theirs] = None if value is None else convert(slot, value)
+    return theirs(**made)
+
+
+def convert(slot: Slot, value: Any) -> Any:
+    if slot.kind == "struct":
+        return to_kio(value, slot.element)
+    if slot.kind == "uuid":
+        return uuid.UUID(bytes=value) if any(value) else None
+    if slot.kind == "timedelta_i32":
+        return value * MILLISECONDS
+    if slot.kind == "datetime_i64":
+        return None if value == -1 else datetime.fromtimestamp(value / 1000, UTC)
+    if slot.kind == "error_code":
+        return slot.element(value)
+    return value
+
+
+def flat(message: Message, version: int) -> bytes:
+    return b"".join(message.encode(version))
+
+
+def plain(value: Any) -> Any:
+    """The same value with every records field as bytes, so that `==` compares contents."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return type(value)(**fields)
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, (bytes, memoryview)):
+        view = records_view(value)
+        return None if view is None else bytes(view)
+    return value
+
+
+def test_kio_has_every_message_but_the_listed() -> None:
+    missing = set()
+    for (message, version), name in zip(PAIRS, NAMES, strict=True):
+        try:
+            kio_class(message, version)
+        except ImportError:
+            missing.add(name)
+    assert missing == NOT_IN_KIO
+
+
+def test_versions_are_those_of_the_table() -> None:
+    for key, versions in VERSIONS.items():
+        request = request_class(key)
+        for message in (request, request.RESPONSE):
+            assert versions == (message.MIN_VERSION, message.MAX_VERSION)
+            assert key == message.API_KEY
+    assert {API_NAMES[key] for key in VERSIONS} == GENERATED
+
+
+@pytest.mark.parametrize(("message", "version"), PAIRS, ids=NAMES)
+def test_both_write_the_same_bytes_and_read_each_other(
+    message: type[Message], version: int
+) -> None:
+    theirs = kio_class(message, version)
+    entity_reader, entity_writer = kio_serial()
+    write, read = entity_writer(theirs), entity_reader(theirs)
+
+    @LIGHT
+    @given(instances(message, theirs, for_kio=True))
+    def check(ours: Message) -> None:
+        entity = to_kio(ours, theirs)
+        with io.BytesIO() as buffer:
+            write(buffer, entity)
+            their_bytes = buffer.getvalue()
+        our_bytes = flat(ours, version)
+        assert our_bytes == their_bytes
+        assert plain(message.decode(their_bytes, version)) == plain(ours)
+        decoded, size = read(our_bytes, 0)
+        assert size == len(our_bytes)
+        assert decoded == entity
+
+    check()
+
+
+@pytest.mark.parametrize(("message", "version"), PAIRS, ids=NAMES)
+def test_full_ranges_come_back_as_they_went(message: type[Message], version: int) -> None:
+    @LIGHT
+    @given(instances(message, kio_class(message, version), for_kio=False), st.binary(max_size=5))
+    def check(ours: Message, before: bytes) -> None:
+        encoded = flat(ours, version)
+        found = message.decode(bytearray(before + encoded), version, offset=len(before))
+        assert plain(found) == plain(ours)
+        assert flat(found, version) == encoded
+
+    check()
