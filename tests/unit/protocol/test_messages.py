@@ -1,0 +1,208 @@
+"""What all messages have in common: versions, defaults, refusals on writing, errors, imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
+from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.protocol.headers import decode_request_header, decode_response, peek_correlation_id
+from odradek.protocol.message import Message
+from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
+from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from odradek.protocol.primitives import (
+    Buffer,
+    Output,
+    WireError,
+    as_bytes_view,
+    read_uvarint,
+    records_size,
+    records_view,
+    write_uvarint,
+)
+from odradek.protocol.registry import API_NAMES, api_name, request_class
+
+
+@pytest.mark.parametrize(
+    "module", ["odradek.protocol.registry", "odradek.protocol.headers", "odradek.protocol.message"]
+)
+def test_no_message_module_is_imported_before_it_is_asked_for(module: str) -> None:
+    program = (
+        f"import {module}, sys\n"
+        "print([m for m in sys.modules if m.startswith('odradek.protocol.messages.')])\n"
+        "from odradek.protocol.registry import request_class\n"
+        "print(request_class(3).__name__)\n"
+        "print([m for m in sys.modules if m.startswith('odradek.protocol.messages.')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "[]",
+        "MetadataRequest",
+        "['odradek.protocol.messages.metadata']",
+    ]
+
+
+def test_the_registry_knows_all_names_but_has_only_some_messages() -> None:
+    assert request_class(0).__name__ == "ProduceRequest"
+    assert request_class(0).RESPONSE.__name__ == "ProduceResponse"
+    assert API_NAMES[60] == "DescribeCluster"
+    assert api_name(12345) == "API 12345"
+    with pytest.raises(UnsupportedFeatureError, match="ConsumerGroupHeartbeat"):
+        request_class(68)
+    with pytest.raises(UnsupportedFeatureError, match="12345"):
+        request_class(12345)
+
+
+@pytest.mark.parametrize("version", [-1, 14, 1000])
+def test_a_version_out_of_range_is_refused_both_ways(version: int) -> None:
+    with pytest.raises(UnsupportedVersionError, match="0 to 13"):
+        MetadataRequest().encode(version)
+    with pytest.raises(UnsupportedVersionError, match="0 to 13"):
+        MetadataRequest.decode(b"", version)
+
+
+def test_defaults_are_kafkas() -> None:
+    request = FetchRequest()
+    assert (request.replica_id, request.max_bytes, request.session_epoch) == (-1, 0x7FFFFFFF, -1)
+    assert MetadataRequest().allow_auto_topic_creation is True
+    assert CreateTopicsRequest().timeout_ms == 60000
+    assert MetadataResponse().cluster_authorized_operations == -(2**31)
+    assert FetchRequest().topics is not FetchRequest().topics
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "field"),
+    [
+        (MetadataRequest(allow_auto_topic_creation=False), 3, "allow_auto_topic_creation"),
+        (MetadataRequest(include_topic_authorized_operations=True), 7, "include_topic"),
+        (FetchRequest(replica_state=ReplicaState(1, 2)), 14, "FetchRequest.replica_state"),
+        (FetchRequest(replica_id=1), 15, "FetchRequest.replica_id"),
+        (ListOffsetsRequest(isolation_level=1), 1, "isolation_level"),
+    ],
+)
+def test_a_value_that_the_version_has_no_place_for_is_refused(
+    message: Message, version: int, field: str
+) -> None:
+    with pytest.raises(UnsupportedVersionError, match=field):
+        message.encode(version)
+    assert type(message)().encode(version)
+
+
+def test_ignorable_fields_are_left_out_in_silence() -> None:
+    topic = MetadataRequestTopic(topic_id=b"\x01" * 16, name="t")
+    assert MetadataRequest([topic]).encode(9) == [b"\x02\x02t\x00\x01\x00\x00\x00"]
+    assert DeleteTopicsRequest(topic_names=["t"]).encode(6) == [b"\x01\x00\x00\x00\x00\x00"]
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (MetadataRequest(topics=None), 0),
+        (MetadataRequest([MetadataRequestTopic(name=None)]), 9),
+        (MetadataRequest([MetadataRequestTopic(name="x" * 40000)]), 1),
+        (MetadataRequest([MetadataRequestTopic(name="\ud800")]), 1),
+        (MetadataRequest([MetadataRequestTopic(b"short")]), 12),
+        (CreateTopicsRequest([CreatableTopic("t", 2**31)]), 7),
+    ],
+)
+def test_a_value_that_does_not_fit_its_field_is_a_typed_error(
+    message: Message, version: int
+) -> None:
+    with pytest.raises(InvalidRequestError, match=type(message).__name__):
+        message.encode(version)
+
+
+@pytest.mark.parametrize(
+    ("frame", "version", "reason", "position"),
+    [
+        (b"", 1, "cut off", 0),
+        (b"\x00\x00\x00", 1, "cut off", 0),
+        (b"\xff\xff\xff\xfe", 1, "a count of -2", 0),
+        (b"\x7f\xff\xff\xff", 1, "a count of 2147483647", 4),
+        (b"\x00\x00\x00\x01\xff\xff", 1, "a length of -1", 6),
+        (b"\x00\x00\x00\x01\x00\x03ab", 1, "a length of 3 where 2 bytes", 6),
+        (b"\x00\x00\x00\x01\x00\x02\xff\xfe", 1, "invalid start byte", 6),
+        (b"\x00\x00\x00\x00\x00", 1, "1 bytes too many", 4),
+        (b"\x80\x80\x80\x80\x80\x00", 9, "varint of more than five bytes", 5),
+        (b"\xff\xff\xff\xff\x0f", 9, "a varint of 4294967295", 5),
+        (b"\x02\x00\x00\x00\x00\x00\x00", 9, "a length of -1", 2),
+    ],
+)
+def test_errors_name_message_version_reason_and_position(
+    frame: bytes, version: int, reason: str, position: int
+) -> None:
+    with pytest.raises(MalformedMessageError) as caught:
+        MetadataRequest.decode(frame, version)
+    text = str(caught.value)
+    assert text.startswith(f"MetadataRequest v{version}: ")
+    assert reason in text
+    assert text.endswith(f"at byte {position} of {len(frame)}")
+
+
+@pytest.mark.parametrize("offset", [-1, 6, 2**40])
+def test_an_offset_outside_of_the_frame_is_the_typed_error_too(offset: int) -> None:
+    with pytest.raises(MalformedMessageError):
+        MetadataRequest.decode(b"\x00\x00\x00\x00\x00", 1, offset)
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_headers_cut_short_are_the_typed_error(cut: int) -> None:
+    header = b"\x00\x03\x00\x0c\x00\x00\x00\x07\x00\x01c\x00"
+    assert decode_request_header(header) == (3, 12, 7, "c", 12)
+    with pytest.raises(MalformedMessageError, match="request header"):
+        decode_request_header(header[:cut])
+
+
+def test_response_headers_cut_short_are_the_typed_error() -> None:
+    with pytest.raises(MalformedMessageError, match="response header"):
+        peek_correlation_id(b"\x00\x00\x07")
+    with pytest.raises(MalformedMessageError, match="header of MetadataResponse v12"):
+        decode_response(MetadataRequest, 12, b"\x00\x00\x00\x07")
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda b: memoryview(b).cast("b")])
+def test_any_buffer_is_accepted(kind: Any) -> None:
+    frame = b"".join(MetadataRequest([MetadataRequestTopic(name="t")]).encode(1))
+    assert MetadataRequest.decode(kind(frame), 1).topics == [MetadataRequestTopic(name="t")]
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**21, 2**28 - 1, 2**28, 2**31 - 1])
+def test_varints_come_back(value: int) -> None:
+    out = Output()
+    write_uvarint(out, value)
+    assert read_uvarint(memoryview(out), 0) == (value, len(out))
+    with pytest.raises(IndexError):
+        read_uvarint(memoryview(out)[:-1], 0)
+
+
+def test_varints_beyond_int32_are_refused() -> None:
+    with pytest.raises(WireError):
+        read_uvarint(memoryview(b"\x80\x80\x80\x80\x08"), 0)
+
+
+def test_records_in_pieces_as_one_view() -> None:
+    pieces: list[Buffer] = [b"ab", bytearray(b"c"), memoryview(b"de")]
+    joined = records_view(pieces)
+    assert joined is not None
+    assert bytes(joined) == b"abcde"
+    assert records_size(pieces) == 5
+    whole = b"xyz"
+    single = records_view([whole])
+    assert single is not None
+    assert single.obj is whole
+    assert records_view(None) is None
+    assert records_size(None) == 0
+    assert as_bytes_view(memoryview(b"abcd").cast("i")).nbytes == 4
