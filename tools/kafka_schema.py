@@ -223,3 +223,37 @@ def read_definitions(jar: Path) -> tuple[str, dict[str, dict[str, Any]]]:
                 if loaded["type"] in ("request", "response"):
                     found[loaded["name"]] = loaded
     return version, found
+
+
+def smallest_element(message: Message, item: Field, version: int) -> int:
+    """Return the least number of bytes that an element of the array can take."""
+    size = (
+        _smallest_struct(message, item.struct, version)
+        if item.struct
+        else _width(item.type, version in message.flexible)
+    )
+    if size < 1:
+        raise NotImplementedError(f"{item.name}: elements of no bytes")
+    return size
+
+
+def _width(kind: str, flexible: bool) -> int:
+    if kind in FIXED:
+        return FIXED[kind][1]
+    return 1 if flexible else 2 if kind == "string" else 4
+
+
+def _smallest_struct(message: Message, struct: Struct, version: int) -> int:
+    flexible = version in message.flexible
+    size = int(flexible)
+    for item in struct.fields:
+        if version not in item.versions or version in item.tagged:
+            continue
+        if item.array:
+            size += 1 if flexible else 4
+        elif item.struct:
+            nullable = version in item.nullable
+            size += 1 if nullable else _smallest_struct(message, item.struct, version)
+        else:
+            size += _width(item.type, flexible)
+    return size

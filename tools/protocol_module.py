@@ -11,7 +11,7 @@ import keyword
 import re
 from pathlib import Path
 
-from kafka_schema import FIXED, NUMBERS, Field, Message, Struct, snake
+from kafka_schema import FIXED, NUMBERS, Field, Message, Struct, smallest_element, snake
 
 PRIMITIVES = Path(__file__).resolve().parent.parent / "src/odradek/protocol/primitives.py"
 PYTHON = {
@@ -125,13 +125,24 @@ class Module:
         return made
 
     def _dataclass(self, struct: Struct, base: str, message: Message, extra: str = "") -> str:
-        lines = ["@dataclass(slots=True)", f"class {struct.python}{base}:", extra]
+        lines = ["@dataclass(slots=True)", f"class {struct.python}{base}:"]
+        # With a docstring, `dataclass` doesn't make one by inspecting the signature, which is
+        # a good part of the import.
+        lines += [f'    """{self._place(struct, message)}"""', "", extra]
         for item in struct.fields:
             line = f"    {attribute(item)}: {python_type(item)} = {default_source(item)}"
             lines.append(line + self._version_comment(item, struct, message))
         if not struct.fields and not extra:
             raise NotImplementedError(f"{struct.name} has no fields")
         return "\n".join(lines)
+
+    @staticmethod
+    def _place(struct: Struct, message: Message) -> str:
+        for outer in [message.top, *message.top.nested()]:
+            for item in outer.fields:
+                if item.struct is struct:
+                    return f"What stands in `{outer.python}.{attribute(item)}`."
+        return f"{message.top.name.removesuffix(message.kind.title())}'s {message.kind}."
 
     @staticmethod
     def _version_comment(item: Field, struct: Struct, message: Message) -> str:
@@ -256,7 +267,9 @@ class Module:
                 unpack = self.run("unpack", code(kind))
                 return [f"({name},) = {unpack}(view, pos)", f"pos += {FIXED[kind][1]}"]
             return [f"{name}, pos = read_{prefix}{kind}(view, pos)"]
-        lines = [f"count, pos = read_{prefix}count(view, pos, {_smallest(m, item, version)})"]
+        lines = [
+            f"count, pos = read_{prefix}count(view, pos, {smallest_element(m, item, version)})"
+        ]
         if item.struct:
             reader = self.reader(m, item.struct, version, many=True)
             read = [f"{name}, pos = {reader}(view, pos, count)"]
@@ -453,40 +466,6 @@ def _arguments(struct: Struct, version: int) -> str:
         else:
             made.append(f"{attribute(item)}={local(item)}" if by_name else local(item))
     return ", ".join(made)
-
-
-def _smallest(message: Message, item: Field, version: int) -> int:
-    """Return the least number of bytes that an element of the array can take."""
-    size = (
-        _smallest_struct(message, item.struct, version)
-        if item.struct
-        else _width(item.type, version in message.flexible)
-    )
-    if size < 1:
-        raise NotImplementedError(f"{item.name}: elements of no bytes")
-    return size
-
-
-def _width(kind: str, flexible: bool) -> int:
-    if kind in FIXED:
-        return FIXED[kind][1]
-    return 1 if flexible else 2 if kind == "string" else 4
-
-
-def _smallest_struct(message: Message, struct: Struct, version: int) -> int:
-    flexible = version in message.flexible
-    size = int(flexible)
-    for item in struct.fields:
-        if version not in item.versions or version in item.tagged:
-            continue
-        if item.array:
-            size += 1 if flexible else 4
-        elif item.struct:
-            nullable = version in item.nullable
-            size += 1 if nullable else _smallest_struct(message, item.struct, version)
-        else:
-            size += _width(item.type, flexible)
-    return size
 
 
 def helpers(body: str) -> list[str]:

@@ -42,6 +42,8 @@ _unpack_q = Struct(">q").unpack_from
 
 @dataclass(slots=True)
 class ApiVersion:
+    """What stands in `ApiVersionsResponse.api_keys`."""
+
     api_key: int = 0
     min_version: int = 0
     max_version: int = 0
@@ -49,6 +51,8 @@ class ApiVersion:
 
 @dataclass(slots=True)
 class SupportedFeatureKey:
+    """What stands in `ApiVersionsResponse.supported_features`."""
+
     name: str = ""
     min_version: int = 0
     max_version: int = 0
@@ -56,6 +60,8 @@ class SupportedFeatureKey:
 
 @dataclass(slots=True)
 class FinalizedFeatureKey:
+    """What stands in `ApiVersionsResponse.finalized_features`."""
+
     name: str = ""
     max_version_level: int = 0
     min_version_level: int = 0
@@ -63,6 +69,8 @@ class FinalizedFeatureKey:
 
 @dataclass(slots=True)
 class ApiVersionsResponse(Response):
+    """ApiVersions's response."""
+
     API_KEY: ClassVar[int] = 18
     API_NAME: ClassVar[str] = "ApiVersions"
     MIN_VERSION: ClassVar[int] = 0
@@ -80,6 +88,8 @@ class ApiVersionsResponse(Response):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
+    """ApiVersions's request."""
+
     API_KEY: ClassVar[int] = 18
     API_NAME: ClassVar[str] = "ApiVersions"
     MIN_VERSION: ClassVar[int] = 0

@@ -53,6 +53,8 @@ _unpack_ih = Struct(">ih").unpack_from
 
 @dataclass(slots=True)
 class CreatableTopicConfigs:
+    """What stands in `CreatableTopicResult.configs`."""
+
     name: str = ""
     value: str | None = ""
     read_only: bool = False
@@ -62,6 +64,8 @@ class CreatableTopicConfigs:
 
 @dataclass(slots=True)
 class CreatableTopicResult:
+    """What stands in `CreateTopicsResponse.topics`."""
+
     name: str = ""
     topic_id: bytes = ZERO_UUID  # v7+
     error_code: int = 0
@@ -74,6 +78,8 @@ class CreatableTopicResult:
 
 @dataclass(slots=True)
 class CreateTopicsResponse(Response):
+    """CreateTopics's response."""
+
     API_KEY: ClassVar[int] = 19
     API_NAME: ClassVar[str] = "CreateTopics"
     MIN_VERSION: ClassVar[int] = 2
@@ -86,18 +92,24 @@ class CreateTopicsResponse(Response):
 
 @dataclass(slots=True)
 class CreatableReplicaAssignment:
+    """What stands in `CreatableTopic.assignments`."""
+
     partition_index: int = 0
     broker_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class CreatableTopicConfig:
+    """What stands in `CreatableTopic.configs`."""
+
     name: str = ""
     value: str | None = ""
 
 
 @dataclass(slots=True)
 class CreatableTopic:
+    """What stands in `CreateTopicsRequest.topics`."""
+
     name: str = ""
     num_partitions: int = 0
     replication_factor: int = 0
@@ -107,6 +119,8 @@ class CreatableTopic:
 
 @dataclass(slots=True)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
+    """CreateTopics's request."""
+
     API_KEY: ClassVar[int] = 19
     API_NAME: ClassVar[str] = "CreateTopics"
     MIN_VERSION: ClassVar[int] = 2

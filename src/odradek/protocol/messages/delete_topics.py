@@ -46,6 +46,8 @@ _unpack_i = Struct(">i").unpack_from
 
 @dataclass(slots=True)
 class DeletableTopicResult:
+    """What stands in `DeleteTopicsResponse.responses`."""
+
     name: str | None = ""
     topic_id: bytes = ZERO_UUID  # v6+
     error_code: int = 0
@@ -54,6 +56,8 @@ class DeletableTopicResult:
 
 @dataclass(slots=True)
 class DeleteTopicsResponse(Response):
+    """DeleteTopics's response."""
+
     API_KEY: ClassVar[int] = 20
     API_NAME: ClassVar[str] = "DeleteTopics"
     MIN_VERSION: ClassVar[int] = 1
@@ -66,12 +70,16 @@ class DeleteTopicsResponse(Response):
 
 @dataclass(slots=True)
 class DeleteTopicState:
+    """What stands in `DeleteTopicsRequest.topics`."""
+
     name: str | None = None
     topic_id: bytes = ZERO_UUID
 
 
 @dataclass(slots=True)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
+    """DeleteTopics's request."""
+
     API_KEY: ClassVar[int] = 20
     API_NAME: ClassVar[str] = "DeleteTopics"
     MIN_VERSION: ClassVar[int] = 1

@@ -39,6 +39,8 @@ _unpack_ih = Struct(">ih").unpack_from
 
 @dataclass(slots=True)
 class DescribeClusterBroker:
+    """What stands in `DescribeClusterResponse.brokers`."""
+
     broker_id: int = 0
     host: str = ""
     port: int = 0
@@ -48,6 +50,8 @@ class DescribeClusterBroker:
 
 @dataclass(slots=True)
 class DescribeClusterResponse(Response):
+    """DescribeCluster's response."""
+
     API_KEY: ClassVar[int] = 60
     API_NAME: ClassVar[str] = "DescribeCluster"
     MIN_VERSION: ClassVar[int] = 0
@@ -66,6 +70,8 @@ class DescribeClusterResponse(Response):
 
 @dataclass(slots=True)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
+    """DescribeCluster's request."""
+
     API_KEY: ClassVar[int] = 60
     API_NAME: ClassVar[str] = "DescribeCluster"
     MIN_VERSION: ClassVar[int] = 0

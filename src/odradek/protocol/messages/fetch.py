@@ -80,30 +80,40 @@ _unpack_qq = Struct(">qq").unpack_from
 
 @dataclass(slots=True)
 class EpochEndOffset:
+    """What stands in `PartitionData.diverging_epoch`."""
+
     epoch: int = -1
     end_offset: int = -1
 
 
 @dataclass(slots=True)
 class LeaderIdAndEpoch:
+    """What stands in `PartitionData.current_leader`."""
+
     leader_id: int = -1
     leader_epoch: int = -1
 
 
 @dataclass(slots=True)
 class SnapshotId:
+    """What stands in `PartitionData.snapshot_id`."""
+
     end_offset: int = -1
     epoch: int = -1
 
 
 @dataclass(slots=True)
 class AbortedTransaction:
+    """What stands in `PartitionData.aborted_transactions`."""
+
     producer_id: int = 0
     first_offset: int = 0
 
 
 @dataclass(slots=True)
 class PartitionData:
+    """What stands in `FetchableTopicResponse.partitions`."""
+
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
@@ -119,6 +129,8 @@ class PartitionData:
 
 @dataclass(slots=True)
 class FetchableTopicResponse:
+    """What stands in `FetchResponse.responses`."""
+
     topic: str = ""  # v4 to v12
     topic_id: bytes = ZERO_UUID  # v13+
     partitions: list[PartitionData] = field(default_factory=list)
@@ -126,6 +138,8 @@ class FetchableTopicResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
+    """What stands in `FetchResponse.node_endpoints`."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
@@ -134,6 +148,8 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class FetchResponse(Response):
+    """Fetch's response."""
+
     API_KEY: ClassVar[int] = 1
     API_NAME: ClassVar[str] = "Fetch"
     MIN_VERSION: ClassVar[int] = 4
@@ -149,12 +165,16 @@ class FetchResponse(Response):
 
 @dataclass(slots=True)
 class ReplicaState:
+    """What stands in `FetchRequest.replica_state`."""
+
     replica_id: int = -1
     replica_epoch: int = -1
 
 
 @dataclass(slots=True)
 class FetchPartition:
+    """What stands in `FetchTopic.partitions`."""
+
     partition: int = 0
     current_leader_epoch: int = -1  # v9+
     fetch_offset: int = 0
@@ -167,6 +187,8 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
+    """What stands in `FetchRequest.topics`."""
+
     topic: str = ""  # v4 to v12
     topic_id: bytes = ZERO_UUID  # v13+
     partitions: list[FetchPartition] = field(default_factory=list)
@@ -174,6 +196,8 @@ class FetchTopic:
 
 @dataclass(slots=True)
 class ForgottenTopic:
+    """What stands in `FetchRequest.forgotten_topics_data`."""
+
     topic: str = ""  # v7 to v12
     topic_id: bytes = ZERO_UUID  # v13+
     partitions: list[int] = field(default_factory=list)
@@ -181,6 +205,8 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class FetchRequest(Request[FetchResponse]):
+    """Fetch's request."""
+
     API_KEY: ClassVar[int] = 1
     API_NAME: ClassVar[str] = "Fetch"
     MIN_VERSION: ClassVar[int] = 4

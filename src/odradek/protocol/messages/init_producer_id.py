@@ -31,6 +31,8 @@ _unpack_iqh = Struct(">iqh").unpack_from
 
 @dataclass(slots=True)
 class InitProducerIdResponse(Response):
+    """InitProducerId's response."""
+
     API_KEY: ClassVar[int] = 22
     API_NAME: ClassVar[str] = "InitProducerId"
     MIN_VERSION: ClassVar[int] = 0
@@ -45,6 +47,8 @@ class InitProducerIdResponse(Response):
 
 @dataclass(slots=True)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
+    """InitProducerId's request."""
+
     API_KEY: ClassVar[int] = 22
     API_NAME: ClassVar[str] = "InitProducerId"
     MIN_VERSION: ClassVar[int] = 0

@@ -41,6 +41,8 @@ _unpack_iq = Struct(">iq").unpack_from
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
+    """What stands in `ListOffsetsTopicResponse.partitions`."""
+
     partition_index: int = 0
     error_code: int = 0
     timestamp: int = -1
@@ -50,12 +52,16 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
+    """What stands in `ListOffsetsResponse.topics`."""
+
     name: str = ""
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ListOffsetsResponse(Response):
+    """ListOffsets's response."""
+
     API_KEY: ClassVar[int] = 2
     API_NAME: ClassVar[str] = "ListOffsets"
     MIN_VERSION: ClassVar[int] = 1
@@ -68,6 +74,8 @@ class ListOffsetsResponse(Response):
 
 @dataclass(slots=True)
 class ListOffsetsPartition:
+    """What stands in `ListOffsetsTopic.partitions`."""
+
     partition_index: int = 0
     current_leader_epoch: int = -1  # v4+
     timestamp: int = 0
@@ -75,12 +83,16 @@ class ListOffsetsPartition:
 
 @dataclass(slots=True)
 class ListOffsetsTopic:
+    """What stands in `ListOffsetsRequest.topics`."""
+
     name: str = ""
     partitions: list[ListOffsetsPartition] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    """ListOffsets's request."""
+
     API_KEY: ClassVar[int] = 2
     API_NAME: ClassVar[str] = "ListOffsets"
     MIN_VERSION: ClassVar[int] = 1

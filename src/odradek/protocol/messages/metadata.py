@@ -58,6 +58,8 @@ _unpack_i = Struct(">i").unpack_from
 
 @dataclass(slots=True)
 class MetadataResponseBroker:
+    """What stands in `MetadataResponse.brokers`."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
@@ -66,6 +68,8 @@ class MetadataResponseBroker:
 
 @dataclass(slots=True)
 class MetadataResponsePartition:
+    """What stands in `MetadataResponseTopic.partitions`."""
+
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
@@ -77,6 +81,8 @@ class MetadataResponsePartition:
 
 @dataclass(slots=True)
 class MetadataResponseTopic:
+    """What stands in `MetadataResponse.topics`."""
+
     error_code: int = 0
     name: str | None = ""
     topic_id: bytes = ZERO_UUID  # v10+
@@ -87,6 +93,8 @@ class MetadataResponseTopic:
 
 @dataclass(slots=True)
 class MetadataResponse(Response):
+    """Metadata's response."""
+
     API_KEY: ClassVar[int] = 3
     API_NAME: ClassVar[str] = "Metadata"
     MIN_VERSION: ClassVar[int] = 0
@@ -104,12 +112,16 @@ class MetadataResponse(Response):
 
 @dataclass(slots=True)
 class MetadataRequestTopic:
+    """What stands in `MetadataRequest.topics`."""
+
     topic_id: bytes = ZERO_UUID  # v10+
     name: str | None = ""
 
 
 @dataclass(slots=True)
 class MetadataRequest(Request[MetadataResponse]):
+    """Metadata's request."""
+
     API_KEY: ClassVar[int] = 3
     API_NAME: ClassVar[str] = "Metadata"
     MIN_VERSION: ClassVar[int] = 0

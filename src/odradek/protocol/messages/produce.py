@@ -56,18 +56,24 @@ _unpack_ii = Struct(">ii").unpack_from
 
 @dataclass(slots=True)
 class BatchIndexAndErrorMessage:
+    """What stands in `PartitionProduceResponse.record_errors`."""
+
     batch_index: int = 0
     batch_index_error_message: str | None = None
 
 
 @dataclass(slots=True)
 class LeaderIdAndEpoch:
+    """What stands in `PartitionProduceResponse.current_leader`."""
+
     leader_id: int = -1
     leader_epoch: int = -1
 
 
 @dataclass(slots=True)
 class PartitionProduceResponse:
+    """What stands in `TopicProduceResponse.partition_responses`."""
+
     index: int = 0
     error_code: int = 0
     base_offset: int = 0
@@ -80,6 +86,8 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
+    """What stands in `ProduceResponse.responses`."""
+
     name: str = ""  # v3 to v12
     topic_id: bytes = ZERO_UUID  # v13+
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
@@ -87,6 +95,8 @@ class TopicProduceResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
+    """What stands in `ProduceResponse.node_endpoints`."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
@@ -95,6 +105,8 @@ class NodeEndpoint:
 
 @dataclass(slots=True)
 class ProduceResponse(Response):
+    """Produce's response."""
+
     API_KEY: ClassVar[int] = 0
     API_NAME: ClassVar[str] = "Produce"
     MIN_VERSION: ClassVar[int] = 3
@@ -108,12 +120,16 @@ class ProduceResponse(Response):
 
 @dataclass(slots=True)
 class PartitionProduceData:
+    """What stands in `TopicProduceData.partition_data`."""
+
     index: int = 0
     records: Records = None
 
 
 @dataclass(slots=True)
 class TopicProduceData:
+    """What stands in `ProduceRequest.topic_data`."""
+
     name: str = ""  # v3 to v12
     topic_id: bytes = ZERO_UUID  # v13+
     partition_data: list[PartitionProduceData] = field(default_factory=list)
@@ -121,6 +137,8 @@ class TopicProduceData:
 
 @dataclass(slots=True)
 class ProduceRequest(Request[ProduceResponse]):
+    """Produce's request."""
+
     API_KEY: ClassVar[int] = 0
     API_NAME: ClassVar[str] = "Produce"
     MIN_VERSION: ClassVar[int] = 3
