@@ -1,1 +1,1 @@
-"""Placeholder docstring: replaced by the room's owner."""
+"""The producer: records in, acknowledged batches out, in order and without duplicates."""

@@ -1,0 +1,107 @@
+"""One batch of one partition on its way, and the futures of its records.
+
+In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: send itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Completion
+from odradek.record import BatchBuilder
+
+NO_SEQUENCE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition together."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the broker said of a batch."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+class ProducerBatch:
+    """A batch from its first record to its outcome. Guarded by the lock while it is open."""
+
+    __slots__ = (
+        "attempts",
+        "builder",
+        "created_at",
+        "deadline",
+        "done",
+        "epoch_tried",
+        "partition",
+        "producer",
+        "reserved",
+        "retry_at",
+        "sequence",
+        "serial",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        builder: BatchBuilder,
+        serial: int,
+        now: float,
+        delivery: float,
+    ) -> None:
+        self.partition = partition
+        self.builder = builder
+        self.serial = serial
+        """Grows with creation: the order of a partition's batches."""
+        self.created_at = now
+        self.deadline = now + delivery
+        self.done: Completion[Outcome] = Completion()
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.reserved = 0
+        self.sequence = NO_SEQUENCE
+        self.producer: tuple[int, int] = (-1, -1)
+        self.epoch_tried = -1
+        """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.taken = False
+        """It has crossed to the sender."""
+
+    @property
+    def count(self) -> int:
+        """Records in the batch."""
+        return self.builder.count
+
+    def sealed(self) -> memoryview:
+        """The bytes for a Produce request, with the ids and the sequence it was given."""
+        return self.builder.build(
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            base_sequence=self.sequence,
+        )
+
+    def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
+        """Where record `index` of this batch was written; raises the batch's error."""
+        outcome = self.done.result()
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+        appended = outcome.log_append_time_ms
+        return RecordMetadata(
+            self.partition.topic,
+            self.partition.partition,
+            offset,
+            appended if appended >= 0 else timestamp_ms,
+        )

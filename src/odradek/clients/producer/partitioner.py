@@ -1,0 +1,46 @@
+"""Which partition a record goes to: Java's murmur2 for keys, sticky batches without one.
+
+In: a key or none, the topic's partitions. Out: a partition number. Must not: wait for metadata.
+A record with a key must land where Java's client would put it, or co-partitioned topics break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.common.types import Rng
+from odradek.metadata.cluster import Topic
+from odradek.record import partition_for_key
+
+
+class Partitioner:
+    """The built-in partitioner of one producer (KIP-480, KIP-794)."""
+
+    __slots__ = ("_ignore_keys", "_rng", "_sticky", "_stride")
+
+    def __init__(self, rng: Rng, *, stride: int, ignore_keys: bool) -> None:
+        self._rng = rng
+        self._stride = stride
+        self._ignore_keys = ignore_keys
+        self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
+
+    def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
+        """Choose for one record of about `size` bytes.
+
+        KIP-794: without a key, stay on one partition for `batch.size` bytes, then move to another
+        one that has a leader, so that every partition gets the same number of bytes in the end.
+        """
+        if key is not None and not self._ignore_keys:
+            return partition_for_key(key, len(topic.partitions))
+        current = self._sticky.get(topic.name)
+        if current is None or current[0] >= len(topic.partitions) or current[1] >= self._stride:
+            current = [self._choose(topic, current[0] if current else -1), 0]
+            self._sticky[topic.name] = current
+        current[1] += size
+        return current[0]
+
+    def _choose(self, topic: Topic, last: int) -> int:
+        led: Sequence[int] = [p.partition for p in topic.partitions if p.leader >= 0]
+        able = led or range(len(topic.partitions))
+        others = [p for p in able if p != last] or list(able)
+        return others[int(self._rng.random() * len(others))]

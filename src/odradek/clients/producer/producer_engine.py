@@ -1,0 +1,67 @@
+"""The engine of one producer: accumulator, partitioner and sender on top of the client engine.
+
+In: records of `send()`, on the callers' threads; flows for the facade. Out: batches with outcomes.
+Must not: block; the facade waits for what the flows here wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.sender import Sender
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.types import Lock, Rng
+from odradek.network.flow import START, Flow, Wait
+
+
+class ProducerEngine(ClientEngine):
+    """What a producer is made of."""
+
+    def __init__(self, config: Config, rng: Rng, lock: Lock) -> None:
+        super().__init__(config, rng)
+        self.accumulator = RecordAccumulator(config, lock)
+        self.sender = Sender(self, self.accumulator)
+        self.partitioner = Partitioner(
+            rng,
+            stride=config["batch.size"],
+            ignore_keys=config["partitioner.ignore.keys"],
+        )
+        self.components.append(self.sender)
+
+    def room(self, size: int, deadline: float) -> Flow[bool]:
+        """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then."""
+        now = yield START
+        accumulator = self.accumulator
+        accumulator.waiters += 1
+        try:
+            while accumulator.used + size > accumulator.limit:
+                if now >= deadline:
+                    return False
+                now = yield Wait((self.sender.batch_done,), deadline)
+            return True
+        finally:
+            accumulator.waiters -= 1
+
+    def flush(self, deadline: float) -> Flow[None]:
+        """Send what lingers and wait until everything sent before has its outcome."""
+        now = yield START
+        self.accumulator.close_all()
+        pending = self.sender.incomplete()
+        while True:
+            pending = [b for b in pending if not b.done.done]
+            if not pending:
+                return
+            if now >= deadline:
+                raise self.flush_timeout(pending, now)
+            now = yield Wait((self.sender.batch_done,), deadline)
+
+    def flush_timeout(self, pending: Iterable[ProducerBatch], now: float) -> KafkaError:
+        """Say what is left, and what was tried."""
+        left = list(pending)
+        records = sum(b.count for b in left)
+        return self.timeout(f"acknowledgement of {records} records in {len(left)} batches", now)

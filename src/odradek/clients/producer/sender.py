@@ -1,0 +1,415 @@
+"""The sender: ripe batches to Produce requests, answers to outcomes; idempotent and in order.
+
+In: batches from the accumulator, the snapshot, replies. Out: requests, outcomes, refreshes asked
+for. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to whoever leads now), R-PR-2,
+R-RT-1 (exponential backoff per batch, skipped when the leader epoch moved on). Must not: drop a
+batch silently: each ends with an offset or a typed error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import cast
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.producer_id import ProducerIdentity
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.kafka_errors import (
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
+    error_for,
+)
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import NO_ID, Broker
+from odradek.network.connection import Connection
+from odradek.network.flow import Completion, Signal
+from odradek.protocol.message import Message
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+_LOST_SEQUENCE = (
+    OutOfOrderSequenceNumberError.code,
+    UnknownProducerIdError.code,
+    InvalidProducerEpochError.code,
+)
+
+
+@dataclass(slots=True)
+class PartitionQueue:
+    """The batches of one partition: those that wait, in order, and those that are in flight."""
+
+    waiting: deque[ProducerBatch] = field(default_factory=deque)
+    in_flight: list[ProducerBatch] = field(default_factory=list)
+    next_sequence: int = 0
+    identity: tuple[int, int] = (-1, -1)
+    """The producer id and epoch that `next_sequence` belongs to."""
+
+
+class Sender:
+    """A component of the producer's engine."""
+
+    def __init__(self, engine: ClientEngine, accumulator: RecordAccumulator) -> None:
+        config = engine.config
+        self._engine = engine
+        self._network = engine.network
+        self._metadata = engine.metadata
+        self._events = engine.events
+        self._accumulator = accumulator
+        self._retry = config.backoff("retry.backoff")
+        self._max_request: int = max(config["max.request.size"], config["batch.size"])
+        self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
+        self._timeout_ms = int(config["request.timeout.ms"] * 1000)
+        self.identity = ProducerIdentity(engine, self._none_in_doubt)
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.batch_done = Signal()
+        self.acknowledged = 0
+        self.retries = 0
+        self._requests: dict[int, int] = {}  # by connection
+        self._disturbed = True
+        self._wake_at = math.inf
+        engine.network.on_lost.append(self._on_lost)
+
+    # The component's part
+
+    def advance(self, now: float) -> bool:
+        """Take over, expire, send."""
+        moved = False
+        for batch in self._accumulator.take(now):
+            self._queue(batch.partition).waiting.append(batch)
+            moved = True
+        self._wake_at = self._accumulator.next_ripe()
+        active = {tp: q for tp, q in self.queues.items() if q.waiting or q.in_flight}
+        if not active:
+            return moved
+        for queue in active.values():
+            moved = self._expire(queue, now) or moved
+        if not self.identity.usable(now):
+            self._wake_at = min(self._wake_at, self.identity.next_try)
+            return moved
+        return self._drain(active, now) or moved
+
+    def next_deadline(self, now: float) -> float | None:
+        """The next linger, retry, dial or delivery deadline."""
+        return None if self._wake_at == math.inf else max(self._wake_at, now)
+
+    def abort(self, error: KafkaError, now: float) -> None:
+        """End every batch with `error`."""
+        for queue in self.queues.values():
+            for batch in [*queue.in_flight, *queue.waiting]:
+                self._fail(batch, error)
+            queue.waiting.clear()
+            queue.in_flight.clear()
+        for batch in self._accumulator.untaken():
+            self._fail(batch, error)
+        self._accumulator.close_all()
+        self._accumulator.take(now)
+
+    def _queue(self, partition: TopicPartition) -> PartitionQueue:
+        found = self.queues.get(partition)
+        if found is None:
+            found = self.queues[partition] = PartitionQueue()
+        return found
+
+    def _none_in_doubt(self) -> bool:
+        """No batch could still be written under the current epoch."""
+        return not any(
+            q.in_flight or any(b.sequence != NO_SEQUENCE for b in q.waiting)
+            for q in self.queues.values()
+        )
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """Every batch without an outcome, those that are still open included."""
+        mine = [b for q in self.queues.values() for b in [*q.in_flight, *q.waiting]]
+        return [b for b in [*mine, *self._accumulator.untaken()] if not b.done.done]
+
+    # Expiry
+
+    def _expire(self, queue: PartitionQueue, now: float) -> bool:
+        """End batches whose delivery time is up (KIP-91)."""
+        moved = False
+        for batch in queue.in_flight:
+            if not batch.done.done:
+                if now >= batch.deadline:
+                    self._expired(batch, now)
+                    moved = True
+                else:
+                    self._wake_at = min(self._wake_at, batch.deadline)
+        while queue.waiting and now >= queue.waiting[0].deadline:
+            batch = queue.waiting.popleft()
+            self._expired(batch, now)
+            moved = True
+        if queue.waiting:
+            self._wake_at = min(self._wake_at, queue.waiting[0].deadline)
+        return moved
+
+    def _expired(self, batch: ProducerBatch, now: float) -> None:
+        if batch.sequence != NO_SEQUENCE:
+            # R-PR-1: it may or may not have been written; later batches need a new epoch.
+            self.identity.request_bump(f"a batch of {batch.partition} expired after it was sent")
+        what = (
+            f"acknowledgement of {batch.count} records for {batch.partition} "
+            f"after {batch.attempts} attempts (delivery.timeout.ms)"
+        )
+        self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
+        self._fail(batch, self._engine.timeout(what, now))
+
+    # Sending
+
+    def _drain(self, active: dict[TopicPartition, PartitionQueue], now: float) -> bool:
+        """Send what can be sent, one batch per partition and request; say whether any went."""
+        snapshot = self._metadata.snapshot
+        by_broker: dict[Address, list[tuple[TopicPartition, PartitionQueue, int]]] = {}
+        for partition, queue in active.items():
+            if not queue.waiting:
+                continue
+            leader = snapshot.leader(*_pair(partition)) if snapshot is not None else None
+            if snapshot is None or leader is None:
+                self._metadata.want([partition.topic])
+                if snapshot is not None and not self._metadata.requested:
+                    self._metadata.request(f"{partition} has no leader")
+                continue
+            known = snapshot.partition(*_pair(partition))
+            epoch = known.leader_epoch if known is not None else -1
+            if self._sendable(queue, epoch, now):
+                by_broker.setdefault(leader.address, []).append((partition, queue, epoch))
+        sent = False
+        for address, ready in by_broker.items():
+            sent = self._send_to(address, ready, now) or sent
+        return sent
+
+    def _sendable(self, queue: PartitionQueue, epoch: int, now: float) -> bool:
+        batch = queue.waiting[0]
+        if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
+            self._wake_at = min(self._wake_at, batch.retry_at)
+            return False
+        if batch.sequence != NO_SEQUENCE:
+            # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
+            return all(b.serial > batch.serial for b in queue.in_flight)
+        return not self.identity.bumping and len(queue.in_flight) < self._max_in_flight
+
+    def _send_to(
+        self, address: Address, ready: list[tuple[TopicPartition, PartitionQueue, int]], now: float
+    ) -> bool:
+        connection = self._network.ready(address, now)
+        if connection is None:
+            at = self._network.next_dial_at(address, now)
+            if at > now:
+                self._wake_at = min(self._wake_at, at)
+            return False
+        if self._requests.get(connection.id, 0) >= self._max_in_flight:
+            return False
+        size = 0
+        chosen: list[ProducerBatch] = []
+        for partition, queue, epoch in ready:
+            batch = queue.waiting[0]
+            if chosen and size + batch.builder.estimated_size > self._max_request:
+                continue
+            size += batch.builder.estimated_size
+            queue.waiting.popleft()
+            self._number(partition, queue, batch)
+            batch.attempts += 1
+            batch.epoch_tried = epoch
+            queue.in_flight.append(batch)
+            chosen.append(batch)
+        self._request(connection, chosen, now)
+        # A partition that was led over to the next request, or has more, is looked at again.
+        return True
+
+    def _number(
+        self, partition: TopicPartition, queue: PartitionQueue, batch: ProducerBatch
+    ) -> None:
+        if batch.sequence != NO_SEQUENCE:
+            return
+        if queue.identity != self.identity.current:
+            queue.identity, queue.next_sequence = self.identity.current, 0
+        batch.sequence, batch.producer = queue.next_sequence, queue.identity
+        queue.next_sequence = (queue.next_sequence + batch.count) & 0x7FFFFFFF
+
+    def _request(self, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        snapshot = self._metadata.snapshot
+        with_ids = True
+        for batch in batches:
+            name = batch.partition.topic
+            data = topics.get(name)
+            if data is None:
+                topic = snapshot.topic(name) if snapshot is not None else None
+                topic_id = topic.topic_id if topic is not None else NO_ID
+                with_ids = with_ids and topic_id != NO_ID
+                data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+            data.partition_data.append(
+                PartitionProduceData(index=batch.partition.partition, records=batch.sealed())
+            )
+        body = ProduceRequest(
+            acks=-1, timeout_ms=self._timeout_ms, topic_data=list(topics.values())
+        )
+        try:
+            version = self._network.version_for(connection, ProduceRequest)
+        except KafkaError as error:
+            for batch in batches:
+                self._queue(batch.partition).in_flight.remove(batch)
+                self._fail(batch, error)
+            return
+        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            if with_ids:
+                for data in topics.values():
+                    data.name = ""
+            else:
+                version = FIRST_VERSION_WITH_TOPIC_IDS - 1
+        if version < FIRST_VERSION_WITH_TOPIC_IDS:
+            for data in topics.values():
+                data.topic_id = NO_ID
+        request = self._network.send_version(connection, body, version, now)
+        self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
+        request.reply.when_done(lambda reply: self._answered(connection, batches, reply))
+
+    # Answers
+
+    def _answered(
+        self, connection: Connection, batches: list[ProducerBatch], reply: Completion[Message]
+    ) -> None:
+        now = self._engine.now
+        left = self._requests.get(connection.id, 1) - 1
+        if left:
+            self._requests[connection.id] = left
+        else:
+            self._requests.pop(connection.id, None)
+        if self._engine.ended is not None:
+            return
+        if reply.error is not None:
+            for batch in batches:
+                self._settle(batch, None, reply.error, now)
+            return
+        response = cast("ProduceResponse", reply.result())
+        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        names = self._names(batches)
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for partition in topic.partition_responses:
+                answers[name, partition.index] = partition
+        brokers = [
+            Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
+        ]
+        for batch in batches:
+            answer = answers.get(_pair(batch.partition))
+            if answer is None:
+                missing = DisconnectedError(f"{batch.partition} is missing in the answer")
+                self._settle(batch, None, missing, now)
+                continue
+            self._apply_hint(batch, answer, brokers)
+            self._settle(batch, answer, None, now)
+
+    def _names(self, batches: list[ProducerBatch]) -> dict[bytes, str]:
+        snapshot = self._metadata.snapshot
+        found = {}
+        for name in {b.partition.topic for b in batches}:
+            topic = snapshot.topic(name) if snapshot is not None else None
+            if topic is not None:
+                found[topic.topic_id] = name
+        return found
+
+    def _apply_hint(
+        self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
+    ) -> None:
+        leader = answer.current_leader
+        if answer.error_code and leader.leader_id >= 0:  # KIP-951
+            self._metadata.hint(
+                *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
+            )
+
+    def _settle(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse | None,
+        error: BaseException | None,
+        now: float,
+    ) -> None:
+        """Decide what becomes of a batch that came back."""
+        queue = self._queue(batch.partition)
+        queue.in_flight.remove(batch)
+        others = [b for b in [*queue.in_flight, *queue.waiting] if b.sequence != NO_SEQUENCE]
+        if batch.done.done:  # it expired meanwhile
+            return
+        code = answer.error_code if answer is not None else 0
+        if answer is not None and code in (0, DuplicateSequenceNumberError.code):
+            offset = answer.base_offset if not code else -1
+            self._acknowledge(batch, Outcome(offset, answer.log_append_time_ms), now)
+            return
+        if answer is not None:
+            error = error_for(code, answer.error_message or str(batch.partition))
+        failure = cast("KafkaError", error)
+        oldest = all(b.serial > batch.serial for b in others)
+        if code in _LOST_SEQUENCE:
+            if oldest or code != OutOfOrderSequenceNumberError.code:
+                # It wasn't written, and under this epoch it never will be.
+                self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
+                batch.sequence = NO_SEQUENCE
+        elif not (failure.retriable or failure.refresh_metadata):
+            if batch.sequence != NO_SEQUENCE and any(b.serial > batch.serial for b in others):
+                # The sequence of a refused batch is missing for those behind it.
+                self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
+            elif batch.sequence != NO_SEQUENCE:
+                queue.next_sequence = batch.sequence
+            self._fail(batch, failure)
+            return
+        self._retry_later(queue, batch, failure, now)
+
+    def _retry_later(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, now: float
+    ) -> None:
+        delay = self._retry.delay(batch.attempts - 1, self._engine.rng)
+        batch.retry_at = now + delay
+        self.retries += 1
+        self._disturbed = True
+        self._events.emit(
+            now,
+            "retry",
+            what=f"batch of {batch.partition}",
+            attempt=batch.attempts,
+            error=f"{type(error).__name__}: {error}",
+            backoff=round(delay, 6),
+        )
+        if error.refresh_metadata:
+            self._metadata.request(f"{batch.partition}: {type(error).__name__}")
+        # Back in front, in the order of creation, which is the order of the sequences.
+        place = sum(1 for waiting in queue.waiting if waiting.serial < batch.serial)
+        queue.waiting.insert(place, batch)
+
+    def _acknowledge(self, batch: ProducerBatch, outcome: Outcome, now: float) -> None:
+        self._accumulator.release(batch)
+        self.acknowledged += batch.count
+        if self._disturbed:
+            self._disturbed = False
+            self._events.emit(
+                now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
+            )
+        batch.done.complete(outcome)
+        self.batch_done.notify()
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        if batch.done.done:
+            return
+        self._accumulator.release(batch)
+        batch.done.fail(error)
+        self.batch_done.notify()
+
+    def _on_lost(
+        self, connection: Connection, error: KafkaError, failure: bool, now: float
+    ) -> None:
+        self._disturbed = self._disturbed or failure
+
+
+def _pair(partition: TopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
