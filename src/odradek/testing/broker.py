@@ -1,0 +1,189 @@
+"""Everything about one broker that needs no other: its files, its command line, its class archive.
+
+In: a node id, addresses, a directory, the jars. Out: properties files, command lines, log tails.
+Must not: start or signal anything by itself; `LocalCluster` does, through the keeper.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.common.types import Address
+from odradek.testing.process import Child
+
+BROKER_CLASS = "kafka.Kafka"
+_LOG_TAIL_LINES = 30
+_LOG4J = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{ISO8601}} %p %c{{1.}} %m%n
+# 300 lines of configuration at every start would hide what matters.
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+"""
+
+# Small, quick and quiet: a broker that lives for minutes, on a machine with two cores.
+_SMALL = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    # A killed broker that comes back is refused (DUPLICATE_BROKER_REGISTRATION) until its old
+    # session has run out; Kafka's 9 s would make every restart that slow.
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's 128 MiB is a third of the heap
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "offsets.topic.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+
+
+def random_kafka_id() -> str:
+    """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):  # Kafka avoids those, too: they look like an option
+            return text
+
+
+def free_port(host: str) -> int:
+    """Return a port that nobody listens on at the loopback address `host`."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """One combined broker and controller: where it listens, where its files are, its process."""
+
+    node_id: int
+    directory: Path
+    address: Address
+    controller_address: Address
+    child: Child | None = None
+    paused: bool = False
+    answered: bool = False
+
+    @property
+    def properties(self) -> Path:
+        """Its configuration file, rewritten whenever addresses change."""
+        return self.directory / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        """What it printed, over all its starts."""
+        return self.directory / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether its process exists (a paused one does)."""
+        return self.child is not None and self.child.alive
+
+    def move_to(self, host: str) -> None:
+        """Take another address with fresh ports; the process must not run."""
+        self.address = Address(host, free_port(host))
+        self.controller_address = Address(host, free_port(host))
+
+    def write_properties(self, voters: Sequence[Broker], config: Mapping[str, str]) -> None:
+        """Write the configuration for the present addresses of all brokers."""
+        copies = str(min(3, len(voters)))
+        enough = str(min(2, len(voters)))
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": ",".join(
+                f"{one.node_id}@{one.controller_address}" for one in voters
+            ),
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{self.controller_address}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.directory / "data"),
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "min.insync.replicas": enough,
+            "share.coordinator.state.topic.min.isr": enough,
+            "transaction.state.log.min.isr": enough,
+            **_SMALL,
+            **config,
+        }
+        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        self.properties.write_text(text)
+
+    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
+        """Return the last lines of its log, which is what an error about it should show."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def copy_format_from(self, other: Broker) -> None:
+        """Take over another broker's freshly formatted storage, under our own ids.
+
+        The format tool needs a JVM for each broker and writes the same files for all of them but
+        for two ids; with static voters nothing else in them depends on the broker.
+        """
+        source, target = other.directory / "data", self.directory / "data"
+        target.mkdir()
+        for path in source.iterdir():
+            content = path.read_bytes()
+            if path.name == "meta.properties":
+                kept = [
+                    line
+                    for line in content.decode().splitlines()
+                    if not line.startswith(("node.id=", "directory.id=", "#"))
+                ]
+                ids = [f"node.id={self.node_id}", f"directory.id={random_kafka_id()}"]
+                content = ("\n".join(kept + ids) + "\n").encode()
+            (target / path.name).write_bytes(content)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSetup:
+    """Which Java runs with which jars; makes the command lines."""
+
+    home: Path
+    jars: Path
+    cache: Path
+    heap: str = "384m"
+
+    @property
+    def archive(self) -> Path:
+        """The class data archive for this Java and these jars (the JVM checks that it fits)."""
+        release = self.home / "release"
+        identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
+        name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
+        return self.cache / name
+
+    def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
+        """Return the command line of a Kafka main class."""
+        if self.archive.is_file():
+            # auto: an archive that doesn't fit is left aside without a word
+            options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")
+        return [
+            str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
+            # The second compiler and the parallel collector cost more than they bring here.
+            "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}", *options,
+            "-cp", f"{self.jars}/*", main, *arguments,
+        ]  # fmt: skip
+
+
+def write_log4j(path: Path, level: str) -> None:
+    """Write a logging configuration; without one Log4j says nothing below ERROR."""
+    path.write_text(_LOG4J.format(level=level))

@@ -1,0 +1,329 @@
+"""One Kafka cluster as processes: formatted, started, hurt and moved.
+
+In: a keeper, a Java with jars, a directory, a number of brokers. Out: brokers that answer, or a
+`ClusterStartError` with the tail of a log. Must not: know of the front door (`LocalCluster` does).
+
+Readiness is asked of the brokers themselves: each must name all running ones at their present
+addresses, know a controller, and (when all run) a leader for every partition.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.common.types import Address
+from odradek.testing import probe
+from odradek.testing.broker import (
+    BROKER_CLASS,
+    Broker,
+    JavaSetup,
+    free_port,
+    random_kafka_id,
+    write_log4j,
+)
+from odradek.testing.process import Exit, Keeper
+
+_START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 30.0
+_NO_QUORUM_GRACE_S = 2.0
+_TOOL_TIMEOUT_S = 60.0
+_POLL_S = 0.03
+
+
+class ClusterStartError(RuntimeError):
+    """A broker didn't come up; the text holds the tail of its log."""
+
+
+class ToolError(RuntimeError):
+    """One of Kafka's command-line tools failed; the text holds what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """Something that happened to the cluster, on both clocks of this machine.
+
+    `name` is one of `broker_started` (the process exists), `broker_up` (it answers),
+    `broker_exited`, `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition
+    has a leader), `move_started`, `moved`, `foreign_started`, `foreign_up`, `restored`.
+    """
+
+    name: str
+    broker: int | None
+    wall: float
+    monotonic: float
+
+
+class Timeline(list[TimelineEvent]):
+    """The events in the order they were noticed."""
+
+    def add(self, name: str, broker: int | None = None, ended: Exit | None = None) -> None:
+        """Append an event that happens now, or happened when a process ended."""
+        wall = ended.wall if ended else time.time()
+        monotonic = ended.monotonic if ended else time.monotonic()
+        self.append(TimelineEvent(name, broker, wall, monotonic))
+
+
+class BrokerSet:
+    """The brokers of one cluster id."""
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeper,
+        java: JavaSetup,
+        directory: Path,
+        count: int,
+        config: Mapping[str, str],
+        timeline: Timeline,
+    ) -> None:
+        self._keeper = keeper
+        self._java = java
+        self._config = dict(config)
+        self._timeline = timeline
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        write_log4j(directory / "broker-log4j2.properties", "info")
+        write_log4j(directory / "tool-log4j2.properties", "warn")
+        network = _other_network("")
+        self.brokers = []
+        for node_id in range(count):
+            host = _host(network, node_id)
+            self.brokers.append(
+                Broker(
+                    node_id,
+                    directory / f"broker-{node_id}",
+                    Address(host, free_port(host)),
+                    Address(host, free_port(host)),
+                )
+            )
+        self.cluster_id = self._remembered() or random_kafka_id()
+
+    def format(self) -> None:
+        """Give every broker formatted storage; one that was formatted before keeps its data."""
+        for broker in self.brokers:
+            broker.directory.mkdir(exist_ok=True)
+        self._write_properties()
+        if self._remembered():
+            return
+        first, *others = self.brokers
+        self.run_tool(
+            "kafka.tools.StorageTool",
+            ["format", "-t", self.cluster_id, "-c", str(first.properties)],
+        )
+        for broker in others:
+            broker.copy_format_from(first)
+        (self.directory / "cluster.json").write_text(
+            json.dumps({"cluster_id": self.cluster_id, "brokers": len(self.brokers)})
+        )
+
+    def start_all(self) -> None:
+        """Start every broker and wait until the cluster is whole."""
+        for broker in self.brokers:
+            self.spawn(broker)
+        self.wait_ready()
+
+    def spawn(self, broker: Broker, *options: str) -> None:
+        """Start one broker's process, without waiting for it to answer."""
+        if broker.running:
+            raise RuntimeError(f"broker {broker.node_id} runs already")
+        broker.child = self._keeper.spawn(
+            self._java.command(
+                BROKER_CLASS,
+                [str(broker.properties)],
+                self.directory / "broker-log4j2.properties",
+                *options,
+            ),
+            stdout=broker.log,
+            cwd=broker.directory,
+            on_exit=lambda ended: self._timeline.add("broker_exited", broker.node_id, ended),
+        )
+        broker.paused = False
+        broker.answered = False
+        self._timeline.add("broker_started", broker.node_id)
+
+    def wait_ready(self, timeout: float = _START_TIMEOUT_S) -> None:
+        """Wait until all running brokers agree on who is there and who leads."""
+        deadline = time.monotonic() + timeout
+        waiting = [one for one in self.brokers if one.running and not one.paused]
+        expected = {one.node_id: one.address for one in waiting}
+        lacks: dict[int, str] = {}
+        while waiting:
+            for broker in list(waiting):
+                if not broker.running:
+                    raise ClusterStartError(self._failure(broker, "ended while it started"))
+                view = probe.ask(broker.address)
+                if view is not None and not broker.answered:
+                    broker.answered = True
+                    self._timeline.add("broker_up", broker.node_id)
+                lacks[broker.node_id] = self._lacks(view, expected)
+                if not lacks[broker.node_id]:
+                    waiting.remove(broker)
+            if waiting and time.monotonic() > deadline:
+                why = lacks[waiting[0].node_id]
+                raise ClusterStartError(
+                    self._failure(waiting[0], f"is not ready after {timeout:.0f} s ({why})")
+                )
+            if waiting:
+                time.sleep(_POLL_S)
+        self._timeline.add("cluster_up")
+
+    def stop(self, brokers: Iterable[Broker], *, graceful: bool) -> None:
+        """End the processes of these brokers and wait until they are gone."""
+        stopping = [one for one in brokers if one.running]
+        for broker in stopping:
+            self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
+            if broker.paused:  # SIGTERM waits for a stopped process to go on
+                self.resume(broker)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        for broker in stopping:
+            if not _ended(broker, deadline - time.monotonic()):
+                self._signal(broker, signal.SIGKILL)
+                _ended(broker, _STOP_TIMEOUT_S)
+            if 2 * sum(one.running for one in self.brokers) <= len(self.brokers):
+                # The controllers have lost their quorum, which a broker that shuts down in order
+                # asks for leave: it would ask for minutes.
+                deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
+
+    def pause(self, broker: Broker) -> None:
+        """Freeze a broker: its connections stay open and nothing answers."""
+        self._require_running(broker)
+        self._signal(broker, signal.SIGSTOP)
+        broker.paused = True
+        self._timeline.add("broker_paused", broker.node_id)
+
+    def resume(self, broker: Broker) -> None:
+        """Let a frozen broker go on."""
+        self._require_running(broker)
+        self._signal(broker, signal.SIGCONT)
+        broker.paused = False
+        self._timeline.add("broker_resumed", broker.node_id)
+
+    def move_all(self) -> None:
+        """Give all (stopped) brokers other addresses and ports; data and ids stay."""
+        network = _other_network(self.brokers[0].address.host.rsplit(".", 1)[0])
+        for broker in self.brokers:
+            broker.move_to(_host(network, broker.node_id))
+        self._write_properties()
+
+    def take_addresses_of(self, other: BrokerSet) -> None:
+        """Listen where another cluster's (stopped) brokers did."""
+        for mine, theirs in zip(self.brokers, other.brokers, strict=True):
+            mine.address, mine.controller_address = theirs.address, theirs.controller_address
+
+    def run_tool(
+        self,
+        main: str,
+        arguments: Iterable[str],
+        *,
+        given: bytes | None = None,
+        timeout: float = _TOOL_TIMEOUT_S,
+        check: bool = True,
+    ) -> str:
+        """Run one of Kafka's own Java programs and return what it printed."""
+        number = sum(1 for _ in self.directory.glob("tool-*.out"))
+        output = self.directory / f"tool-{number}.out"
+        errors = output.with_suffix(".err")
+        stdin = None
+        if given is not None:
+            stdin = output.with_suffix(".in")
+            stdin.write_bytes(given)
+        child = self._keeper.spawn(
+            self._java.command(main, list(arguments), self.directory / "tool-log4j2.properties"),
+            stdout=output,
+            stderr=errors,
+            stdin=stdin,
+        )
+        in_time = child.ended.wait(timeout)
+        if not in_time:
+            self._keeper.signal(child, signal.SIGKILL)
+            child.ended.wait(_STOP_TIMEOUT_S)
+        text = output.read_text(errors="replace")
+        if not in_time or (check and (child.exit is None or child.exit.status != 0)):
+            how = f"exit status {child.exit.status}" if child.exit and in_time else "too slow"
+            raise ToolError(f"{main} failed ({how}):\n{text}{errors.read_text(errors='replace')}")
+        return text
+
+    def train_archive(self) -> None:
+        """Run a broker once, so that the JVM writes an archive of the classes it loaded.
+
+        Every later start maps the archive instead of reading and verifying 45 jars: half the time.
+        """
+        target = self._java.archive
+        if not (self._java.home / "lib" / "server" / "classes.jsa").exists():
+            return  # a Java without an archive of its own can't write ours
+        temporary = self.directory / "classes.jsa"
+        broker = self.brokers[0]
+        self.spawn(broker, f"-XX:ArchiveClassesAtExit={temporary}")
+        self.wait_ready()
+        self.stop([broker], graceful=True)
+        if temporary.is_file():
+            shutil.move(temporary, f"{target}.{self._keeper.pid}")
+            Path(f"{target}.{self._keeper.pid}").replace(target)
+
+    def _signal(self, broker: Broker, number: signal.Signals) -> None:
+        if broker.child is not None:
+            self._keeper.signal(broker.child, number)
+
+    def _require_running(self, broker: Broker) -> None:
+        if not broker.running:
+            raise RuntimeError(f"broker {broker.node_id} does not run")
+
+    def _write_properties(self) -> None:
+        for broker in self.brokers:
+            broker.write_properties(self.brokers, self._config)
+
+    def _lacks(self, view: probe.ClusterView | None, expected: dict[int, Address]) -> str:
+        """Return what is missing in a broker's view of the cluster, nothing when it is whole."""
+        if view is None:
+            return "it does not answer"
+        if view.controller < 0:
+            return "it knows no controller"
+        absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
+        if absent:
+            return f"it does not know brokers {absent} at their present addresses"
+        # While brokers are down on purpose, partitions without a leader may be the point.
+        if view.leaderless and len(expected) == len(self.brokers):
+            return f"{view.leaderless} partitions have no leader"
+        return ""
+
+    def _failure(self, broker: Broker, what: str) -> str:
+        return (
+            f"broker {broker.node_id} at {broker.address} {what}; "
+            f"the end of its log ({broker.log}):\n{broker.log_tail()}"
+        )
+
+    def _remembered(self) -> str | None:
+        """Return the cluster id that an earlier run left in this directory."""
+        path = self.directory / "cluster.json"
+        if not path.is_file():
+            return None
+        stored = json.loads(path.read_text())
+        if stored["brokers"] != len(self.brokers):
+            raise RuntimeError(
+                f"{self.directory} holds a cluster of {stored['brokers']} brokers, "
+                f"not of {len(self.brokers)}"
+            )
+        return str(stored["cluster_id"])
+
+
+def _ended(broker: Broker, timeout: float) -> bool:
+    return broker.child is None or broker.child.ended.wait(max(0.0, timeout))
+
+
+def _other_network(present: str) -> str:
+    """Return three numbers of a loopback address that differ from the present ones."""
+    while True:
+        found = f"127.{random.randrange(1, 255)}.{random.randrange(256)}"
+        if found != present:
+            return found
+
+
+def _host(network: str, node_id: int) -> str:
+    return f"{network}.{10 + node_id}"

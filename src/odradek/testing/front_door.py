@@ -1,0 +1,171 @@
+"""A TCP forwarder on a fixed loopback address: what a load balancer is to a real cluster.
+
+In: connections of clients; the addresses of the brokers that live now (`lead_to`). Out: the same
+bytes to and from one of them, taken in turn. Must not: understand a byte of what passes.
+
+With no broker to be reached, an accepted connection is closed at once, as balancers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterable
+
+from odradek.common.types import Address
+
+_CONNECT_TIMEOUT_S = 2.0
+
+
+class _Pipe(asyncio.Protocol):
+    """One end of a forwarded connection; what it receives it writes to its `peer`."""
+
+    def __init__(self, door: FrontDoor | None) -> None:
+        self._door = door  # set on the client's end only
+        self.transport: asyncio.Transport | None = None
+        self.peer: _Pipe | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own promise
+        self.transport = transport
+        if self._door is not None:
+            transport.pause_reading()  # until there is somebody to write to
+            self._door.client_arrived(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(data)
+
+    # The names tell about this end's write buffer: a slow reader here stops the reading there.
+    def pause_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._door is not None:
+            self._door.client_left(self)
+        peer, self.peer = self.peer, None
+        if peer is not None and peer.transport is not None:
+            # A reset stays a reset; an orderly end is passed on after the last byte.  Kafka
+            # doesn't use half-closed connections, so the end of one direction ends both.
+            if exc is not None:
+                peer.transport.abort()
+            else:
+                peer.transport.close()
+
+
+class FrontDoor:
+    """Listens from `start()` to `close()` in a thread of its own."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._wanted = Address(host, port)
+        self._bound: Address | None = None
+        self._backends: tuple[Address, ...] = ()
+        self._turn = itertools.count()
+        self._clients: set[_Pipe] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.accepted = 0
+        """Connections accepted so far, also those for which no broker was found."""
+
+    @property
+    def address(self) -> Address:
+        """Where the door listens; the same for its whole life."""
+        if self._bound is None:
+            raise RuntimeError("the front door is not open")
+        return self._bound
+
+    def start(self) -> None:
+        """Open the door; raises OSError when the address is taken."""
+        loop = asyncio.new_event_loop()
+        try:
+            server = loop.run_until_complete(
+                loop.create_server(
+                    lambda: _Pipe(self), self._wanted.host, self._wanted.port, backlog=512
+                )
+            )
+        except OSError:
+            loop.close()
+            raise
+        host, port = server.sockets[0].getsockname()[:2]
+        self._bound = Address(host, port)
+        self._loop = loop
+        self._thread = threading.Thread(
+            target=self._serve, args=(loop, server), name="front-door", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the door and every connection through it; may be called again."""
+        loop, self._loop = self._loop, None
+        if loop is None or self._thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+
+    def lead_to(self, backends: Iterable[Address]) -> None:
+        """Send connections that come from now on to these; none at all closes them at once."""
+        self._backends = tuple(backends)
+
+    def drop_connections(self) -> None:
+        """Cut every connection that now passes through the door."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._drop)
+
+    def client_arrived(self, client: _Pipe) -> None:
+        """Find a broker for a new connection (called by its protocol, in the door's thread)."""
+        self.accepted += 1
+        self._clients.add(client)
+        task = asyncio.get_running_loop().create_task(self._connect(client))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def client_left(self, client: _Pipe) -> None:
+        """Forget a connection (called by its protocol, in the door's thread)."""
+        self._clients.discard(client)
+
+    async def _connect(self, client: _Pipe) -> None:
+        loop = asyncio.get_running_loop()
+        backends = self._backends
+        first = next(self._turn)
+        for offset in range(len(backends)):
+            backend = backends[(first + offset) % len(backends)]
+            try:
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                    _, pipe = await loop.create_connection(
+                        lambda: _Pipe(None), backend.host, backend.port
+                    )
+            except OSError:  # a timeout is one, too
+                continue
+            if client.transport is None or client.transport.is_closing():
+                if pipe.transport is not None:
+                    pipe.transport.close()
+                return
+            client.peer, pipe.peer = pipe, client
+            client.transport.resume_reading()
+            return
+        if client.transport is not None:
+            client.transport.abort()
+
+    def _drop(self) -> None:
+        for client in list(self._clients):
+            if client.transport is not None:
+                client.transport.abort()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
+        try:
+            loop.run_forever()
+            server.close()
+            for task in list(self._tasks):
+                task.cancel()
+            self._drop()
+            loop.run_until_complete(asyncio.sleep(0))
+            loop.run_until_complete(asyncio.sleep(0))
+        finally:
+            loop.close()

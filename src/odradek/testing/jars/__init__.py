@@ -1,0 +1,185 @@
+"""Fetches the jars of a Kafka version once, and checks each against the committed list.
+
+In: a version with a list `kafka-<version>.txt` beside this file (coordinates and SHA-256, written
+by `tools/pin_jars.py`). Out: a directory in the user's cache that holds exactly those jars.
+Must not: leave a half-filled directory behind, whatever kills it, nor trust a jar by its name.
+
+The Ivy in the pyspark wheel does the fetching, from Maven Central or from wherever the Ivy
+settings named by `ODRADEK_IVY_SETTINGS` lead (a company's mirror).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.testing.java import cache_directory, java_home
+
+LISTS = Path(__file__).parent
+DEFAULT_VERSION = "4.3.1"
+_FETCH_TIMEOUT_S = 600.0
+_ERROR_TAIL_LINES = 25
+
+
+class JarsError(RuntimeError):
+    """The jars of a Kafka version can't be had; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of a committed list."""
+
+    organisation: str
+    module: str
+    revision: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name in the cache; the organisation keeps namesakes apart."""
+        return f"{self.organisation}.{self.module}-{self.revision}.jar"
+
+
+def versions() -> list[str]:
+    """Return the Kafka versions that have a committed list, oldest first."""
+    found = (path.stem.removeprefix("kafka-") for path in LISTS.glob("kafka-*.txt"))
+    return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+
+
+def resolve_version(version: str) -> str:
+    """Return the exact version for one that may be short: `"4.3"` is the newest listed 4.3.x."""
+    fitting = [one for one in versions() if one == version or one.startswith(f"{version}.")]
+    if not fitting:
+        raise JarsError(
+            f"no list of jars for Kafka {version!r}; there is one for: {', '.join(versions())}. "
+            "tools/pin_jars.py writes lists for other versions."
+        )
+    return fitting[-1]
+
+
+def read_list(version: str) -> list[Jar]:
+    """Return the committed list of an exact version."""
+    jars = []
+    for line in (LISTS / f"kafka-{version}.txt").read_text().splitlines():
+        coordinates, sha256 = line.split()
+        organisation, module, revision = coordinates.split(":")
+        jars.append(Jar(organisation, module, revision, sha256))
+    return jars
+
+
+def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
+    """Return the directory with the jars of `version`, fetched now if this is the first time."""
+    version = resolve_version(version)
+    target = cache_directory() / f"kafka-{version}"
+    if target.is_dir():  # it appeared by a rename, complete and checked
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target.parent / f"kafka-{version}.lock"):
+        if target.is_dir():  # another process was faster
+            return target
+        for stale in target.parent.glob(f".fetch-{version}-*"):  # of a process that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        jars = read_list(version)
+        report(f"fetching {len(jars)} jars of Kafka {version} into {target}")
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{version}-"))
+        try:
+            _run_ivy(work, jars)
+            _check(work / "jars", jars)
+            (work / "jars").rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def find_ivy_jar() -> Path:
+    """Return the Ivy jar in the pyspark wheel, without importing pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsError("fetching Kafka's jars needs the Python package pyspark (it brings Ivy)")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise JarsError(f"no Ivy jar in {Path(spec.origin).parent / 'jars'}")
+    return found[-1]
+
+
+def settings_xml(*, descriptors: bool) -> str:
+    """Return Ivy settings that name no host: Ivy's own default for Maven repositories stands."""
+    # Without descriptors no POM is fetched: the list says all there is to know, and 1 request for
+    # a jar instead of 10 is the difference between 10 and 40 seconds.
+    poms = str(descriptors).lower()
+    return (
+        '<ivysettings><settings defaultResolver="central"/><resolvers>'
+        f'<ibiblio name="central" m2compatible="true" usepoms="{poms}" checkmodified="false"/>'
+        "</resolvers></ivysettings>"
+    )
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file lock, which the kernel gives back whatever becomes of this process."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run_ivy(work: Path, jars: list[Jar]) -> None:
+    dependencies = "".join(
+        f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" '
+        f'transitive="false" conf="default"><artifact name="{jar.module}" type="jar" ext="jar"/>'
+        "</dependency>"
+        for jar in jars
+    )
+    (work / "ivy.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="odradek" module="kafka"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+    settings = os.environ.get("ODRADEK_IVY_SETTINGS", "")
+    if not settings:
+        settings = str(work / "settings.xml")
+        Path(settings).write_text(settings_xml(descriptors=False))
+    command = [
+        str(java_home() / "bin" / "java"), "-jar", str(find_ivy_jar()), "-warn",
+        "-settings", settings, "-cache", str(work / "cache"), "-ivy", str(work / "ivy.xml"),
+        "-retrieve", f"{work}/jars/[organisation].[artifact]-[revision].[ext]",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise JarsError(
+            f"fetching Kafka's jars did not end within {_FETCH_TIMEOUT_S:.0f} s"
+        ) from error
+    missing = [jar.file_name for jar in jars if not (work / "jars" / jar.file_name).is_file()]
+    if done.returncode != 0 or missing:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_ERROR_TAIL_LINES:])
+        raise JarsError(
+            f"Ivy could not fetch {', '.join(missing) or 'the jars'} "
+            f"(exit status {done.returncode}):\n{tail}"
+        )
+
+
+def _check(directory: Path, jars: list[Jar]) -> None:
+    """Raise unless `directory` holds exactly the listed jars with the listed contents."""
+    expected = {jar.file_name: jar for jar in jars}
+    for path in directory.iterdir():
+        if path.name not in expected:
+            path.unlink()  # nothing unlisted may reach a class path
+    wrong = []
+    for name, jar in expected.items():
+        with (directory / name).open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != jar.sha256:
+            wrong.append(f"{name}: expected SHA-256 {jar.sha256}, got {actual}")
+    if wrong:
+        raise JarsError("fetched jars are not those of the committed list:\n" + "\n".join(wrong))

