@@ -90,8 +90,8 @@ class Producer(Client[ProducerEngine]):
         self._check_open()
         size = estimate_record_size(key, value, headers)
         self._check_size(size)
-        place = self._append(self._topic(topic), key, value, headers, partition, timestamp_ms, size)
-        at = timestamp_ms if timestamp_ms is not None else -1
+        at = int(self._host.wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+        place = self._append(self._topic(topic), key, value, headers, partition, at, size)
         return RecordFuture(self, place.batch, place.index, at)
 
     def send_arrow(self, topic: str, data: Any) -> ArrowFuture:
