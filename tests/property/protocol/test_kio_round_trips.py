@@ -45,7 +45,7 @@ LIGHT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "error_code": 16}
-INTEGERS |= {"timedelta_i32": 32, "datetime_i64": 64}
+INTEGERS |= {"timedelta_i32": 32, "timedelta_i64": 64, "datetime_i64": 64}
 MILLISECONDS = timedelta(milliseconds=1)
 
 
@@ -79,7 +79,7 @@ def kio_serial() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def kio_name(ours: str, theirs: dict[str, Any]) -> str | None:
     """Their name for our field, None where their version hasn't got it."""
-    for name in (ours, ours.removesuffix("_ms")):
+    for name in (ours, ours.removesuffix("_ms"), f"{ours}_"):
         if name in theirs:
             return name
     return None
@@ -142,7 +142,13 @@ def values(slot: Slot, *, for_kio: bool) -> st.SearchStrategy[Any]:
         plain = st.sampled_from(sorted(int(code) for code in slot.element))
     elif slot.kind == "datetime_i64" and for_kio:
         plain = st.integers(0, 250_000_000_000).map(lambda second: second * 1000)
-        plain |= st.just(-1)
+        plain |= st.just(-1) if slot.nullable else st.nothing()
+    elif slot.kind == "timedelta_i64" and for_kio:
+        plain = st.integers(-(10**12), 10**12)
+    elif slot.kind == "uint16":
+        plain = st.integers(0, 0xFFFF)
+    elif slot.kind == "float64":
+        plain = st.floats(allow_nan=False, allow_infinity=False)
     elif slot.kind in INTEGERS:
         half = 1 << (INTEGERS[slot.kind] - 1)
         plain = st.integers(-half, half - 1)
@@ -184,7 +190,7 @@ def convert(slot: Slot, value: Any) -> Any:
         return to_kio(value, slot.element)
     if slot.kind == "uuid":
         return uuid.UUID(bytes=value) if any(value) else None
-    if slot.kind == "timedelta_i32":
+    if slot.kind.startswith("timedelta"):
         return value * MILLISECONDS
     if slot.kind == "datetime_i64":
         return None if value == -1 else datetime.fromtimestamp(value / 1000, UTC)
