@@ -1,1 +1,47 @@
-"""Placeholder docstring: replaced by the room's owner."""
+"""The virtual world: simulated brokers, links and time for the engine that ships.
+
+Everything runs in the caller's thread and in virtual time; a minute of outage takes milliseconds:
+
+    from odradek.simulation import SimulatedCluster, World
+
+    world = World(seed=7)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("flights", partitions=6)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    producer = odradek.Producer(config, _host=world.host("producer"))
+    future = producer.send("flights", b"value")      # facades work as they do on real sockets
+    world.after(2.0, lambda: cluster.move(after=30.0))
+    future.result(timeout=10)                         # virtual seconds
+    world.advance(60)                                 # all clients of the world go on
+    cluster.records("flights", 0)                     # rows: offset, timestamp, type, key, value …
+    world.hosts["producer"].trace.lines()             # what the client did, with times
+
+`world.host(name, mode="messages")` hands messages over as objects (fleets); `background=False`
+steps a client only inside its own calls, as `SelectorHost` does.
+"""
+
+from odradek.simulation.broker import Fault, SimulatedBroker
+from odradek.simulation.cluster import FrontDoor, SimulatedCluster
+from odradek.simulation.host import SimulatedHost
+from odradek.simulation.link import LinkProfile
+from odradek.simulation.trace import Trace, assert_same, difference, run_twice
+from odradek.simulation.virtual_time import StuckError, VirtualTime, derived_rng
+from odradek.simulation.world import Dial, World
+
+__all__ = [
+    "Dial",
+    "Fault",
+    "FrontDoor",
+    "LinkProfile",
+    "SimulatedBroker",
+    "SimulatedCluster",
+    "SimulatedHost",
+    "StuckError",
+    "Trace",
+    "VirtualTime",
+    "World",
+    "assert_same",
+    "derived_rng",
+    "difference",
+    "run_twice",
+]

@@ -1,0 +1,216 @@
+"""A simulated broker: accepts connections, answers requests in order, and fails on demand.
+
+In: dials and requests from links (or from real sockets, see `odradek.testing`). Out: real protocol
+messages in the version that was asked, after a small processing time. What each API does stands in
+`broker_handlers`; what the cluster knows in `cluster`. Must not: know bytes, or who the client is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.types import Address
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.registry import api_name
+from odradek.simulation.broker_handlers import HANDLERS, api_versions
+from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
+
+if TYPE_CHECKING:
+    from odradek.simulation.cluster import SimulatedCluster
+
+
+class Fault(Enum):
+    """How a broker that runs misbehaves."""
+
+    NONE = "none"
+    PAUSED = "paused"
+    """Stopped by a signal: the kernel accepts dials, nothing is answered until it goes on."""
+    BLACK_HOLE = "black_hole"
+    """Its network is gone: dials and bytes vanish."""
+    ACCEPT_RESET = "accept_reset"
+    """Accepts each dial and resets it at once."""
+    READY_CLOSE = "ready_close"
+    """Answers ApiVersions, then closes."""
+    SILENT = "silent"
+    """Accepts dials and reads requests, but never answers."""
+
+
+class BrokerSession:
+    """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
+
+    __slots__ = ("_busy", "_inbox", "broker", "ended", "peer")
+
+    def __init__(self, broker: SimulatedBroker, peer: Peer) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.ended = False
+        self._inbox: deque[ReceivedRequest] = deque()
+        self._busy = False
+
+    def receive(self, request: ReceivedRequest) -> None:
+        """Queue a request."""
+        if not self.ended and self.broker.fault is not Fault.SILENT:
+            self._inbox.append(request)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Begin with the next request unless one is being worked on."""
+        if self._busy or self.ended or not self._inbox or self.broker.fault is Fault.PAUSED:
+            return
+        self._busy = True
+        self.broker.time.after(self.broker.processing_time(), self._work)
+
+    def _work(self) -> None:
+        if self.ended:
+            return
+        if self.broker.fault is Fault.PAUSED:  # stopped meanwhile; `resume` comes back to it
+            self._busy = False
+            return
+        request = self._inbox.popleft()
+        self.broker.work(self, request)
+
+    def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
+        """Send the answer (None: the request wants none) and go on with the next request."""
+        if self.ended or not self._busy:
+            return
+        self._busy = False
+        if response is not None and self.broker.fault is not Fault.SILENT:
+            self.peer.respond(request, response, version)
+        self.go_on()
+
+    def end(self, *, reset: bool = False) -> None:
+        """The broker ends the connection."""
+        if not self.ended:
+            self.closed()
+            self.peer.close(reset=reset)
+
+    def closed(self) -> None:
+        """The client has closed it."""
+        self.ended = True
+        self._inbox.clear()
+        self.broker.sessions.pop(self, None)
+
+
+class SimulatedBroker:
+    """One broker of a simulated cluster."""
+
+    def __init__(self, cluster: SimulatedCluster, node_id: int, address: Address) -> None:
+        self.cluster = cluster
+        self.id = node_id
+        self.address = address
+        self.time = cluster.environment.time
+        self.alive = False
+        self.registered = False
+        """The controller believes it to be alive: it stands in metadata answers and may lead."""
+        self.fault = Fault.NONE
+        self.sessions: dict[BrokerSession, None] = {}
+        self.processing = 0.0002
+        """Seconds of work on a request, on average."""
+        self.throttle = 0.0
+        """Seconds of `throttle_time_ms` in every answer."""
+        self.handshake_delay = 0.0
+        """Seconds by which ApiVersions is late."""
+        self.requests: Counter[str] = Counter()
+        """Requests worked on, by the API's name."""
+        self._rng = cluster.environment.rng(f"{cluster.name}/broker/{node_id}")
+
+    def __repr__(self) -> str:
+        state = self.fault.value if self.alive else "down"
+        return (
+            f"<SimulatedBroker {self.id} of {self.cluster.cluster_id} at {self.address}: {state}>"
+        )
+
+    @property
+    def reachable(self) -> bool:
+        """Other brokers can talk to it."""
+        return self.alive and self.fault not in (Fault.PAUSED, Fault.BLACK_HOLE)
+
+    def processing_time(self) -> float:
+        """Seconds until the next request is worked on, drawn anew."""
+        return self.processing * (0.5 + self._rng.random())
+
+    # Connections
+
+    def accept(self, peer: Peer) -> Session | Verdict:
+        """A dial arrives."""
+        if not self.alive:
+            return Verdict.REFUSED
+        if self.fault is Fault.BLACK_HOLE:
+            return Verdict.DROPPED
+        session = BrokerSession(self, peer)
+        self.sessions[session] = None
+        if self.fault is Fault.ACCEPT_RESET:
+            self.time.after(0.0, lambda: session.end(reset=True))
+        return session
+
+    def set_fault(self, fault: Fault) -> None:
+        """Begin or end (`Fault.NONE`) a misbehaviour."""
+        before, self.fault = self.fault, fault
+        for session in list(self.sessions):
+            if Fault.BLACK_HOLE in (before, fault) and before is not fault:
+                session.peer.hold(fault is Fault.BLACK_HOLE)
+            if fault is Fault.ACCEPT_RESET:
+                session.end(reset=True)
+            elif fault is Fault.READY_CLOSE:
+                session.end()
+            elif before is Fault.PAUSED:
+                session.go_on()
+
+    def disconnect_all(self, *, reset: bool = False) -> None:
+        """End every connection."""
+        for session in list(self.sessions):
+            session.end(reset=reset)
+
+    # Requests
+
+    def work(self, session: BrokerSession, request: ReceivedRequest) -> None:
+        """Do what a request asks."""
+        self.requests[api_name(request.api_key)] += 1
+        low, high = self.cluster.versions.get(request.api_key, (0, -1))
+        if request.api_key == ApiVersionsRequest.API_KEY:
+            self._api_versions(session, request, known=low <= request.version <= high)
+            return
+        if request.body is None or not low <= request.version <= high:
+            session.end()  # as Kafka does: it can't know the layout
+            return
+        reply = self._reply(session, request)
+        for observe in self.cluster.observers:
+            observe(self, session.peer.client, request)
+        response = HANDLERS[type(request.body)](self, request.body, request.version, reply)
+        if response is not None:
+            reply(response)
+
+    def _reply(
+        self, session: BrokerSession, request: ReceivedRequest
+    ) -> Callable[[Message | None], None]:
+        def reply(response: Message | None) -> None:
+            if self.throttle and response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = round(self.throttle * 1000)
+            session.answer(request, response, request.version)
+
+        return reply
+
+    def _api_versions(
+        self, session: BrokerSession, request: ReceivedRequest, *, known: bool
+    ) -> None:
+        if known:
+            response, version = api_versions(self), request.version
+        else:  # KIP-511: in the oldest layout, with the versions that are known
+            low, high = self.cluster.versions[ApiVersionsRequest.API_KEY]
+            response, version = api_versions(self, only=(low, high)), 0
+            response.error_code = UnsupportedVersionError.code
+
+        def answer(response: ApiVersionsResponse = response) -> None:
+            session.answer(request, response, version)
+            if self.fault is Fault.READY_CLOSE:
+                session.end()
+
+        if self.handshake_delay:
+            self.time.after(self.handshake_delay, answer)
+        else:
+            answer()

@@ -1,0 +1,308 @@
+"""The host that runs a client's engine in virtual time.
+
+In: an engine, the world it lives in, and whether its connections carry bytes or objects. Out: the
+engine's effects carried out on simulated links, and its inputs at their times. It implements
+`network.host.Host`, so the facades and the engine that ship run on it unchanged.
+Must not: decide anything about Kafka, or know what a broker is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.events import EventLog
+from odradek.common.types import NullLock
+from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
+from odradek.network.flow import Completion
+from odradek.network.host import EngineInputs
+from odradek.simulation.link import Link, LinkProfile, Mode
+from odradek.simulation.trace import Trace
+from odradek.simulation.virtual_time import StuckError, Timer
+
+if TYPE_CHECKING:
+    from odradek.simulation.world import World
+
+STEPS_AT_ONCE = 10_000
+"""Steps of one engine at one instant before it counts as stuck."""
+STEP_LIMIT = 20_000
+TIMED_STEP_LIMIT = 1_000
+"""Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
+
+
+class SimulatedHost:
+    """Runs one engine in a world. Made by `World.host`."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        mode: Mode,
+        profile: LinkProfile,
+        *,
+        background: bool,
+    ) -> None:
+        self.name = name
+        self.mode = mode
+        self.profile = profile
+        self.lock = NullLock()
+        self.background = background
+        """Steps whenever something happens, as with a thread; else only inside a call."""
+        self.worker_delay = 0.01
+        """Seconds that a `Call` with where="worker" takes."""
+        self.trace = Trace(name)
+        self.steps = 0
+        self.timed_steps = 0
+        """Steps without any input: a deadline alone asked for them."""
+        self.step_limit = STEP_LIMIT
+        self.timed_step_limit = TIMED_STEP_LIMIT
+        self.links: dict[int, Link] = {}
+        self.closed = False
+        self._world = world
+        self._time = world.time
+        self._rng = world.rng(f"client/{name}")
+        self._link_rng = world.rng(f"links/{name}")
+        self._piece_rng = world.rng(f"pieces/{name}")
+        self._engine: EngineInputs | None = None
+        self._stepping = False
+        self._in_call = 0
+        self._deadline: float | None = None
+        self._timer: Timer | None = None
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._instant = -1.0
+        self._at_once = 0
+        self._second = -1
+        self._in_second = [0, 0]
+
+    # What facades ask for
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Run this engine from now on; its events, if it has a log of them, go to the trace."""
+        self._engine = engine
+        events = getattr(engine, "events", None)
+        if isinstance(events, EventLog):
+            self.trace.follow(events)
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        return self._time.now
+
+    def wall_clock(self) -> float:
+        """Virtual seconds since the epoch."""
+        return self._world.wall_clock()
+
+    def rng(self) -> random.Random:
+        """This client's generator: the same numbers whoever else lives in the world."""
+        return self._rng
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Let the world go on until the completion is done or the deadline has passed."""
+        self._in_call += 1
+        try:
+            self._step_if_due()
+            while not completion.done:
+                due = self._time.next_at()
+                if due is None and deadline is None:
+                    raise StuckError(f"{self.name} waits for something that can't happen any more")
+                if deadline is not None and (due is None or due > deadline):
+                    self._time.run_until(deadline)
+                    self._step_if_due()
+                    break
+                self._time.fire_next()
+            return completion.done
+        finally:
+            self._in_call -= 1
+
+    def drive(self) -> None:
+        """Do what is due at this instant."""
+        self._in_call += 1
+        try:
+            self._step_if_due()
+            self._time.run_until(self._time.now)
+        finally:
+            self._in_call -= 1
+
+    def wake(self) -> None:
+        """There are new inputs: step at this instant, but not inside whoever calls."""
+        if not self._stepping and self.background:
+            self._plan(self._time.now)
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action between two steps."""
+        self._deferred.append(action)
+        self.wake()
+
+    def close(self, deadline: float) -> None:
+        """Carry out what is left, close all links; the engine isn't stepped again."""
+        if self.closed:
+            return
+        self._step_if_due()
+        self._carry_out()
+        self.closed = True
+        for link in self.links.values():
+            link.close_by_client()
+        self.links.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Stepping
+
+    def _step_if_due(self) -> None:
+        engine = self._engine
+        if engine is None or self.closed:
+            return
+        due = self._deadline is not None and self._deadline <= self._time.now
+        if engine.has_inputs or due or self._deferred:
+            self._step()
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._deadline is None or self.closed:
+            return
+        if self._deadline > self._time.now:  # it was moved on meanwhile
+            self._plan(self._deadline)
+        elif self.background or self._in_call:
+            self._step()
+
+    def _step(self) -> None:
+        engine = self._engine
+        if self._stepping or engine is None or self.closed:
+            return
+        self._stepping = True
+        deadline: float | None = None
+        try:
+            while True:
+                while self._deferred:
+                    self._deferred.popleft()()
+                self._count(timed=not engine.has_inputs)
+                deadline = engine.step(self._time.now)
+                self._carry_out()
+                if not engine.has_inputs and not self._deferred:
+                    break
+        finally:
+            self._stepping = False
+        self._deadline = deadline
+        if deadline is not None:
+            self._plan(deadline)
+
+    def _plan(self, when: float) -> None:
+        """Wake up at `when` at the latest; a timer that fires too early looks again."""
+        if self._deadline is None or when < self._deadline:
+            self._deadline = when
+        if self._timer is not None:
+            if self._timer.when <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._time.at(when, self._timer_fired)
+
+    def _count(self, *, timed: bool) -> None:
+        now = self._time.now
+        self.steps += 1
+        self.timed_steps += timed
+        if now != self._instant:
+            self._instant, self._at_once = now, 0
+        self._at_once += 1
+        if self._at_once > STEPS_AT_ONCE:
+            raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")
+        if int(now) != self._second:
+            self._second, self._in_second = int(now), [0, 0]
+        self._in_second[0] += 1
+        self._in_second[1] += timed
+        steps, timed_steps = self._in_second
+        if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
+            self._world.hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
+
+    def _input(self) -> None:
+        """Inputs were recorded: step, if this host does so outside calls."""
+        if self.background or self._in_call:
+            self._step()
+
+    # Effects
+
+    def _carry_out(self) -> None:
+        engine = self._engine
+        while engine is not None and engine.effects:
+            self._one(engine, engine.effects.popleft())
+
+    def _one(self, engine: EngineInputs, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            link = self.links.get(effect.connection)
+            if link is not None:
+                link.send(effect.request)
+        elif isinstance(effect, Open):
+            self._open(effect)
+        elif isinstance(effect, Close):
+            link = self.links.pop(effect.connection, None)
+            if link is not None:
+                link.close_by_client()
+        elif isinstance(effect, Resolve):
+            self._resolve(engine, effect)
+        elif isinstance(effect, Call):
+            if effect.where == "caller":
+                self._call(engine, effect)
+            else:
+                self._time.after(self.worker_delay, lambda: self._worker_ended(engine, effect))
+
+    def _open(self, effect: Open) -> None:
+        link = Link(
+            self._time, self, effect.connection, self.profile, self._link_rng, self._piece_rng
+        )
+        self.links[effect.connection] = link
+        ip, port = effect.ip, effect.address.port
+        link.dial(lambda peer: self._world.dialled(peer, ip, port))
+
+    def _resolve(self, engine: EngineInputs, effect: Resolve) -> None:
+        def answer(result: list[str] | BaseException) -> None:
+            if not self.closed:
+                engine.resolved(effect.token, result)
+                self._input()
+
+        self._world.resolve(effect.host, answer)
+
+    def _call(self, engine: EngineInputs, effect: Call) -> None:
+        try:
+            result = effect.function(*effect.arguments)
+        except Exception as error:
+            engine.called(effect.token, None, error)
+        else:
+            engine.called(effect.token, result, None)
+
+    def _worker_ended(self, engine: EngineInputs, effect: Call) -> None:
+        if not self.closed:
+            self._call(engine, effect)
+            self._input()
+
+    # What links tell
+
+    def link_connected(self, number: int) -> None:
+        """A dial was accepted."""
+        if self._engine is not None and number in self.links:
+            self._engine.connected(number)
+            self._input()
+
+    def link_lost(self, number: int, error: BaseException | str | None) -> None:
+        """A dial was refused, or the connection ended."""
+        if self._engine is not None and self.links.pop(number, None) is not None:
+            self._engine.disconnected(number, error)
+            self._input()
+
+    def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
+        """Bytes arrived: put them into the engine's buffers, piece by piece."""
+        engine = self._engine
+        for piece in pieces:
+            view = piece
+            while len(view) and engine is not None and number in self.links:
+                buffer = engine.get_buffer(number)
+                count = min(len(buffer), len(view))
+                buffer[:count] = view[:count]
+                engine.buffer_updated(number, count)
+                view = view[count:]
+        self._input()
+
+    def link_message(self, number: int, response: IncomingResponse) -> None:
+        """An answer arrived as an object."""
+        if self._engine is not None and number in self.links:
+            self._engine.received(number, response)
+            self._input()

@@ -1,0 +1,283 @@
+"""One partition's log: real record batches, committed or not yet, and what idempotence needs.
+
+In: batches as producers sent them. Out: bytes for fetches, offsets for times, rows for checkers.
+The log belongs to the cluster, not to a broker: replication is that a batch becomes committed a
+moment after it was appended, unless its leader dies first. Must not: know connections or time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.kafka_errors import (
+    CorruptMessageError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
+)
+from odradek.record import BatchHeader, batch_size, decode, read_header
+from odradek.record.batch import CRC_START, crc32c
+from odradek.record.columns import Row
+
+KEPT_BATCHES = 5
+"""Batches of a producer that a broker remembers, to recognise them when they come again."""
+MAX_SEQUENCE = 2**31 - 1
+MAX_MESSAGE_BYTES = 1048588
+"""Kafka's default for max.message.bytes."""
+
+_LEADER_EPOCH_AT = 12
+
+
+@dataclass(slots=True)
+class StoredBatch:
+    """One batch as it lies in the log."""
+
+    header: BatchHeader
+    data: bytes
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    committed: bool = False
+    waiters: list[Callable[[bool], None]] = field(default_factory=list)
+    """Called once: with True when committed, with False when lost or led by another."""
+
+    def when_settled(self, waiter: Callable[[bool], None]) -> None:
+        """Call back with True once the batch can't be lost any more."""
+        if self.committed:
+            waiter(True)
+        else:
+            self.waiters.append(waiter)
+
+    def settle(self, committed: bool) -> None:
+        """Tell those who wait."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter(committed)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What the log knows of one producer id."""
+
+    epoch: int
+    batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+
+    def duplicate_of(self, header: BatchHeader) -> StoredBatch | None:
+        """The stored batch with the same epoch and sequences, if it is among the last five."""
+        if header.producer_epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            same = batch.header.base_sequence == header.base_sequence
+            if same and batch.header.count == header.count:
+                return batch
+        return None
+
+
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence number `count` records further on; it goes round at 2^31."""
+    return (sequence + count) % (MAX_SEQUENCE + 1)
+
+
+def check_batch(data: bytes) -> BatchHeader:
+    """Check one batch as a broker does before it appends it."""
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {MAX_MESSAGE_BYTES}")
+    view = memoryview(data)
+    try:
+        size = batch_size(view, 0)
+        if size is None or size > len(data):
+            raise CorruptMessageError("the batch is cut off")
+        if size != len(data):
+            raise InvalidRecordError("Produce requests carry exactly one record batch")
+        header = read_header(view)
+    except (CorruptRecordError, UnsupportedFeatureError) as error:
+        raise CorruptMessageError(str(error)) from error
+    if crc32c(view[CRC_START:]) != header.crc:
+        raise CorruptMessageError("the checksum is wrong")
+    if header.count <= 0 or header.last_offset_delta != header.count - 1:
+        raise InvalidRecordError("the record count doesn't fit the offsets")
+    return header
+
+
+class PartitionLog:
+    """An append-only list of batches with a high watermark."""
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.strict_producers = False
+        """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
+        self.producers: dict[int, ProducerState] = {}
+        self.on_commit: dict[Callable[[], None], None] = {}
+        """Called when the high watermark moves: waiting fetches."""
+        self._base_offsets: list[int] = []
+
+    # Writing
+
+    def find_duplicate(self, header: BatchHeader) -> StoredBatch | None:
+        """Check a batch against its producer's state; the stored one when it came before."""
+        if header.producer_id < 0:
+            return None
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            # Kafka accepts any sequence of a producer it knows nothing of (KIP-360).
+            if self.strict_producers and header.base_sequence != 0:
+                raise UnknownProducerIdError(f"producer {header.producer_id} isn't known")
+            return None
+        if header.producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(f"epoch {header.producer_epoch} after {state.epoch}")
+        duplicate = state.duplicate_of(header)
+        if duplicate is not None:
+            return duplicate
+        expected = 0
+        if header.producer_epoch == state.epoch:
+            last = state.batches[-1].header
+            expected = next_sequence(last.base_sequence, last.count)
+        if header.base_sequence != expected:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {header.producer_id}: sequence {header.base_sequence}, "
+                f"expected {expected}"
+            )
+        return None
+
+    def append(self, data: bytes, header: BatchHeader, leader_epoch: int) -> StoredBatch:
+        """Give the batch its offset and leader epoch, and store it uncommitted."""
+        stored = bytearray(data)
+        struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is under the checksum
+        struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
+        last = self.end_offset + header.last_offset_delta
+        batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch)
+        self.batches.append(batch)
+        self._base_offsets.append(batch.base_offset)
+        self.end_offset = last + 1
+        self._remember(batch)
+        return batch
+
+    def _remember(self, batch: StoredBatch) -> None:
+        header = batch.header
+        if header.producer_id < 0:
+            return
+        state = self.producers.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch:
+            state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
+        state.batches.append(batch)
+
+    def commit(self, batch: StoredBatch) -> None:
+        """All replicas have this batch and those before it."""
+        if batch.committed or batch.last_offset >= self.end_offset:
+            return
+        settled = [b for b in self.uncommitted() if b.base_offset <= batch.base_offset]
+        for found in settled:
+            found.committed = True
+        self.high_watermark = batch.last_offset + 1
+        for found in settled:
+            found.settle(True)
+        for action in list(self.on_commit):
+            action()
+
+    def uncommitted(self) -> list[StoredBatch]:
+        """Batches that a dying leader may take with it."""
+        found: list[StoredBatch] = []
+        for batch in reversed(self.batches):
+            if batch.committed:
+                break
+            found.append(batch)
+        return found[::-1]
+
+    def leader_lost(self, keep: int) -> None:
+        """The leader is gone: of the uncommitted batches the first `keep` survive.
+
+        Those whose answers were due hear False in either case: their leader can't answer.
+        """
+        pending = self.uncommitted()
+        for batch in pending:
+            batch.settle(False)
+        kept, lost = pending[:keep], pending[keep:]
+        if lost:
+            del self.batches[-len(lost) :]
+            del self._base_offsets[-len(lost) :]
+            self.end_offset = lost[0].base_offset
+            self._rebuild_producers()
+        if kept:
+            self.commit(kept[-1])
+
+    def _rebuild_producers(self) -> None:
+        self.producers.clear()
+        for batch in self.batches:
+            self._remember(batch)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
+        """Committed bytes from the batch that holds `offset` on, cut at `max_bytes`.
+
+        As a broker does: the first batch is whole if `whole_first`, else there is nothing when it
+        doesn't fit; a later one may be cut in the middle.
+        """
+        at = max(0, bisect.bisect_right(self._base_offsets, offset) - 1)
+        parts: list[bytes] = []
+        size = 0
+        for batch in self.batches[at:]:
+            if batch.base_offset >= self.high_watermark:
+                break
+            if batch.last_offset < offset:
+                continue
+            room = max_bytes - size
+            if not parts and len(batch.data) > room:
+                return batch.data if whole_first else b""
+            parts.append(batch.data if len(batch.data) <= room else batch.data[:room])
+            size += len(parts[-1])
+            if size >= max_bytes:
+                break
+        return b"".join(parts)
+
+    def available(self, offset: int) -> int:
+        """Committed bytes from an offset on."""
+        at = max(0, bisect.bisect_right(self._base_offsets, offset) - 1)
+        return sum(
+            len(b.data)
+            for b in self.batches[at:]
+            if b.last_offset >= offset and b.base_offset < self.high_watermark
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """Offset, timestamp and leader epoch of the first record not older than this."""
+        for batch in self.batches:
+            if not batch.committed or batch.header.max_timestamp < timestamp_ms:
+                continue
+            for offset, time, *_ in self._rows(batch):
+                if time >= timestamp_ms and offset >= self.start_offset:
+                    return offset, time, batch.leader_epoch
+        return None
+
+    def latest_timestamp(self) -> tuple[int, int, int] | None:
+        """Offset, timestamp and leader epoch of the record with the greatest timestamp."""
+        found: tuple[int, int, int] | None = None
+        for batch in self.batches:
+            if batch.committed and (found is None or batch.header.max_timestamp > found[1]):
+                for offset, time, *_ in self._rows(batch):
+                    if found is None or time > found[1]:
+                        found = (offset, time, batch.leader_epoch)
+        return found
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch under which an offset was written; -1 when nothing is there."""
+        at = bisect.bisect_right(self._base_offsets, offset) - 1
+        return self.batches[at].leader_epoch if at >= 0 else -1
+
+    def rows(self) -> list[Row]:
+        """All committed records, for checkers."""
+        return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
+
+    @staticmethod
+    def _rows(batch: StoredBatch) -> list[Row]:
+        return list(decode(memoryview(batch.data), start_offset=batch.base_offset).columns.rows())

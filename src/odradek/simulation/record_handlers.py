@@ -1,0 +1,338 @@
+"""Produce, Fetch and ListOffsets of a simulated broker: the APIs that touch a partition's log.
+
+In: a broker, a decoded request, its version, and where a late answer goes (acks=all waits for the
+commit, a long poll for data). Out: the response, or None when it comes later.
+Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.protocol.message import Message
+from odradek.protocol.messages import fetch as f
+from odradek.protocol.messages import produce as p
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from odradek.protocol.primitives import Records
+from odradek.simulation.partition_log import StoredBatch, check_batch
+from odradek.simulation.topics import NO_LEADER, Partition, Topic
+
+if TYPE_CHECKING:
+    from odradek.simulation.broker import SimulatedBroker
+
+Reply = Callable[[Message | None], None]
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+
+
+def led_partition(
+    broker: SimulatedBroker, topic: Topic, index: int, leader_epoch: int = -1
+) -> Partition:
+    """The partition, if this broker leads it under the epoch that the client believes in."""
+    if not 0 <= index < len(topic.partitions):
+        raise errors.UnknownTopicOrPartitionError(f"{topic.name} has no partition {index}")
+    partition = topic.partitions[index]
+    if partition.leader == NO_LEADER:
+        raise errors.LeaderNotAvailableError(f"{topic.name}-{index} has no leader")
+    if partition.leader != broker.id or not broker.registered:
+        raise errors.NotLeaderOrFollowerError(f"{topic.name}-{index}: led by {partition.leader}")
+    if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
+        raise errors.FencedLeaderEpochError(f"{leader_epoch} after {partition.leader_epoch}")
+    if leader_epoch > partition.leader_epoch:
+        raise errors.UnknownLeaderEpochError(f"{leader_epoch} before {partition.leader_epoch}")
+    return partition
+
+
+def find_topic(broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bool) -> Topic:
+    """The topic by what the version carries."""
+    found = broker.cluster.topic_by_id(topic_id) if by_id else broker.cluster.topics.get(name)
+    if found is None:
+        if by_id:
+            raise errors.UnknownTopicIdError(topic_id.hex())
+        raise errors.UnknownTopicOrPartitionError(name)
+    return found
+
+
+_MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
+
+
+# Produce
+
+
+def produce(
+    broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
+) -> p.ProduceResponse | None:
+    """Append batches; with acks=all answer when all of them are settled."""
+    response = p.ProduceResponse()
+    open_batches = 0
+
+    def settled(answer: p.PartitionProduceResponse, topic: Topic, committed: bool) -> None:
+        nonlocal open_batches
+        if not committed:
+            error = errors.NotLeaderOrFollowerError("the leader changed")
+            _refuse(broker, answer, topic, error, version, response)
+        open_batches -= 1
+        if open_batches == 0:
+            reply(response)
+
+    waiting: list[tuple[StoredBatch, p.PartitionProduceResponse, Topic]] = []
+    for asked in request.topic_data:
+        of_topic = p.TopicProduceResponse()
+        if version >= 13:
+            of_topic.topic_id = asked.topic_id
+        else:
+            of_topic.name = asked.name
+        response.responses.append(of_topic)
+        for data in asked.partition_data:
+            answer = p.PartitionProduceResponse(data.index)
+            of_topic.partition_responses.append(answer)
+            topic = None
+            try:
+                topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
+                batch = _append(broker, topic, data.index, data.records, request.acks)
+            except BrokerError as error:
+                _refuse(broker, answer, topic, error, version, response)
+                continue
+            answer.base_offset = batch.base_offset
+            answer.log_start_offset = topic.partitions[data.index].log.start_offset
+            if request.acks == -1:
+                waiting.append((batch, answer, topic))
+    if request.acks == 0:
+        reply(None)
+        return None
+    open_batches = len(waiting)
+    if not waiting:
+        return response
+    for batch, answer, topic in waiting:
+        batch.when_settled(partial(settled, answer, topic))
+    return None
+
+
+def _append(
+    broker: SimulatedBroker, topic: Topic, index: int, records: Records, acks: int
+) -> StoredBatch:
+    partition = led_partition(broker, topic, index)
+    cluster = broker.cluster
+    if acks == -1 and cluster.in_sync(partition) < cluster.min_insync_replicas:
+        raise errors.NotEnoughReplicasError(f"{topic.name}-{index}")
+    data = _as_bytes(records)
+    header = check_batch(data)
+    duplicate = partition.log.find_duplicate(header)
+    if duplicate is not None:
+        cluster.duplicates_refused += 1
+        return duplicate
+    batch = partition.log.append(data, header, partition.leader_epoch)
+    cluster.replicate(partition, batch)
+    return batch
+
+
+def _as_bytes(records: Records) -> bytes:
+    if records is None:
+        return b""
+    if isinstance(records, (bytes, bytearray, memoryview)):
+        return bytes(records)
+    return b"".join(records)
+
+
+def _refuse(
+    broker: SimulatedBroker,
+    answer: p.PartitionProduceResponse,
+    topic: Topic | None,
+    error: BrokerError,
+    version: int,
+    response: p.ProduceResponse,
+) -> None:
+    answer.error_code = error.code if error.code is not None else -1
+    answer.base_offset = answer.log_start_offset = -1
+    if version >= 8:
+        answer.error_message = str(error)
+    if version >= 10 and topic is not None and isinstance(error, _MOVED):  # KIP-951
+        partition = topic.partitions[answer.index]
+        answer.current_leader = p.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        leader = broker.cluster.brokers.get(partition.leader)
+        known = {n.node_id for n in response.node_endpoints}
+        if leader is not None and leader.id not in known:
+            response.node_endpoints.append(p.NodeEndpoint(leader.id, *_place(leader)))
+
+
+def _place(broker: SimulatedBroker) -> tuple[str, int]:
+    return broker.address.host, broker.address.port
+
+
+# Fetch
+
+
+def fetch(
+    broker: SimulatedBroker, request: f.FetchRequest, version: int, reply: Reply
+) -> f.FetchResponse | None:
+    """Read committed bytes; with too few of them wait for more, at most `max_wait_ms`."""
+    if request.session_id != 0 and request.session_epoch > 0:  # sessions aren't kept
+        return f.FetchResponse(error_code=errors.FetchSessionIdNotFoundError.code)
+    response, size, failed = _read_all(broker, request, version)
+    enough = size >= request.min_bytes or failed or not request.topics
+    if enough or request.max_wait_ms <= 0:
+        return response
+    _LongPoll(broker, request, version, reply).begin()
+    return None
+
+
+class _LongPoll:
+    """A fetch that waits until there is enough, an error, or its time is up."""
+
+    def __init__(
+        self, broker: SimulatedBroker, request: f.FetchRequest, version: int, reply: Reply
+    ) -> None:
+        self._broker, self._request, self._version = broker, request, version
+        self._reply = reply
+        self._partitions: list[Partition] = []
+        for asked in request.topics:
+            topic = find_topic(broker, asked.topic, asked.topic_id, by_id=version >= 13)
+            self._partitions += [topic.partitions[a.partition] for a in asked.partitions]
+
+    def begin(self) -> None:
+        """Wait for commits, for changes of leaders, and for the time."""
+        time = self._broker.time
+        self._timer = time.after(self._request.max_wait_ms / 1000.0, self._times_up)
+        for partition in self._partitions:
+            partition.log.on_commit[self._look] = None
+        self._broker.cluster.on_change[self._look] = None
+
+    def _look(self) -> None:
+        response, size, failed = _read_all(self._broker, self._request, self._version)
+        if failed or size >= self._request.min_bytes:
+            self._timer.cancel()
+            self._end(response)
+
+    def _times_up(self) -> None:
+        self._end(_read_all(self._broker, self._request, self._version)[0])
+
+    def _end(self, response: f.FetchResponse) -> None:
+        for partition in self._partitions:
+            partition.log.on_commit.pop(self._look, None)
+        self._broker.cluster.on_change.pop(self._look, None)
+        self._reply(response)
+
+
+def _read_all(
+    broker: SimulatedBroker, request: f.FetchRequest, version: int
+) -> tuple[f.FetchResponse, int, bool]:
+    """The answer as of now, the bytes in it, and whether a partition failed."""
+    response = f.FetchResponse()
+    left, failed = request.max_bytes, False
+    size = 0
+    for asked in request.topics:
+        of_topic = f.FetchableTopicResponse()
+        if version >= 13:
+            of_topic.topic_id = asked.topic_id
+        else:
+            of_topic.topic = asked.topic
+        response.responses.append(of_topic)
+        for part in asked.partitions:
+            answer = f.PartitionData(part.partition, aborted_transactions=None, records=b"")
+            of_topic.partitions.append(answer)
+            topic = None
+            try:
+                topic = find_topic(broker, asked.topic, asked.topic_id, by_id=version >= 13)
+                room = min(left, part.partition_max_bytes)
+                got = _read(broker, topic, part, answer, room, whole_first=size == 0)
+                size += got
+                left -= got
+            except BrokerError as error:
+                failed = True
+                _refuse_fetch(broker, answer, topic, error, version, response)
+    return response, size, failed
+
+
+def _read(
+    broker: SimulatedBroker,
+    topic: Topic,
+    asked: f.FetchPartition,
+    answer: f.PartitionData,
+    room: int,
+    *,
+    whole_first: bool,
+) -> int:
+    partition = led_partition(broker, topic, asked.partition, asked.current_leader_epoch)
+    log = partition.log
+    answer.high_watermark = answer.last_stable_offset = log.high_watermark
+    answer.log_start_offset = log.start_offset
+    if not log.start_offset <= asked.fetch_offset <= log.end_offset:
+        raise errors.OffsetOutOfRangeError(f"{asked.fetch_offset}")
+    if asked.fetch_offset >= log.high_watermark or (room <= 0 and not whole_first):
+        return 0
+    data = log.read(asked.fetch_offset, room, whole_first=whole_first)
+    answer.records = memoryview(data)
+    return len(data)
+
+
+def _refuse_fetch(
+    broker: SimulatedBroker,
+    answer: f.PartitionData,
+    topic: Topic | None,
+    error: BrokerError,
+    version: int,
+    response: f.FetchResponse,
+) -> None:
+    answer.error_code = error.code if error.code is not None else -1
+    if not isinstance(error, errors.OffsetOutOfRangeError):
+        answer.high_watermark = -1
+    if version >= 12 and topic is not None and isinstance(error, _MOVED):  # KIP-951
+        partition = topic.partitions[answer.partition_index]
+        answer.current_leader = f.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        leader = broker.cluster.brokers.get(partition.leader)
+        known = {n.node_id for n in response.node_endpoints}
+        if version >= 16 and leader is not None and leader.id not in known:
+            response.node_endpoints.append(f.NodeEndpoint(leader.id, *_place(leader)))
+
+
+# ListOffsets
+
+
+def list_offsets(
+    broker: SimulatedBroker, request: ListOffsetsRequest, version: int, reply: Reply
+) -> ListOffsetsResponse:
+    """Offsets at the ends of partitions, or for a time."""
+    response = ListOffsetsResponse()
+    for asked in request.topics:
+        of_topic = ListOffsetsTopicResponse(asked.name)
+        response.topics.append(of_topic)
+        for part in asked.partitions:
+            answer = ListOffsetsPartitionResponse(part.partition_index)
+            of_topic.partitions.append(answer)
+            try:
+                topic = find_topic(broker, asked.name, b"", by_id=False)
+                found = _offset(broker, topic, part)
+            except BrokerError as error:
+                answer.error_code = error.code if error.code is not None else -1
+                continue
+            if found is not None:
+                answer.offset, answer.timestamp, epoch = found
+                if version >= 4:
+                    answer.leader_epoch = epoch
+    return response
+
+
+def _offset(
+    broker: SimulatedBroker, topic: Topic, asked: ListOffsetsPartition
+) -> tuple[int, int, int] | None:
+    partition = led_partition(broker, topic, asked.partition_index, asked.current_leader_epoch)
+    log = partition.log
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.start_offset, -1, log.leader_epoch_at(log.start_offset)
+    if broker.time.now < partition.offsets_unavailable_until:
+        raise errors.OffsetNotAvailableError("the new leader doesn't know its high watermark yet")
+    if asked.timestamp == LATEST:
+        return log.high_watermark, -1, partition.leader_epoch
+    if asked.timestamp == MAX_TIMESTAMP:
+        return log.latest_timestamp()
+    return log.offset_for_timestamp(asked.timestamp)

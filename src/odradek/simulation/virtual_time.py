@@ -1,0 +1,96 @@
+"""Virtual time: a heap of what will happen, and generators whose numbers depend on names only.
+
+In: actions with a time. Out: the actions in the order of (time, serial), so that a run is the same
+each time. Time jumps from one action to the next; nobody waits. Must not: read a real clock, or let
+one client's draws depend on how many clients there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+MAX_ACTIONS_AT_ONCE = 1_000_000
+"""Actions at one instant before the run counts as stuck, which is a bug of somebody."""
+
+Action = Callable[[], None]
+
+
+class StuckError(AssertionError):
+    """Virtual time doesn't move on although things keep happening."""
+
+
+class Timer:
+    """One planned action; may be cancelled."""
+
+    __slots__ = ("action", "when")
+
+    def __init__(self, when: float, action: Action) -> None:
+        self.when = when
+        self.action: Action | None = action
+
+    def cancel(self) -> None:
+        """Forget the action; it stays in the heap until its time and costs nothing else."""
+        self.action = None
+
+
+class VirtualTime:
+    """The clock of a simulated world, in seconds."""
+
+    __slots__ = ("_at_once", "_heap", "_serial", "fired", "now")
+
+    def __init__(self, start: float = 0.0) -> None:
+        self.now = start
+        self.fired = 0
+        """Actions that have happened so far."""
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._serial = 0
+        self._at_once = 0
+
+    def at(self, when: float, action: Action) -> Timer:
+        """Plan an action; what lies in the past happens now, after what is planned for now."""
+        when = max(when, self.now)
+        timer = Timer(when, action)
+        self._serial += 1
+        heapq.heappush(self._heap, (when, self._serial, timer))
+        return timer
+
+    def after(self, seconds: float, action: Action) -> Timer:
+        """Plan an action from now on."""
+        return self.at(self.now + seconds, action)
+
+    def next_at(self) -> float | None:
+        """When the next action is due; None when nothing will ever happen by itself."""
+        heap = self._heap
+        while heap and heap[0][2].action is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def fire_next(self) -> bool:
+        """Go on to the next action and do it; False when there is none."""
+        if self.next_at() is None:
+            return False
+        when, _, timer = heapq.heappop(self._heap)
+        if when > self.now:
+            self.now = when
+            self._at_once = 0
+        self._at_once += 1
+        if self._at_once > MAX_ACTIONS_AT_ONCE:
+            raise StuckError(f"more than {MAX_ACTIONS_AT_ONCE} actions at {self.now} s")
+        action, timer.action = timer.action, None
+        self.fired += 1
+        if action is not None:
+            action()
+        return True
+
+    def run_until(self, when: float) -> None:
+        """Do everything that is due up to `when`, which then is the time."""
+        while (due := self.next_at()) is not None and due <= when:
+            self.fire_next()
+        self.now = max(self.now, when)
+
+
+def derived_rng(seed: int, name: str) -> random.Random:
+    """A generator whose numbers depend on the seed and the name alone, not on who came before."""
+    return random.Random(f"{seed}/{name}")  # a text is hashed by SHA-512: the same in every process
