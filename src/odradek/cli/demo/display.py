@@ -1,0 +1,100 @@
+"""What the demo shows while it runs: bars, counts, a timeline.
+
+In: numbers and sentences. Out: the terminal (plain lines where it isn't one; with `--json` on
+standard error, so that standard output keeps the result alone at its end).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+SHOWN = 14
+PLAIN_INTERVAL = 5.0
+
+
+class Display:
+    """Progress bars and a timeline."""
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        self.console = Console(stderr=to_stderr, highlight=False)
+        self._lines: deque[Text] = deque(maxlen=SHOWN)
+        self._bars = Progress(
+            TextColumn("{task.description:<26}"),
+            BarColumn(bar_width=40),
+            TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        self._tasks = {
+            name: self._bars.add_task(text, total=1, start=False)
+            for name, text in (
+                ("sent", "acknowledged to producer"),
+                ("aggregated", "in Spark's aggregate"),
+                ("written", "in Parquet"),
+            )
+        }
+        self._status = Text("")
+        self._live: Live | None = None
+        self._plain_at = -PLAIN_INTERVAL
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(self._picture(), console=self.console, refresh_per_second=4)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.update(self._picture())
+            self._live.__exit__(kind, error, trace)
+            self._live = None
+
+    def tell(self, at: float, text: str, *, style: str = "") -> None:
+        """Add a line to the timeline; `at` in seconds since the start."""
+        line = Text(f"{at:7.1f} s  {text}", style=style)
+        self._lines.append(line)
+        if self._live is None:
+            self.console.print(line, soft_wrap=True)
+        else:
+            self._live.update(self._picture())
+
+    def begin(self, total: int) -> None:
+        """The bars run from now on."""
+        for task in self._tasks.values():
+            self._bars.update(task, total=total)
+            self._bars.start_task(task)
+
+    def progress(self, at: float, sent: int, aggregated: int, written: int) -> None:
+        """How far things are."""
+        for name, value in (("sent", sent), ("aggregated", aggregated), ("written", written)):
+            self._bars.update(self._tasks[name], completed=value)
+        lag = sent - min(aggregated, written)
+        self._status = Text(f"lag {lag:,} rows")
+        if self._live is not None:
+            self._live.update(self._picture())
+        elif at - self._plain_at >= PLAIN_INTERVAL:
+            self._plain_at = at
+            self.console.print(
+                f"{at:7.1f} s  sent {sent:,}  aggregated {aggregated:,}  in Parquet {written:,}"
+                f"  lag {lag:,}",
+                soft_wrap=True,
+            )
+
+    def _picture(self) -> Group:
+        return Group(
+            Panel(Group(self._bars, self._status), title="flights", expand=False),
+            Panel(Group(*self._lines) if self._lines else Text(""), title="what happened"),
+        )

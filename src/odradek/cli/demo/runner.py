@@ -1,0 +1,203 @@
+"""The demo from start to end: cluster, producer, Spark, the move, the comparison.
+
+In: the options of `odradek demo`. Out: a `Result`, files in the output folder. Must not: help the
+clients in any way: they are told one address and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.api.admin import Admin
+
+from odradek.api.producer import Producer
+from odradek.cli.demo import report
+from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
+from odradek.cli.demo.display import Display
+from odradek.cli.demo.pipeline import Pipeline
+from odradek.cli.demo.timeline import EventReader, recovery, tell
+from odradek.clients.admin import NewTopic
+from odradek.common.errors import KafkaError
+from odradek.testing import LocalCluster, ensure_java_environment
+
+CHUNK = 500
+LANDING_TIMEOUT = 150.0
+POLL = 0.5
+
+
+class DemoError(KafkaError):
+    """The demo couldn't be brought to its end."""
+
+
+class Sending(threading.Thread):
+    """Publishes the rows, spread over `seconds`, and counts what is acknowledged."""
+
+    def __init__(self, producer: Producer, flights: Flights, seconds: float) -> None:
+        super().__init__(name="demo-producer", daemon=True)
+        self._producer = producer
+        self._flights = flights
+        self._seconds = seconds
+        self.sent = 0
+        self.acknowledged = 0
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Send in even steps; then wait for all acknowledgements."""
+        try:
+            self._send()
+            self._producer.flush(timeout=120)
+        except BaseException as error:  # told to the main thread
+            self.error = error
+
+    def _send(self) -> None:
+        begin, rows = time.monotonic(), self._flights.rows
+        for start in range(0, rows, CHUNK):
+            due = begin + self._seconds * start / rows
+            time.sleep(max(0.0, due - time.monotonic()))
+            for key, value in self._flights.records(start, start + CHUNK):
+                future = self._producer.send(TOPIC, value=value, key=key)
+                future.add_done_callback(self._count)
+                self.sent += 1
+
+    def _count(self, future: object) -> None:
+        if getattr(future, "exception")() is None:  # noqa: B009  # done: it doesn't wait
+            self.acknowledged += 1
+
+
+class Demo:
+    """One run."""
+
+    def __init__(
+        self, output: Path, *, rows: int | None, seconds: float, brokers: int, json: bool
+    ) -> None:
+        self._output = output
+        self._events = output / "events"
+        self._flights = Flights(rows)
+        self._seconds = seconds
+        self._brokers = brokers
+        self._display = Display(to_stderr=json)
+        self._reader = EventReader(self._events)
+        self._samples: list[report.Sample] = []
+        self._begin = time.time()
+
+    def run(self) -> report.Result:
+        """Run it; whatever it started is gone afterwards, also after Ctrl-C."""
+        self._events.mkdir(parents=True, exist_ok=True)
+        os.environ["ODRADEK_EVENTS_DIR"] = str(self._events)
+        ensure_java_environment()
+        with self._display, LocalCluster(self._brokers, report=self._say) as cluster:
+            self._say(f"{self._brokers} Kafka {cluster.version} brokers are up")
+            self._create_topic(cluster)
+            with self._pipeline(cluster) as pipeline:
+                return self._publish(cluster, pipeline)
+
+    def _create_topic(self, cluster: LocalCluster) -> None:
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo-admin"}
+        with Admin(config) as admin:
+            replication = min(3, self._brokers)
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, replication)], timeout=60)
+        self._say(f"topic {TOPIC}: {PARTITIONS} partitions, replication {replication}")
+
+    @contextmanager
+    def _pipeline(self, cluster: LocalCluster) -> Iterator[Pipeline]:
+        pipeline = Pipeline(cluster.bootstrap_servers, self._output, self._events)
+        try:
+            pipeline.start()
+            self._say("Spark runs two streaming queries on it")
+            yield pipeline
+        finally:
+            pipeline.stop()
+
+    def _publish(self, cluster: LocalCluster, pipeline: Pipeline) -> report.Result:
+        total = self._flights.rows
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo-producer"}
+        with Producer(config) as producer:
+            sending = Sending(producer, self._flights, self._seconds)
+            self._display.begin(total)
+            start = time.monotonic()
+            sending.start()
+            mover = threading.Thread(target=self._move, args=(cluster,), daemon=True)
+            moved = False
+            while sending.is_alive() or self._behind(sending):
+                self._watch(sending, pipeline, start)
+                if not moved and time.monotonic() - start >= self._seconds / 2:
+                    moved = True
+                    mover.start()
+                if not sending.is_alive() and sending.error is None:
+                    sending_ended = self._ended(start)
+                    if time.monotonic() - sending_ended > LANDING_TIMEOUT:
+                        raise DemoError(f"rows still missing after {LANDING_TIMEOUT:.0f} s")
+                time.sleep(POLL)
+            mover.join(60)
+            if sending.error is not None:
+                raise DemoError(f"the producer failed: {sending.error}") from sending.error
+            self._watch(sending, pipeline, start)
+            return self._finish(cluster, pipeline, sending.acknowledged, start)
+
+    def _behind(self, sending: Sending) -> bool:
+        if sending.error is not None:
+            return False
+        last = self._samples[-1] if self._samples else None
+        return last is None or min(last.aggregated, last.written) < sending.acknowledged
+
+    def _ended(self, start: float) -> float:
+        """When everything was acknowledged, on the monotonic clock."""
+        top = self._samples[-1].acknowledged
+        return start + next(s.at for s in self._samples if s.acknowledged == top)
+
+    def _move(self, cluster: LocalCluster) -> None:
+        self._say("the whole cluster goes away", style="bold red")
+        cluster.move()
+        self._say(
+            f"the cluster is back, at {', '.join(cluster.broker_addresses)}", style="bold green"
+        )
+
+    def _watch(self, sending: Sending, pipeline: Pipeline, start: float) -> None:
+        aggregated, written = pipeline.landed()
+        at = time.monotonic() - start
+        self._samples.append(report.Sample(at, sending.acknowledged, aggregated, written))
+        self._display.progress(time.time() - self._begin, sending.acknowledged, aggregated, written)
+        for event in self._reader.poll():
+            line = tell(event)
+            if line is not None:
+                self._display.tell(event.time - self._begin, line)
+
+    def _finish(
+        self, cluster: LocalCluster, pipeline: Pipeline, sent: int, start: float
+    ) -> report.Result:
+        self._say("comparing with the data set itself")
+        written, distinct = pipeline.parquet_rows()
+        table = pipeline.result()
+        self._reader.poll()
+        events = self._reader.events
+        exits = [e.wall for e in cluster.timeline if e.name == "broker_exited"]
+        exited = min(exits, default=None)
+        times = recovery(events, exited, PARTITIONS, os.getpid())
+        result = report.build(
+            sent=sent,
+            table=table,
+            reference=self._flights.reference(),
+            written=written,
+            distinct=distinct,
+            recovery=times,
+            events=events,
+        )
+        began = time.time() - (time.monotonic() - start)
+        outage = None
+        if exited is not None and times.outage is not None:
+            outage = (exited - began, exited - began + times.outage)
+        marks = [
+            (e.time - began, f"{e.client} {e.kind}")
+            for e in events
+            if e.kind in ("rebootstrap", "rebootstrapped") and e.time > began
+        ]
+        report.picture(self._output / "demo.png", self._samples, outage, marks)
+        return result
+
+    def _say(self, text: str, *, style: str = "") -> None:
+        self._display.tell(time.time() - self._begin, text, style=style)

@@ -1,0 +1,126 @@
+"""What the clients noticed, gathered from all processes.
+
+In: the JSON lines that every client writes into the events folder, and the cluster's own log of
+what was done to it. Out: one timeline, and the times of outage and recovery.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """One event of one client; `time` is the wall clock in seconds."""
+
+    time: float
+    pid: int
+    client: str
+    kind: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Seconds. None where it didn't happen."""
+
+    outage: float | None
+    """From the first broker's exit to the first metadata answer with all leaders."""
+    producer: float | None
+    """From then to the first acknowledged record (0 when it came before)."""
+    source: float | None
+    """From then to the first record that Spark's tasks read."""
+
+
+class EventReader:
+    """Reads what is new in the events folder at each call."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self.events: list[Noticed] = []
+
+    def poll(self) -> list[Noticed]:
+        """Events that came since the last call, by time."""
+        fresh: list[Noticed] = []
+        for path in sorted(self._folder.glob("*")):
+            done = self._read.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(done)
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]  # a line may be half written
+            self._read[path] = done + len(whole)
+            fresh += [_event(line) for line in whole.splitlines()]
+        fresh.sort(key=lambda e: e.time)
+        self.events += fresh
+        return fresh
+
+
+def _event(line: bytes) -> Noticed:
+    item = json.loads(line)
+    fixed = {"time", "pid", "client", "kind"}
+    rest = {k: v for k, v in item.items() if k not in fixed}
+    return Noticed(item["time"], item["pid"], item["client"], item["kind"], rest)
+
+
+def recovery(
+    events: Iterable[Noticed], exited: float | None, partitions: int, producer_pid: int
+) -> Recovery:
+    """Times of outage and recovery after the first broker's exit at `exited`."""
+    if exited is None:
+        return Recovery(None, None, None)
+    after = sorted((e for e in events if e.time >= exited), key=lambda e: e.time)
+    back = _first(
+        e.time
+        for e in after
+        if e.kind == "metadata"
+        and e.fields.get("leaderless") == 0
+        and e.fields.get("leaders", 0) >= partitions
+        and _lost_before(after, e)
+    )
+    if back is None:
+        return Recovery(None, None, None)
+    acked = _first(e.time for e in after if e.kind == "first_ack" and e.pid == producer_pid)
+    read = _first(e.time for e in after if e.kind == "first_record" and e.pid != producer_pid)
+    return Recovery(
+        back - exited,
+        None if acked is None else max(0.0, acked - back),
+        None if read is None else max(0.0, read - back),
+    )
+
+
+def _lost_before(after: Sequence[Noticed], event: Noticed) -> bool:
+    """Whether this client had noticed the loss: an answer that was under way doesn't count."""
+    return any(
+        e.pid == event.pid and e.kind in ("disconnected", "dial_failed") and e.time <= event.time
+        for e in after
+    )
+
+
+def _first(times: Iterable[float]) -> float | None:
+    return next(iter(times), None)
+
+
+WORTH_TELLING = {
+    "disconnected": "lost",
+    "rebootstrap": "starts again from bootstrap.servers:",
+    "rebootstrapped": "found the cluster again through",
+    "first_ack": "first acknowledged record after it, partition",
+    "first_record": "first record read after it, partition",
+    "foreign_cluster": "refused a foreign cluster at",
+    "expired": "gave up:",
+}
+
+
+def tell(event: Noticed) -> str | None:
+    """One line for the timeline, or None for what isn't worth one."""
+    words = WORTH_TELLING.get(event.kind)
+    if words is None or (event.kind == "disconnected" and not event.fields.get("failure")):
+        return None
+    f = event.fields
+    detail = f.get("why") or f.get("address") or f.get("what") or f.get("partition", "")
+    return f"{event.client} (pid {event.pid}) {words} {detail}"
