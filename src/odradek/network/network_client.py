@@ -134,19 +134,23 @@ class NetworkClient:
         if found is not None:
             usable = found.ready and found.writable and found.throttled_until <= now
             return found if usable else None
-        if self.may_dial(address, now, for_metadata=for_metadata):
+        if self.may_dial(address, now, purpose=purpose, for_metadata=for_metadata):
             self.dial(address, now, purpose=purpose, for_metadata=for_metadata)
         return None
 
-    def may_dial(self, address: Address, now: float, *, for_metadata: bool = False) -> bool:
+    def may_dial(
+        self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
+    ) -> bool:
         """Whether backoff and governor allow a dial now."""
-        return self.next_dial_at(address, now, for_metadata=for_metadata) <= now
+        return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
-    def next_dial_at(self, address: Address, now: float, *, for_metadata: bool = False) -> float:
+    def next_dial_at(
+        self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
+    ) -> float:
         """When a dial is allowed; infinite where another event has to come first."""
-        found = self.connections.get((address, DATA))
-        if found is not None and found.throttled_until > now:
-            return found.throttled_until
+        found = self.connections.get((address, purpose))
+        if found is not None:  # there already: only the end of a throttle comes by time alone
+            return found.throttled_until if found.throttled_until > now else math.inf
         wait = self.governor.wait(now, for_metadata=for_metadata)
         return now + max(wait, self.states.backoff_left(address, now))
 
