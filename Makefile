@@ -1,0 +1,35 @@
+# Only python3 (3.11 or newer, with venv) and make are taken for granted; see `make help`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock clean
+
+help: ## what there is
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+setup: ## the venv .venv with all that is pinned (quick when nothing changed)
+	@$(PYTHON) tools/setup_venv.py
+
+demo: setup ## flights through a dying cluster: real Kafka, real Spark
+	@$(BIN)/odradek demo $(ARGS)
+
+test: setup ## all suites (SUITES="unit simulation" for some)
+	@$(BIN)/python tools/run_tests.py $(SUITES)
+
+check: setup ## format, lint, types, rooms and house rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/unit/test_house.py
+
+bench: setup ## each against its peers in one run
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+lock: setup ## write requirements.lock anew from pyproject.toml
+	@$(BIN)/python tools/lock.py $(ARGS)
+
+clean: ## remove the venv and all caches of this checkout
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

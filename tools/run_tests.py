@@ -1,0 +1,90 @@
+"""`make test`: runs the suites one after another and adds up what they say.
+
+The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
+suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
+to pytest.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# The quick ones first: what they find would break the slow ones, too.
+SUITES = {
+    "unit": ("unit", "spec", "property"),
+    "simulation": ("simulation",),
+    "integration": ("integration",),
+    "interop": ("interop",),
+    "spark": ("spark",),
+    "docs": ("docs",),
+}
+
+
+def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | None:
+    """Run one suite; return passed, failed, skipped and seconds, None when it has no tests."""
+    folders = [ROOT / "tests" / folder for folder in SUITES[name]]
+    folders = [folder for folder in folders if any(folder.rglob("test_*.py"))]
+    if not folders:
+        return None
+    print(f"\n== {name}", flush=True)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        command += [str(folder.relative_to(ROOT)) for folder in folders]
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        passed, failed, skipped = count(report)
+    # A crash of pytest or an empty suite leaves no failed test behind; it is one all the same.
+    if status != 0 and failed == 0:
+        print(f"{name}: pytest ended with exit status {status}", flush=True)
+        failed = 1
+    return passed, failed, skipped, time.monotonic() - start
+
+
+def count(report: Path) -> tuple[int, int, int]:
+    """Return passed, failed and skipped from pytest's XML report."""
+    if not report.is_file():
+        return 0, 0, 0
+    passed = failed = skipped = 0
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - our own
+        bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        left = int(suite.get("skipped", 0))
+        failed += bad
+        skipped += left
+        passed += int(suite.get("tests", 0)) - bad - left
+    return passed, failed, skipped
+
+
+def main() -> None:
+    """Run the suites, print what each took and the totals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)} (default: all)")
+    own, rest = sys.argv[1:], []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    names = parser.parse_args(own).suites or list(SUITES)
+    if unknown := [name for name in names if name not in SUITES]:
+        parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
+    results = {}
+    for name in names:
+        result = run_suite(name, rest)
+        if result is not None:
+            results[name] = result
+    print("\n== what the suites took")
+    for name, (passed, failed, skipped, seconds) in results.items():
+        extra = f", {skipped} skipped" if skipped else ""
+        print(f"{name:12s} {seconds:6.1f} s  ({passed} good, {failed} bad{extra})")
+    passed, failed, skipped = (sum(result[i] for result in results.values()) for i in range(3))
+    if passed + failed == 0:
+        print("no test ran")
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    sys.exit(1 if failed or passed == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""`make setup`: the venv `.venv` with everything pinned in requirements.lock, and ourselves.
+
+Needs a Python 3.11 or newer with venv, and nothing else; uses only the standard library.  A stamp
+makes it quick when nothing changed; after a failure or a kill the next run goes on where pip is.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / ".odradek-setup"
+LOCK = ROOT / "requirements.lock"
+TAIL_LINES = 40
+# What builds the few packages that come as source; before the rest, so that nothing is fetched
+# for a build that the lock doesn't pin.
+BUILDERS = ("setuptools", "wheel", "pip")
+
+
+def main() -> None:
+    """Make the venv what the lock says, unless it is already."""
+    if sys.version_info < (3, 11):
+        sys.exit(
+            f"Odradek needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}"
+        )
+    wanted = fingerprint()
+    if STAMP.is_file() and PYTHON.exists() and STAMP.read_text() == wanted:
+        return
+    start = time.monotonic()
+    if not PYTHON.exists():
+        say("making the venv .venv")
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
+    STAMP.unlink(missing_ok=True)
+    pins = read_lock()
+    builders = [pin for pin in pins if pin.split("==")[0] in BUILDERS]
+    install("the build tools", builders)
+    install(f"{len(pins)} packages (a few hundred MB where they are not cached)", pins)
+    pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    STAMP.write_text(wanted)
+    say(f"set up in {time.monotonic() - start:.0f} s")
+
+
+def fingerprint() -> str:
+    """Return what the state of the venv depends on."""
+    digest = hashlib.sha256()
+    for part in (LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), bytes(ROOT)):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest() + "\n"
+
+
+def read_lock() -> list[str]:
+    """Return the entries of the lock, each with its hashes."""
+    text = "\n".join(line for line in LOCK.read_text().splitlines() if not line.startswith("#"))
+    return [entry.strip() for entry in text.replace("\\\n", "").splitlines() if entry.strip()]
+
+
+def install(what: str, pins: list[str]) -> None:
+    """Install pinned packages and nothing that they ask for: the lock is complete."""
+    start = time.monotonic()
+    say(f"installing {what}")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(pins) + "\n")
+        file.flush()
+        pip(
+            "install", "--no-deps", "--require-hashes", "--no-build-isolation",
+            "--progress-bar", "off", "--requirement", file.name,
+        )  # fmt: skip
+    say(f"installed in {time.monotonic() - start:.0f} s")
+
+
+def pip(*arguments: str) -> None:
+    """Run the venv's pip; show that it goes on, and its words only when it fails."""
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    lines: list[str] = []
+    fetched = 0
+    shown = time.monotonic()
+    with subprocess.Popen(
+        [str(PYTHON), "-m", "pip", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
+    ) as process:  # fmt: skip
+        for line in process.stdout or ():
+            lines.append(line.rstrip())
+            fetched += line.startswith("Collecting ")
+            if time.monotonic() - shown > 15:
+                shown = time.monotonic()
+                say(f"  … {fetched} packages so far, now: {line.strip()[:80]}")
+    if process.returncode != 0:
+        print("\n".join(lines[-TAIL_LINES:]), file=sys.stderr)
+        sys.exit(f"pip failed with exit status {process.returncode}: pip {' '.join(arguments[:1])}")
+
+
+def say(what: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(f"setup: {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
