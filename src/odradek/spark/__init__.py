@@ -1,1 +1,29 @@
-"""Placeholder docstring: replaced by the room's owner."""
+"""Spark: `format("odradek")` reads Kafka topics in batch and streaming queries.
+
+In: Spark's options, the JVM connector's by name. Out: Arrow batches with its schema.
+Importing this imports neither pyspark nor pyarrow; `KafkaDataSource` does, when it is first used.
+Must not start a thread or open a socket when imported: Spark forks workers afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.spark.source import KafkaDataSource
+
+__all__ = ["KafkaDataSource"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the source on first use, and say what is missing where it can't be imported."""
+    if name != "KafkaDataSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from odradek.spark.source import KafkaDataSource
+    except ImportError as error:
+        raise ImportError(
+            "odradek.spark needs PySpark 4.2 or newer with pandas and pyarrow in the driver's and "
+            f"the executors' Python: pip install 'odradek[spark]' ({error})"
+        ) from error
+    return KafkaDataSource

@@ -1,0 +1,108 @@
+"""Offsets as Spark journals them: JSON with the cluster's and the topics' ids beside the numbers.
+
+In: the JSON of a checkpoint (ours, or plain as the JVM connector writes it) or of an option.
+Out: `StreamOffset` and its one canonical JSON. Must not: ask a cluster anything.
+
+Ours is `{"v":1,"cluster":"…","o":{"t":{"0":5}},"id":{"t":"uuid"},"from":{"t":{"0":2}}}`.
+Spark compares offsets as *strings*, so topics are sorted by name and partitions by number.
+`from` is there where the start of a batch can't be read from the offset before it: in the first
+batch (startingOffsets, resolved once) and for partitions that joined. It makes replays exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.types import TopicPartition
+from odradek.spark.problems import OptionError
+
+VERSION = 1
+LATEST, EARLIEST = -1, -2
+"""What stands for the ends of a partition in the JSON of startingOffsets and endingOffsets."""
+
+SENTINEL: dict[str, Any] = {"v": VERSION, "init": True}
+"""`initialOffset()`: says only that nothing was resolved yet.
+
+Spark may ask for the initial offset again after a restart, and gives a Python source no place to
+keep one. So the first *end* carries the resolved start in `from`, and Spark journals that.
+"""
+
+Positions = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """The next offset of each partition, and whose they are."""
+
+    positions: Positions
+    cluster: str | None = None
+    """None in plain JSON, which doesn't say."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    begins: Positions = field(default_factory=dict)
+    """Where the batch that ends here starts, for partitions that the offset before lacks."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the canonical JSON: equal offsets have equal text."""
+        found: dict[str, Any] = {"v": VERSION, "cluster": self.cluster}
+        found["o"] = positions_to_json(self.positions)
+        found["id"] = {topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}
+        if self.begins:
+            found["from"] = positions_to_json(self.begins)
+        return found
+
+
+def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    """Nest offsets by topic and partition, in canonical order."""
+    found: dict[str, dict[str, int]] = {}
+    for tp in sorted(positions):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
+    return found
+
+
+def positions_from_json(nested: Any, where: str, *, least: int = 0) -> dict[TopicPartition, int]:
+    """Read `{"topic": {"0": 5}}`; `where` names the option or checkpoint in errors."""
+    found: dict[TopicPartition, int] = {}
+    if not isinstance(nested, dict):
+        raise OptionError(f'{where}: expected JSON like {{"topic":{{"0":5}}}}, got {nested!r:.80}')
+    for topic, partitions in nested.items():
+        if not isinstance(partitions, dict):
+            raise OptionError(f"{where}: topic {topic!r} needs an object of partitions and offsets")
+        for number, offset in partitions.items():
+            # isdecimal alone lets other scripts' digits through, which int() reads as well.
+            if not (number.isascii() and number.isdecimal()):
+                raise OptionError(f"{where}: {number!r} isn't a partition of topic {topic!r}")
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
+                raise OptionError(f"{where}: {offset!r} isn't an offset of {topic}-{number}")
+            found[TopicPartition(topic, int(number))] = offset
+    return found
+
+
+def is_own(document: Mapping[str, Any]) -> bool:
+    """Tell our JSON from a plain one: there `v` could only be a topic, with an object under it."""
+    return isinstance(document.get("v"), int)
+
+
+def parse_offset(document: Any) -> StreamOffset | None:
+    """Read an offset that Spark hands back; None for the sentinel.
+
+    Plain JSON is accepted, so a query can go on from what the JVM connector journalled.
+    """
+    if not isinstance(document, dict):
+        raise OptionError(f"the checkpoint holds {document!r:.80}, which isn't an offset")
+    if not is_own(document):
+        return StreamOffset(positions_from_json(document, "checkpoint"))
+    if document["v"] != VERSION:
+        raise OptionError(
+            f"the checkpoint was written by another release (offset version {document['v']}, "
+            f"this release reads {VERSION})"
+        )
+    if document.get("init"):
+        return None
+    return StreamOffset(
+        positions_from_json(document.get("o"), "checkpoint"),
+        document.get("cluster"),
+        dict(document.get("id") or {}),
+        positions_from_json(document.get("from") or {}, "checkpoint"),
+    )

@@ -1,0 +1,44 @@
+"""What can go wrong between a checkpoint and a cluster, in words that survive the way to the JVM.
+
+In: topics, partitions, offsets and ids. Out: exceptions whose *text* says everything, because Spark
+hands on the text alone (class and attributes of a Python exception are lost on the way).
+Must not hold configuration: a text could carry a secret to the Spark UI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
+
+OPT_OUT = (
+    "If losing records is acceptable, set option failOnDataLoss to false: then this is logged as a "
+    "warning and the query goes on with what is there."
+)
+
+
+class OptionError(ConfigurationError):
+    """An option of the Spark source is missing, unknown or has a value that can't be used."""
+
+
+class DataLossError(KafkaError):
+    """Records that the query hasn't read yet are gone, or can't be told from others."""
+
+    def __init__(self, losses: Sequence[str], *, advice: str = OPT_OUT) -> None:
+        self.losses = tuple(losses)
+        shown = [*self.losses[:20]]
+        if len(self.losses) > len(shown):
+            shown.append(f"… and {len(self.losses) - len(shown)} more")
+        super().__init__("\n  ".join(["Some data may have been lost:", *shown, advice]))
+
+
+class OutageError(KafkaTimeoutError):
+    """The cluster didn't answer for longer than the query tolerates."""
+
+
+class NoProgressError(KafkaTimeoutError):
+    """Brokers answer, but one partition gives nothing although records must be there."""
+
+
+class MissingTopicError(KafkaError):
+    """A topic or partition that the options name doesn't exist."""

@@ -1,0 +1,87 @@
+"""Columns: the JVM connector's schema, and the part of it that a user asked for.
+
+In: a user's schema, or the wish for headers. Out: Spark's schema, and batches cast to exactly the
+Arrow schema that Spark will compare with. Must not copy column data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.problems import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+MAY_BE_NULL = frozenset(("key", "value", "headers"))
+
+
+def full_schema(include_headers: bool) -> StructType:
+    """Build the schema of the JVM connector, all columns nullable."""
+    from pyspark.sql import types as t
+
+    fields = [
+        t.StructField("key", t.BinaryType()),
+        t.StructField("value", t.BinaryType()),
+        t.StructField("topic", t.StringType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("offset", t.LongType()),
+        t.StructField("timestamp", t.TimestampType()),
+        t.StructField("timestampType", t.IntegerType()),
+    ]
+    if include_headers:
+        header = t.StructType(
+            [t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]
+        )
+        fields.append(t.StructField("headers", t.ArrayType(header)))
+    return t.StructType(fields)
+
+
+def check_schema(asked: StructType) -> tuple[str, ...]:
+    """Accept any columns of the full schema in any order; return the names Kafka's side knows.
+
+    A schema of fewer columns is column pruning: Spark can't push it down to a Python source by
+    itself, and every column costs time for every row.
+    """
+    known = {field.name.lower(): field for field in full_schema(include_headers=True).fields}
+    found: list[str] = []
+    for field in asked.fields:
+        model = known.get(field.name.lower())
+        if model is None:
+            raise OptionError(
+                f"schema: there is no column {field.name!r}; there are "
+                f"{', '.join(f.name for f in known.values())}"
+            )
+        given, wanted = field.dataType.simpleString(), model.dataType.simpleString()
+        if given != wanted:
+            raise OptionError(f"schema: column {model.name} is {wanted}, not {given}")
+        if not field.nullable and model.name in MAY_BE_NULL:
+            raise OptionError(f"schema: column {model.name} can't be NOT NULL")
+        if model.name in found:
+            raise OptionError(f"schema: column {model.name} is there twice")
+        found.append(model.name)
+    if not found:
+        raise OptionError("schema: name at least one column")
+    return tuple(found)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Build what Spark compares the first batch with: names, order, types and nullability."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def fit(batch: pa.RecordBatch, columns: Sequence[str], target: pa.Schema) -> pa.RecordBatch:
+    """Put a batch's columns in the user's order, under the exact schema, without copying."""
+    import pyarrow as pa
+
+    arrays: list[Any] = []
+    for name, field in zip(columns, target, strict=True):
+        array = batch.column(name)
+        if array.type != field.type:  # names and nullability inside a list count as well
+            array = array.cast(field.type)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=target)

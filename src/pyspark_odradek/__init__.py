@@ -1,0 +1,30 @@
+"""Lets Spark find `format("odradek")` by itself, and does nothing else.
+
+Spark imports every top-level module whose name starts with `pyspark_` when a format is first looked
+up, and a fault in one of them would break *all* formats. So nothing here may raise: where the
+source can't be imported, a stand-in of the same name says why when it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+try:
+    from odradek.spark import KafkaDataSource as DefaultSource
+except Exception as error:  # whatever it is, other formats must go on working
+    reason = f'format("odradek") can\'t be used: {error}'
+    # A PySpark without data sources written in Python doesn't look for them either.
+    with contextlib.suppress(Exception):
+        from pyspark.sql.datasource import DataSource
+
+        class DefaultSource(DataSource):  # type: ignore[no-redef]
+            """Stands in for the source and says why it isn't there."""
+
+            def __init__(self, options: dict[str, str]) -> None:
+                super().__init__(options)
+                raise ImportError(reason)
+
+            @classmethod
+            def name(cls) -> str:
+                """Give the name for `format(…)`."""
+                return "odradek"

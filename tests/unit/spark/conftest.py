@@ -1,0 +1,209 @@
+"""A cluster in memory behind the narrow protocol that the Spark room uses, and a clock that jumps.
+
+It stands in for the *client* here, not for a broker: what the client does over a network is
+tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.kafka_errors import OffsetOutOfRangeError
+from odradek.common.types import TopicPartition
+from odradek.spark.options import STREAM, SourceOptions, parse_options
+from odradek.spark.tracker import OffsetTracker
+
+HERE = TopicPartition
+
+
+class JumpingClock:
+    """Time passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.at += seconds
+
+
+@dataclass(frozen=True)
+class DescribedPartition:
+    partition: int
+
+
+@dataclass(frozen=True)
+class DescribedTopic:
+    topic_id: str
+    partitions: tuple[DescribedPartition, ...]
+
+
+@dataclass
+class MemoryCluster:
+    """Topics as (id, {partition: (begin, end)}); also counts what is asked."""
+
+    clock: JumpingClock
+    cluster: str = "cluster-A"
+    topics: dict[str, tuple[str, dict[int, tuple[int, int]]]] = field(default_factory=dict)
+    down_until: float = 0.0
+    calls: list[str] = field(default_factory=list)
+    configs: list[Mapping[str, str]] = field(default_factory=list)
+    dropped: int = 0
+    gaps: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    stuck: bool = False
+    per_poll: int = 100
+
+    def connect(self, config: Mapping[str, str]) -> MemoryConsumer:
+        self.configs.append(dict(config))
+        return MemoryConsumer(self)
+
+    def drop(self, client: object) -> None:
+        self.dropped += 1
+
+    def bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        return self.topics[tp.topic][1][tp.partition]
+
+
+class MemoryConsumer:
+    """The client's side of a `MemoryCluster`."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._until: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self.closed = False
+
+    def _ask(self, what: str, timeout: float | None) -> None:
+        self._cluster.calls.append(what)
+        clock = self._cluster.clock
+        if clock.now() < self._cluster.down_until:
+            clock.at += timeout or 0.0
+            raise KafkaTimeoutError(f"{what}: nobody answers")
+
+    def cluster_id(self, timeout: float | None = None) -> str:
+        return self._cluster.cluster
+
+    def describe(
+        self, topics: Collection[str], timeout: float | None = None
+    ) -> dict[str, DescribedTopic]:
+        self._ask("describe", timeout)
+        return {
+            name: DescribedTopic(
+                self._cluster.topics[name][0],
+                tuple(DescribedPartition(p) for p in self._cluster.topics[name][1]),
+            )
+            for name in topics
+            if name in self._cluster.topics
+        }
+
+    def bootstrap_hint(self) -> Mapping[str, Any]:
+        ids = {name: topic[0] for name, topic in self._cluster.topics.items()}
+        return {"cluster_id": self._cluster.cluster, "topic_ids": ids}
+
+    def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        self._ask("beginning", timeout)
+        return {tp: self._cluster.bounds(tp)[0] for tp in partitions}
+
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        self._ask("end", timeout)
+        return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
+
+    def assign(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        until: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        self._positions = dict.fromkeys(partitions, 0)
+        self._until = dict(until or {})
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._positions[tp] = offset
+
+    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        return self._positions[tp]
+
+    def poll_arrow(
+        self, timeout: float | None = None, *, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatch | None:
+        self._cluster.calls.append("poll")
+        clock = self._cluster.clock
+        if clock.now() < self._cluster.down_until or self._cluster.stuck:
+            clock.at += timeout or 0.0
+            return None
+        ((tp, at),) = self._positions.items()
+        begin, end = self._cluster.bounds(tp)
+        if not begin <= at <= end:
+            raise OffsetOutOfRangeError(f"{tp} at {at}")
+        stop = min(at + self._cluster.per_poll, end, self._until.get(tp, end))
+        self._positions[tp] = stop
+        offsets = [o for o in range(at, stop) if o not in self._cluster.gaps.get(tp, ())]
+        if not offsets:
+            return None
+        everything: dict[str, Any] = {
+            "key": pa.array([None if o % 2 else b"k" for o in offsets], pa.binary()),
+            "value": pa.array([f"{o}".encode() for o in offsets], pa.binary()),
+            "topic": pa.repeat(tp.topic, len(offsets)),
+            "partition": pa.repeat(pa.scalar(tp.partition, pa.int32()), len(offsets)),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([o * 1000 for o in offsets], pa.timestamp("us", "UTC")),
+            "timestampType": pa.repeat(pa.scalar(0, pa.int32()), len(offsets)),
+            "headers": pa.array(
+                [None if o % 2 else [("h", b"1")] for o in offsets],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+        return pa.RecordBatch.from_pydict({name: everything[name] for name in columns or ()})
+
+    def explain(self) -> str:
+        return "the explanation of the client"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def clock() -> JumpingClock:
+    return JumpingClock()
+
+
+@pytest.fixture
+def cluster(clock: JumpingClock) -> MemoryCluster:
+    return MemoryCluster(clock, topics={"t": ("id-1", {0: (0, 100), 1: (10, 20)})})
+
+
+def options(query: str = STREAM, **given: str) -> SourceOptions:
+    base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    base |= {"startingOffsets": "earliest"}
+    if "assign" in given:
+        del base["subscribe"]
+    return parse_options({**base, **given}, query)
+
+
+@pytest.fixture
+def make_options() -> Any:
+    return options
+
+
+@pytest.fixture
+def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
+    """Make a tracker over the cluster: `tracker(option="value")`."""
+
+    def make(query: str = STREAM, **given: str) -> OffsetTracker:
+        return OffsetTracker(options(query, **given), cluster, clock)
+
+    return make

@@ -1,0 +1,72 @@
+"""The JSON that Spark journals and compares as text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.common.types import TopicPartition
+from odradek.spark.offsets import SENTINEL, StreamOffset, parse_offset
+from odradek.spark.problems import OptionError
+
+TP = TopicPartition
+
+partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 12))
+positions = st.dictionaries(partitions, st.integers(0, 2**63 - 1), max_size=12)
+
+
+def test_json_is_as_documented() -> None:
+    offset = StreamOffset(
+        {TP("b", 0): 3, TP("a", 10): 2, TP("a", 9): 1},
+        "c-id",
+        {"b": "u2", "a": "u1"},
+        {TP("b", 0): 0},
+    )
+    assert json.dumps(offset.to_json(), separators=(",", ":")) == (
+        '{"v":1,"cluster":"c-id","o":{"a":{"9":1,"10":2},"b":{"0":3}},'
+        '"id":{"a":"u1","b":"u2"},"from":{"b":{"0":0}}}'
+    )
+
+
+def test_without_begins_there_is_no_from() -> None:
+    assert "from" not in StreamOffset({TP("a", 0): 1}, "c").to_json()
+
+
+@given(positions, positions, st.dictionaries(st.text(max_size=5), st.text(max_size=5)))
+def test_it_comes_back_as_it_went(
+    o: dict[TopicPartition, int], begins: dict[TopicPartition, int], ids: dict[str, str]
+) -> None:
+    offset = StreamOffset(o, "c", ids, begins)
+    assert parse_offset(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+@given(st.permutations([TP("a", 2), TP("a", 10), TP("b", 0), TP("B", 1)]))
+def test_equal_offsets_have_equal_text(order: list[TopicPartition]) -> None:
+    texts = {
+        json.dumps(StreamOffset(dict.fromkeys(tps, 5), "c").to_json())
+        for tps in (order, sorted(order))
+    }
+    assert len(texts) == 1
+
+
+def test_the_sentinel_says_that_nothing_is_resolved() -> None:
+    assert parse_offset(json.loads(json.dumps(SENTINEL))) is None
+
+
+def test_plain_json_of_the_jvm_connector_is_accepted() -> None:
+    found = parse_offset({"t": {"0": 5, "1": 7}, "v": {"0": 1}})
+    assert found is not None
+    assert found.positions == {TP("t", 0): 5, TP("t", 1): 7, TP("v", 0): 1}
+    assert found.cluster is None
+
+
+@pytest.mark.parametrize(
+    "document", [5, {"t": {"0": -1}}, {"t": 3}, {"v": 2}, {"v": 1}, {"t": {"٣": 1}}]
+)
+def test_what_is_no_offset_is_refused(document: Any) -> None:
+    with pytest.raises(OptionError):
+        parse_offset(document)

@@ -1,0 +1,120 @@
+"""Ranges, limits and losses: the pure part of planning."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.common.types import TopicPartition
+from odradek.spark import planning
+from odradek.spark.offsets import EARLIEST, LATEST, StreamOffset
+from odradek.spark.options import OffsetSpec
+from odradek.spark.planning import OffsetRange, TopicsSnapshot
+from odradek.spark.problems import DataLossError, OptionError
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+
+lags = st.dictionaries(
+    st.integers(0, 8).map(lambda n: TopicPartition("t", n)),
+    st.tuples(st.integers(0, 10**12), st.integers(0, 10**12)),
+    min_size=1,
+)
+
+
+def test_a_limit_is_shared_out_in_proportion_to_lag() -> None:
+    begins = {A: 0, B: 100, C: 7}
+    ends = planning.proportional_ends(10, begins, {A: 900, B: 200, C: 7})
+    assert ends == {A: 9, B: 101, C: 7}
+
+
+def test_a_small_partition_beside_a_large_one_is_not_starved() -> None:
+    ends = planning.proportional_ends(10, {A: 0, B: 0}, {A: 10**9, B: 3})
+    assert ends == {A: 9, B: 1}
+
+
+def test_no_limit_is_needed_where_all_fits() -> None:
+    assert planning.proportional_ends(10, {A: 0, B: 5}, {A: 5, B: 10}) == {A: 5, B: 10}
+
+
+@given(lags, st.integers(1, 10**13))
+def test_a_limited_batch_moves_on_and_never_passes_the_end(
+    lag: dict[TopicPartition, tuple[int, int]], limit: int
+) -> None:
+    begins = {tp: begin for tp, (begin, _) in lag.items()}
+    ends = {tp: begin + size for tp, (begin, size) in lag.items()}
+    found = planning.proportional_ends(limit, begins, ends)
+    moved = {tp: found[tp] - begins[tp] for tp in found}
+    assert found.keys() == ends.keys()
+    for tp, (_, size) in lag.items():
+        assert 0 <= moved[tp] <= size
+        assert moved[tp] > 0 or size == 0
+    # The excess is at most one offset for each partition that was rounded up.
+    assert sum(moved.values()) <= limit + len(lag)
+
+
+def test_ranges_leave_out_what_is_empty() -> None:
+    found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7})
+    assert found == [OffsetRange(A, 5, 7)]
+    assert found[0].size == 2
+
+
+def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
+    start = StreamOffset({A: 1, B: 2}, "c")
+    end = StreamOffset({A: 5, B: 5, C: 5}, "c", begins={C: 3, B: 0})
+    assert planning.batch_begins(start, end) == {A: 1, B: 0, C: 3}
+    with pytest.raises(OptionError, match="t-2"):
+        planning.batch_begins(start, StreamOffset({C: 5}, "c"))
+
+
+def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
+    start = StreamOffset(
+        {A: 10, B: 20, C: 30, TopicPartition("u", 0): 5}, "c", {"t": "x", "u": "1"}
+    )
+    now = TopicsSnapshot("c", {"t": "x", "u": "2"}, (A, B, TopicPartition("u", 0)))
+    losses = planning.find_losses(start, now, {A: 10, B: 19, TopicPartition("u", 0): 1})
+    assert losses.recreated == {"u": ("1", "2")}
+    assert losses.gone == (C,)
+    assert losses.shrunk == {B: (20, 19)}
+    text = str(DataLossError(losses.sentences()))
+    for words in ("topic u", "topic id 1", "topic id 2", "t-2 is gone", "t-1", "20", "19"):
+        assert words in text
+    assert "failOnDataLoss" in text
+
+
+def test_no_losses() -> None:
+    start = StreamOffset({A: 10}, "c", {"t": "x"})
+    now = TopicsSnapshot("c", {"t": "x"}, (A, B))
+    assert not planning.find_losses(start, now, {A: 10, B: 3})
+
+
+def test_a_long_list_of_losses_is_cut() -> None:
+    text = str(DataLossError([f"loss {n}." for n in range(50)]))
+    assert "loss 19." in text
+    assert "loss 20." not in text
+    assert "30 more" in text
+
+
+def test_offsets_must_name_exactly_what_is_read() -> None:
+    spec = OffsetSpec("startingOffsets", None, {A: 1, C: 1})
+    with pytest.raises(OptionError, match=r"startingOffsets lacks t-1\."):
+        planning.check_names_all(spec, [A, B, C])
+    with pytest.raises(OptionError, match=r"startingOffsets names .* t-2"):
+        planning.check_names_all(spec, [A])
+    planning.check_names_all(spec, [A, C])
+    planning.check_names_all(OffsetSpec("startingOffsets", LATEST), [A])
+
+
+def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
+    begins, ends = {A: 10, B: 10, C: 10}, {A: 20, B: 20, C: 20}
+    spec = OffsetSpec("startingOffsets", None, {A: LATEST, B: EARLIEST, C: 15})
+    assert planning.resolve(spec, [A, B, C], begins, ends) == ({A: 20, B: 10, C: 15}, [])
+    spec = OffsetSpec("startingOffsets", None, {A: 5, B: 25, C: 20})
+    found, outside = planning.resolve(spec, [A, B, C], begins, ends)
+    assert found == {A: 10, B: 20, C: 20}
+    assert len(outside) == 2
+    assert "t-0" in outside[0]
+    assert "5" in outside[0]
+    for bound, wanted in ((EARLIEST, begins), (LATEST, ends)):
+        spec = OffsetSpec("startingOffsets", bound)
+        assert planning.resolve(spec, [A, B, C], begins, ends) == (wanted, [])

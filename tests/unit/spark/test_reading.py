@@ -1,0 +1,156 @@
+"""A task's loop: exact ends, useful batch sizes, and no waiting for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.common.errors import AuthenticationError
+from odradek.common.types import TopicPartition
+from odradek.spark import reading
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import DataLossError, NoProgressError, OutageError
+from odradek.spark.reading import Gatherer, RangeReader, ReadLimits
+from odradek.spark.schema import arrow_schema, check_schema, full_schema
+
+TP = TopicPartition("t", 0)
+SCHEMA = full_schema(include_headers=True)
+
+
+def read(
+    cluster: Any,
+    clock: Any,
+    start: int,
+    until: int,
+    *,
+    columns: Sequence[str] = ("offset",),
+    lose: bool = True,
+    topic_id: str = "id-1",
+) -> list[pa.RecordBatch]:
+    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=lose)
+    consumer = cluster.connect({})
+    reader = RangeReader(consumer, OffsetRange(TP, start, until), topic_id, limits, clock)
+    full = arrow_schema(SCHEMA)
+    target = pa.schema([full.field(name) for name in columns])
+    return list(reader.batches(columns, target))
+
+
+def offsets(batches: list[pa.RecordBatch]) -> list[Any]:
+    return [o for batch in batches for o in batch.column("offset").to_pylist()]
+
+
+def test_a_range_is_read_exactly(cluster: Any, clock: Any) -> None:
+    cluster.per_poll = 7
+    batches = read(cluster, clock, 13, 58)
+    assert offsets(batches) == list(range(13, 58))
+    assert len(batches) == 1  # small batches are joined
+
+
+def test_batches_have_exactly_the_schema_that_spark_compares(cluster: Any, clock: Any) -> None:
+    (batch,) = read(cluster, clock, 0, 4, columns=check_schema(SCHEMA))
+    wanted = arrow_schema(SCHEMA)
+    assert batch.schema.equals(wanted)
+    assert batch.schema.field("headers").type.value_field.name == "element"
+    rows = batch.to_pylist()
+    assert rows[0]["headers"] == [{"key": "h", "value": b"1"}]
+    assert (rows[1]["headers"], rows[1]["key"]) == (None, None)
+
+
+def test_records_that_compaction_took_are_not_waited_for(cluster: Any, clock: Any) -> None:
+    cluster.gaps[TP] = set(range(90, 100)) | {3, 4}
+    found = offsets(read(cluster, clock, 0, 100))
+    assert found == [o for o in range(90) if o not in (3, 4)]
+
+
+def test_a_range_without_any_record_ends(cluster: Any, clock: Any) -> None:
+    cluster.gaps[TP] = set(range(100))
+    assert read(cluster, clock, 0, 100) == []
+
+
+def test_an_outage_is_waited_out(cluster: Any, clock: Any) -> None:
+    cluster.down_until = clock.now() + 250  # longer than pollTimeoutMs, which doesn't count here
+    assert offsets(read(cluster, clock, 0, 100)) == list(range(100))
+
+
+def test_an_outage_that_is_too_long_names_the_partition(cluster: Any, clock: Any) -> None:
+    cluster.down_until = float("inf")
+    begun = clock.now()
+    with pytest.raises(OutageError, match=r"t-0 .*offset 5 .*outageTolerance.*\n.*explanation"):
+        read(cluster, clock, 5, 100)
+    assert 300 <= clock.now() - begun < 320
+
+
+def test_a_silent_partition_on_a_live_broker_fails(cluster: Any, clock: Any) -> None:
+    cluster.stuck = True
+    begun = clock.now()
+    with pytest.raises(NoProgressError, match=r"t-0 .*offset 5 .*pollTimeoutMs.*\n.*explanation"):
+        read(cluster, clock, 5, 100)
+    assert 120 <= clock.now() - begun < 132
+
+
+def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
+    cluster.topics["t"][1][0] = (40, 100)
+    with pytest.raises(DataLossError, match=r"t-0: offset 5 .*5 to 60.*40 to 100"):
+        read(cluster, clock, 5, 60)
+    assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
+    assert "t-0" in caplog.text
+    assert read(cluster, clock, 5, 30, lose=False) == []
+
+
+def test_records_that_a_truncated_log_lost(cluster: Any, clock: Any) -> None:
+    cluster.topics["t"][1][0] = (0, 50)
+    with pytest.raises(DataLossError, match="0 to 50"):
+        read(cluster, clock, 60, 70)
+    assert read(cluster, clock, 60, 70, lose=False) == []
+
+
+def test_a_topic_made_anew_after_planning_is_noticed(cluster: Any, clock: Any) -> None:
+    with pytest.raises(DataLossError, match=r"id-0.*id-1"):
+        read(cluster, clock, 0, 50, topic_id="id-0")
+
+
+def test_what_is_not_retriable_ends_the_task(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = cluster.connect({})
+
+    def refuse(**_: object) -> None:
+        raise AuthenticationError("no")
+
+    monkeypatch.setattr(consumer, "poll_arrow", refuse)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    with pytest.raises(AuthenticationError):
+        read(cluster, clock, 0, 50)
+
+
+def chunk(rows: int, size: int = 1) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array([b"x" * size] * rows, pa.binary())})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [
+        ([1] * 10, [10]),
+        ([reading.ENOUGH_ROWS], [reading.ENOUGH_ROWS]),
+        ([10_000, 10_000, 5], [20_000, 5]),
+        ([5, reading.MOST_ROWS], [5, reading.MOST_ROWS]),
+        ([5, reading.MOST_ROWS * 2 + 1], [5, 43691, 43691, 43691]),
+    ],
+)
+def test_batches_get_a_useful_number_of_rows(sizes: list[int], wanted: list[int]) -> None:
+    gatherer = Gatherer()
+    found = [b for rows in sizes for b in gatherer.add(chunk(rows))]
+    found += gatherer.flush()
+    assert [b.num_rows for b in found] == wanted
+    assert all(isinstance(b, pa.RecordBatch) for b in found)
+
+
+def test_batches_of_large_records_are_cut_by_bytes() -> None:
+    gatherer = Gatherer()
+    found = [*gatherer.add(chunk(100, 1 << 20)), *gatherer.flush()]
+    assert sum(b.num_rows for b in found) == 100
+    assert max(b.nbytes for b in found) <= reading.MOST_BYTES * 1.1
+    assert len(found) == 4

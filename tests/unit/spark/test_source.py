@@ -1,0 +1,180 @@
+"""What Spark does with the classes: import, make, pickle. No JVM here."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructType
+
+import odradek.spark
+from odradek.common.errors import UnsupportedFeatureError
+from odradek.common.types import TopicPartition
+from odradek.spark import stream_source
+from odradek.spark.options import LONG_MAX
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import OptionError
+from odradek.spark.source import KafkaDataSource, KafkaInputPartition
+from odradek.spark.stream_source import KafkaStreamReader
+
+VALUE = StructType().add("value", BinaryType())
+OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+
+
+def source(**given: str) -> KafkaDataSource:
+    return KafkaDataSource({**OPTIONS, **given})
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_the_room_imports_neither_spark_nor_arrow() -> None:
+    code = """
+        import sys, odradek.spark
+        print([m for m in ("pyspark", "pyarrow", "pandas") if m in sys.modules])
+    """
+    assert run(code) == "[]"
+
+
+def test_what_is_missing_is_said_when_the_source_is_used() -> None:
+    code = """
+        import sys
+        sys.modules["pyspark"] = None
+        import odradek.spark
+        try:
+            odradek.spark.KafkaDataSource
+        except ImportError as error:
+            print(error)
+    """
+    assert "pip install 'odradek[spark]'" in run(code)
+
+
+def test_a_fault_in_the_source_does_not_break_other_formats() -> None:
+    code = """
+        import sys
+        sys.modules["odradek.spark.source"] = None
+        import pyspark_odradek
+        print(pyspark_odradek.DefaultSource.name())
+        try:
+            pyspark_odradek.DefaultSource({})
+        except ImportError as error:
+            print(error)
+    """
+    found = run(code)
+    assert found.startswith("odradek\n")
+    assert "can't be used" in found
+
+
+def test_without_spark_there_is_nothing_to_find() -> None:
+    code = """
+        import sys
+        sys.modules["pyspark"] = None
+        import pyspark_odradek
+        print(hasattr(pyspark_odradek, "DefaultSource"))
+    """
+    assert run(code) == "False"
+
+
+def test_discovery_finds_the_source() -> None:
+    found = importlib.import_module("pyspark_odradek")
+    assert found.DefaultSource is odradek.spark.KafkaDataSource
+    assert KafkaDataSource.name() == "odradek"
+
+
+def test_making_a_source_and_its_readers_connects_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a client was made")
+
+    monkeypatch.setattr("odradek.spark.worker_clients.ClientCache.checkout", forbidden)
+    schema = source().schema()
+    source().reader(schema)
+    reader = source().streamReader(schema)
+    reader.initialOffset()
+    reader.commit({})
+    reader.stop()
+    assert source(includeHeaders="true").schema().fieldNames()[-1] == "headers"
+
+
+def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
+        KafkaDataSource({"subscribe": "t"}).schema()
+    assert source(endingOffsets="latest").schema()  # fine for a batch
+    with pytest.raises(OptionError, match="endingOffsets"):
+        source(endingOffsets="latest").streamReader(VALUE)
+    with pytest.raises(OptionError, match="valeu"):
+        source().reader(StructType().add("valeu", BinaryType()))
+
+
+def test_writing_is_refused_by_name() -> None:
+    for make in (source(topic="t").writer, source(topic="t").streamWriter):
+        with pytest.raises(UnsupportedFeatureError, match="writing"):
+            make(VALUE, overwrite=False)
+
+
+def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So Trigger.Once, for which Spark passes that one, can be told from the rest."""
+    schema = source().schema()
+    asked: list[Any] = []
+
+    class Tracker:
+        def latest(self, start: Any, limit: Any, *, patient: bool) -> dict[str, Any]:
+            asked.append((limit, patient))
+            return {}
+
+        def freeze(self) -> None: ...
+
+    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
+    limited = source(maxOffsetsPerTrigger="5").streamReader(schema)
+    limited.latestOffset({}, limited.getDefaultReadLimit())
+    plain = source().streamReader(schema)
+    assert plain.getDefaultReadLimit() == ReadMaxRows(LONG_MAX)
+    plain.latestOffset({}, ReadAllAvailable())
+    assert isinstance(plain, KafkaStreamReader)
+    plain.prepareForTriggerAvailableNow()
+    plain.latestOffset({}, ReadMaxRows(7))
+    assert asked == [(5, False), (None, True), (7, True)]
+
+
+def test_a_reader_travels_without_the_drivers_client() -> None:
+    reader = source().streamReader(source().schema())
+    assert isinstance(reader, KafkaStreamReader)
+    reader._tracking()
+    copy = pickle.loads(pickle.dumps(reader))  # noqa: S301 (our own bytes)
+    assert copy._tracker is None
+    assert reader._tracker is not None
+    assert copy._options == reader._options
+
+
+def test_a_partition_travels_whole() -> None:
+    wanted = OffsetRange(TopicPartition("t", 3), 5, 9)
+    sent = KafkaInputPartition(wanted, "c", "id", {"brokers": {"1": ["h", 1]}})
+    got = pickle.loads(pickle.dumps(sent))  # noqa: S301 (our own bytes)
+    assert (got.wanted, got.cluster, got.topic_id, got.hint) == (
+        wanted,
+        "c",
+        "id",
+        {"brokers": {"1": ["h", 1]}},
+    )
+
+
+def test_the_partition_that_spark_makes_up_holds_nothing() -> None:
+    reader = source().reader(source().schema())
+    assert list(reader.read(InputPartition(None))) == []

@@ -1,0 +1,421 @@
+"""The driver's side: durable starts, frozen ends, outages, other clusters, lost records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from odradek.common.errors import ClusterIdMismatchError
+from odradek.common.types import TopicPartition
+from odradek.spark.offsets import SENTINEL
+from odradek.spark.options import BATCH
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
+from odradek.spark.tracker import OffsetTracker
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def through_spark(offset: dict[str, Any]) -> dict[str, Any]:
+    """What Spark does with an offset: text, and back."""
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
+def following(tracker: OffsetTracker, start: Any, limit: int | None = None) -> dict[str, Any]:
+    return through_spark(tracker.latest(start, limit, patient=False))
+
+
+def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[OffsetRange]:
+    return tracker.plan(start, end).ranges
+
+
+# -- the first batch ------------------------------------------------------------------------
+
+
+def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) -> None:
+    driver = tracker()
+    end = following(driver, SENTINEL)
+    assert end == {
+        "v": 1,
+        "cluster": "cluster-A",
+        "o": {"t": {"0": 100, "1": 20}},
+        "id": {"t": "id-1"},
+        "from": {"t": {"0": 0, "1": 10}},
+    }
+    assert sizes(driver, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+
+
+def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
+    tracker: Any, cluster: Any
+) -> None:
+    end = following(tracker(), SENTINEL)
+    cluster.topics["t"] = ("id-1", {0: (0, 500), 1: (15, 90)})
+    again = tracker()
+    assert sizes(again, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+
+
+def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    end = following(tracker(startingOffsets="latest"), SENTINEL)
+    assert end["o"] == end["from"] == {"t": {"0": 100, "1": 20}}
+    # Killed here: what arrives until the restart isn't skipped, because the start was journalled.
+    cluster.topics["t"] = ("id-1", {0: (0, 103), 1: (10, 20)})
+    restarted = tracker(startingOffsets="latest")
+    assert sizes(restarted, SENTINEL, end) == []
+    after = following(restarted, end)
+    assert sizes(restarted, end, after) == [OffsetRange(P0, 100, 103)]
+
+
+def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker(startingOffsets="latest")
+    following(driver, SENTINEL)
+    cluster.topics["t"] = ("id-1", {0: (0, 103), 1: (10, 20)})
+    clock.at += 1
+    assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
+
+
+def test_offsets_one_by_one(tracker: Any) -> None:
+    given = '{"t":{"0":42,"1":-1}}'
+    driver = tracker(startingOffsets=given)
+    end = following(driver, SENTINEL)
+    assert sizes(driver, SENTINEL, end) == [OffsetRange(P0, 42, 100)]
+    with pytest.raises(OptionError, match="lacks t-1"):
+        following(tracker(startingOffsets='{"t":{"0":42}}'), SENTINEL)
+
+
+def test_offsets_that_the_log_does_not_hold(tracker: Any, caplog: Any) -> None:
+    given = '{"t":{"0":42,"1":5}}'
+    with pytest.raises(DataLossError, match=r"t-1.* 5, .* 10 to 20"):
+        following(tracker(startingOffsets=given), SENTINEL)
+    end = following(tracker(startingOffsets=given, failOnDataLoss="false"), SENTINEL)
+    assert end["from"] == {"t": {"0": 42, "1": 10}}
+    assert "t-1" in caplog.text
+
+
+def test_only_assigned_partitions_are_read(tracker: Any) -> None:
+    driver = tracker(assign='{"t":[1]}')
+    assert following(driver, SENTINEL)["o"] == {"t": {"1": 20}}
+    with pytest.raises(MissingTopicError, match="t-7"):
+        following(tracker(assign='{"t":[1,7]}'), SENTINEL)
+
+
+def test_a_missing_topic_is_named_within_thirty_seconds(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    begun = clock.now()
+    with pytest.raises(MissingTopicError, match=r"no nowhere .*UNKNOWN_TOPIC_OR_PARTITION"):
+        following(tracker(subscribe="t,nowhere"), SENTINEL)
+    assert clock.now() - begun < 30
+
+
+def test_a_topic_that_shows_up_late_is_waited_for(tracker: Any, cluster: Any, clock: Any) -> None:
+    topics, cluster.topics = cluster.topics, {}
+    driver = tracker()
+    wait = clock.pause
+
+    def pause(seconds: float) -> None:
+        wait(seconds)
+        cluster.topics = topics
+
+    clock.pause = pause
+    assert following(driver, SENTINEL)["o"] == {"t": {"0": 100, "1": 20}}
+
+
+# -- the next batches -------------------------------------------------------------------------
+
+
+def test_nothing_new_is_the_start_itself(tracker: Any, clock: Any) -> None:
+    driver = tracker()
+    first = following(driver, SENTINEL)
+    clock.at += 1
+    assert driver.latest(first, None, patient=False) == first  # with its "from": the same text
+
+
+def test_an_idle_query_asks_ten_times_a_second_at_most(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    cluster.calls.clear()
+    begun = clock.now()
+    for _ in range(50):
+        offset = following(driver, offset)
+    assert cluster.calls.count("end") <= 1 + round((clock.now() - begun) * 10)
+    assert clock.now() - begun > 4
+
+
+def test_topics_are_not_described_for_each_batch(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    for n in range(10):
+        clock.at += 1
+        cluster.topics["t"] = ("id-1", {0: (0, 101 + n), 1: (10, 20)})
+        end = following(driver, offset)
+        assert sizes(driver, offset, end) == [OffsetRange(P0, 100 + n, 101 + n)]
+        offset = end
+    assert cluster.calls.count("describe") == 1
+    assert cluster.calls.count("end") == 11
+
+
+def test_new_partitions_start_at_their_beginning_and_the_start_is_journalled(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker(startingOffsets="latest")
+    first = following(driver, SENTINEL)
+    cluster.topics["t"][1][2] = (3, 8)
+    clock.at += 60
+    second = following(driver, first)
+    assert second["from"] == {"t": {"2": 3}}
+    cluster.topics["t"][1][2] = (6, 8)  # retention, before the batch is replayed
+    assert sizes(tracker(), first, second) == [OffsetRange(TopicPartition("t", 2), 3, 8)]
+    clock.at += 1
+    assert following(driver, second) == second
+
+
+def test_a_limit_is_honoured_until_all_is_read(tracker: Any, clock: Any) -> None:
+    driver = tracker(maxOffsetsPerTrigger="40")
+    offset: dict[str, Any] = dict(SENTINEL)
+    read: dict[TopicPartition, list[OffsetRange]] = {P0: [], P1: []}
+    for _ in range(10):
+        end = following(driver, offset, 40)
+        if end == offset:
+            break
+        found = sizes(driver, offset, end)
+        assert 0 < sum(r.size for r in found) <= 42
+        for r in found:
+            read[r.tp].append(r)
+        offset = end
+        clock.at += 1
+    for tp, (begin, end_of_log) in ((P0, (0, 100)), (P1, (10, 20))):
+        edges = [begin, *(r.until for r in read[tp])]
+        assert [r.start for r in read[tp]] == edges[:-1]
+        assert edges[-1] == end_of_log
+
+
+def test_available_now_stops_at_what_was_there_when_it_began(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker(maxOffsetsPerTrigger="60")
+    driver.freeze()
+    cluster.topics["t"] = ("id-1", {0: (0, 900), 1: (10, 900), 2: (0, 900)})
+    offset: dict[str, Any] = dict(SENTINEL)
+    ends = []
+    for _ in range(10):
+        clock.at += 60
+        end = through_spark(driver.latest(offset, 60, patient=True))
+        if end == offset:
+            break
+        ends.append(offset := end)
+    assert offset["o"] == {"t": {"0": 100, "1": 20}}
+    assert len(ends) == 2
+    assert driver.report()["o"] == {"t": {"0": 100, "1": 20}}
+
+
+def test_progress_is_reported_without_asking(tracker: Any, cluster: Any) -> None:
+    driver = tracker()
+    assert driver.report() is None
+    following(driver, SENTINEL, 5)
+    cluster.calls.clear()
+    assert driver.report()["o"] == {"t": {"0": 100, "1": 20}}
+    assert cluster.calls == []
+
+
+def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
+    driver = tracker()
+    end = following(driver, {"t": {"0": 90, "1": 20}})
+    assert sizes(driver, {"t": {"0": 90, "1": 20}}, end) == [OffsetRange(P0, 90, 100)]
+
+
+# -- another cluster, another topic, lost records ------------------------------------------------
+
+
+def restart_elsewhere(tracker: Any, cluster: Any) -> tuple[OffsetTracker, dict[str, Any]]:
+    offset = following(tracker(), SENTINEL)
+    cluster.cluster = "cluster-B"
+    return tracker(), offset
+
+
+def test_a_restart_against_another_cluster_fails_with_both_ids(tracker: Any, cluster: Any) -> None:
+    driver, offset = restart_elsewhere(tracker, cluster)
+    with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
+        following(driver, offset)
+    assert cluster.configs[-1]["cluster.id.expected"] == "cluster-A"
+
+
+def test_a_replay_against_another_cluster_fails_with_both_ids(tracker: Any, cluster: Any) -> None:
+    driver, offset = restart_elsewhere(tracker, cluster)
+    with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
+        driver.plan(SENTINEL, offset)
+
+
+def test_available_now_against_another_cluster_fails_with_both_ids(
+    tracker: Any, cluster: Any
+) -> None:
+    driver, offset = restart_elsewhere(tracker, cluster)
+    driver.freeze()  # Spark calls it before it shows the checkpoint's offset
+    with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
+        driver.latest(offset, None, patient=True)
+
+
+def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
+    tracker: Any, cluster: Any
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"] = ("id-2", {0: (0, 900), 1: (0, 900)})
+    with pytest.raises(DataLossError, match=r"topic t .*id-1.*id-2"):
+        following(tracker(), offset)
+    with pytest.raises(DataLossError, match=r"topic t .*id-1.*id-2"):
+        tracker().plan(SENTINEL, offset)
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
+    tracker: Any, cluster: Any, caplog: Any, clock: Any
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"] = ("id-2", {0: (0, 30), 1: (4, 900)})
+    driver = tracker(failOnDataLoss="false")
+    end = following(driver, offset)
+    assert sizes(driver, offset, end) == [OffsetRange(P0, 0, 30), OffsetRange(P1, 4, 900)]
+    assert "id-1" in caplog.text
+    assert "id-2" in caplog.text
+    clock.at += 1
+    assert following(driver, end) == end
+
+
+def test_a_journalled_range_of_a_topic_made_anew_is_not_read(tracker: Any, cluster: Any) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"] = ("id-2", {0: (0, 900), 1: (0, 900)})
+    assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
+
+
+def test_a_partition_that_is_gone(tracker: Any, cluster: Any, clock: Any) -> None:
+    offset = following(tracker(), SENTINEL)
+    del cluster.topics["t"][1][1]
+    with pytest.raises(DataLossError, match=r"t-1 is gone"):
+        following(tracker(), offset)
+    driver = tracker(failOnDataLoss="false")
+    end = following(driver, offset)
+    assert end["o"] == {"t": {"0": 100}}
+    assert sizes(driver, offset, end) == []
+    clock.at += 1
+    assert following(driver, end) == end
+
+
+def test_a_log_that_shrank(tracker: Any, cluster: Any, clock: Any) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"][1][0] = (0, 60)
+    with pytest.raises(DataLossError, match=r"t-0.* 100.* 60"):
+        following(tracker(), offset)
+    driver = tracker(failOnDataLoss="false")
+    end = following(driver, offset)
+    assert end["o"]["t"]["0"] == 60
+    assert sizes(driver, offset, end) == []
+    clock.at += 1
+    assert following(driver, end) == end
+
+
+def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    cluster.topics["t"][1][0] = (0, 60)  # a new leader that hasn't caught up
+    clock.at += 1
+    wait = clock.pause
+
+    def pause(seconds: float) -> None:
+        wait(seconds)
+        cluster.topics["t"][1][0] = (0, 104)
+
+    clock.pause = pause
+    assert following(driver, offset)["o"]["t"]["0"] == 104
+
+
+# -- outages -----------------------------------------------------------------------------------
+
+
+def test_a_wrong_address_fails_within_thirty_seconds(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.down_until = float("inf")
+    begun = clock.now()
+    with pytest.raises(OutageError, match=r"before the first contact.*nobody answers"):
+        following(tracker(), SENTINEL)
+    assert 30 <= clock.now() - begun <= 35
+
+
+def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    cluster.topics["t"][1][0] = (0, 101)
+    clock.at += 60
+    cluster.down_until = clock.now() + 200
+    while clock.now() < cluster.down_until:
+        begun = clock.now()
+        found = following(driver, offset)
+        assert clock.now() - begun <= 21  # so a query can be stopped in an outage
+    assert following(driver, offset)["o"]["t"]["0"] == 101
+    assert found in (offset, following(driver, offset))
+
+
+def test_an_outage_longer_than_tolerated_fails(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker(outageTolerance="60s")
+    offset = following(driver, SENTINEL)
+    clock.at += 60
+    begun = clock.now()
+    cluster.down_until = float("inf")
+    while clock.now() - begun < 50:
+        assert following(driver, offset) == offset
+    with pytest.raises(OutageError, match="outageTolerance"):
+        following(driver, offset)
+    assert 60 <= clock.now() - begun <= 85
+
+
+def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.down_until = clock.now() + 200
+    assert sizes(tracker(), SENTINEL, offset) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+
+
+def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    cluster.topics["t"][1][0] = (0, 101)
+    clock.at += 60
+    cluster.down_until = clock.now() + 100
+    assert driver.latest(offset, None, patient=True)["o"]["t"]["0"] == 101
+
+
+# -- batch ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_reads_what_is_there(tracker: Any) -> None:
+    plan = tracker(BATCH).plan_batch()
+    assert plan.ranges == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": "id-1"})
+
+
+def test_a_batch_between_given_offsets(tracker: Any) -> None:
+    plan = tracker(
+        BATCH,
+        startingOffsets='{"t":{"0":7,"1":-2}}',
+        endingOffsets='{"t":{"0":9,"1":-1}}',
+    ).plan_batch()
+    assert plan.ranges == [OffsetRange(P0, 7, 9), OffsetRange(P1, 10, 20)]
+
+
+def test_a_batch_that_ends_beyond_the_log(tracker: Any) -> None:
+    given = '{"t":{"0":900,"1":-1}}'
+    with pytest.raises(DataLossError, match=r"endingOffsets says 900.*0 to 100"):
+        tracker(BATCH, endingOffsets=given).plan_batch()
+    plan = tracker(BATCH, endingOffsets=given, failOnDataLoss="false").plan_batch()
+    assert plan.ranges[0] == OffsetRange(P0, 0, 100)
+
+
+def test_a_missing_topic_fails_a_batch(tracker: Any) -> None:
+    with pytest.raises(MissingTopicError, match="nowhere"):
+        tracker(BATCH, subscribe="nowhere").plan_batch()

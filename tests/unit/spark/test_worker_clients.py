@@ -1,0 +1,76 @@
+"""The cache of clients: by process and configuration, never a failed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from odradek.spark.worker_clients import MAX_CLIENTS, ClientCache, Hint, fingerprint
+
+
+class Made:
+    def __init__(self, config: Mapping[str, str], hint: Hint | None) -> None:
+        self.config, self.hint, self.closed = config, hint, False
+
+    def close(self) -> None:
+        self.closed = True
+        raise RuntimeError("a broken client may fail to close")
+
+
+class Process:
+    def __init__(self) -> None:
+        self.pid = 1
+        self.cache = ClientCache(Made, lambda: self.pid)  # type: ignore[arg-type]
+
+    def checkout(self, *args: Any, **kwargs: Any) -> Any:
+        return self.cache.checkout(*args, **kwargs)
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def test_one_client_for_each_configuration(process: Process) -> None:
+    first = process.checkout({"a": "1", "b": "2"}, {"hint": 1})
+    assert process.checkout({"b": "2", "a": "1"}) is first
+    assert first.hint == {"hint": 1}
+    assert process.checkout({"a": "2"}) is not first
+    assert len(process.cache) == 2
+
+
+def test_a_second_attempt_gets_a_client_of_its_own(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    second = process.checkout({"a": "1"}, fresh=True)
+    assert second is not first
+    assert first.closed
+    assert process.checkout({"a": "1"}) is second
+
+
+def test_a_client_that_failed_leaves_at_once(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.drop(first)
+    assert first.closed
+    assert process.checkout({"a": "1"}) is not first
+
+
+def test_a_forked_child_neither_uses_nor_closes_the_parents(process: Process) -> None:
+    parents = process.checkout({"a": "1"})
+    process.pid = 2
+    assert process.checkout({"a": "1"}) is not parents
+    assert not parents.closed
+    assert len(process.cache) == 1
+
+
+def test_the_number_of_clients_has_a_limit(process: Process) -> None:
+    made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
+    process.checkout({"n": "0"})  # used again: no longer the oldest
+    process.checkout({"n": "more"})
+    assert [m.closed for m in made] == [False, True, *([False] * (MAX_CLIENTS - 2))]
+
+
+def test_a_fingerprint_does_not_show_the_configuration() -> None:
+    assert "secret" not in fingerprint({"password": "secret"})
+    assert fingerprint({"a": "1"}) != fingerprint({"a": "2"})
