@@ -36,8 +36,8 @@ class AddressState:
     last_ip: str | None = None
     tried: list[str] = field(default_factory=list)
     """IPs that shouldn't come first: tried since the last success, or just lost."""
-    foreign: bool = False
-    """Its last answer was another cluster's."""
+    failures_before_proof: int = 0
+    """What the last proof reset; comes back when the proof turns out to be none."""
 
 
 class ClusterConnectionStates:
@@ -82,6 +82,7 @@ class ClusterConnectionStates:
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
+        state.tried = [ip for ip in state.tried if ip in ordered]  # names may rotate for ever
         fresh = [ip for ip in ordered if ip not in state.tried]
         if not fresh:  # all tried: a new turn, which doesn't begin with the one just used
             state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
@@ -126,8 +127,13 @@ class ClusterConnectionStates:
     def proved(self, address: Address) -> None:
         """The address answered a real request: the only reset of its backoff (R-CS-3)."""
         state = self.state(address)
+        state.failures_before_proof = state.failures
         state.failures = 0
         state.backoff_until = -math.inf
         state.dial_failed = False
         state.last_error = None
-        state.foreign = False
+
+    def disproved(self, address: Address) -> None:
+        """The answer was another cluster's (R-RB-5): the address goes on backing off."""
+        state = self.state(address)
+        state.failures = max(state.failures, state.failures_before_proof)

@@ -6,6 +6,8 @@ Must not: decide anything about other connections or about dialling.
 
 from __future__ import annotations
 
+import math
+
 from odradek.common.types import Address
 from odradek.network.connection_state import ConnectionEvent, ConnectionState, move
 from odradek.network.flow import Completion
@@ -56,7 +58,7 @@ class Connection:
         self.ip: str | None = None
         self.dialled_at = now
         self.setup_deadline = now
-        self.ready_at = 0.0
+        self.ready_at = math.inf
         self.last_used = now
         self.last_received = now
         self.throttled_until = 0.0
@@ -65,7 +67,8 @@ class Connection:
         """Bytes came since the last step."""
         self.for_metadata = False
         self.suspect = False
-        """A request is unanswered and no byte came for the suspicion time (R-RB-2)."""
+        """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
+        been pending for so long."""
         self.writable = True
 
     def move(self, event: ConnectionEvent) -> None:
@@ -84,8 +87,10 @@ class Connection:
 
     def suspect_at(self, suspicion: float) -> float | None:
         """When it will be suspect unless bytes arrive (R-RB-2); None with nothing in flight."""
+        if not self.ready:
+            return self.dialled_at + suspicion
         head = self.in_flight.head
-        if head is None or not self.ready:
+        if head is None:
             return None
         return max(head.sent_at + head.patience, self.last_received) + suspicion
 

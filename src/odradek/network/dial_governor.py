@@ -1,6 +1,6 @@
 """R-CS-8 and R-MD-3: how often one client may dial while it knows of a failure.
 
-In: dials, failures, proofs. Out: when the next dial is allowed. From the first failed dial until a
+In: dials, failures, proofs. Out: when the next dial is allowed. From the first failure until a
 connection has proved itself all dials of the client, whatever for, share one spacing that doubles
 from 50 ms to 1 s; a client without a failure isn't limited. Must not: choose whom to dial.
 """
@@ -8,6 +8,7 @@ from 50 ms to 1 s; a client without a failure isn't limited. Must not: choose wh
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Rng
@@ -16,16 +17,30 @@ SPACING = ExponentialBackoff(0.05, 1.0)
 """Wait between two dials: 50 ms at first keeps five tries within the goal of two seconds."""
 MAX_PENDING = 6
 """Dials that may be pending in one client while it is limited (R-MD-3)."""
+MAX_PER_SECOND = 6
+"""R-RB-7: dials in any one second. The spacing alone doesn't bound what a burst of dials before
+the first failure and proofs that come and go add up to."""
 
 
 class DialGovernor:
     """One client's limit on its dials."""
 
-    __slots__ = ("_dials", "_rng", "engaged", "metadata_only", "next_dial_at", "pending")
+    __slots__ = (
+        "_before_proof",
+        "_dials",
+        "_recent",
+        "_rng",
+        "engaged",
+        "metadata_only",
+        "next_dial_at",
+        "pending",
+    )
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
         self._dials = 0
+        self._before_proof = 0
+        self._recent: deque[float] = deque(maxlen=MAX_PER_SECOND)
         self.engaged = False
         self.metadata_only = False
         """Set while no metadata can be had: leaders wait for the round's success."""
@@ -34,17 +49,20 @@ class DialGovernor:
 
     def wait(self, now: float, *, for_metadata: bool) -> float:
         """Seconds until a dial is allowed; infinite where only another event can allow it."""
-        if not self.engaged and not for_metadata:
-            return 0.0
-        if self.engaged and self.metadata_only and not for_metadata:
+        if not self.engaged:
+            return max(0.0, self.next_dial_at - now) if for_metadata else 0.0
+        if self.metadata_only and not for_metadata:
             return math.inf
         if self.pending >= MAX_PENDING:
             return math.inf
-        return max(0.0, self.next_dial_at - now)
+        full = len(self._recent) == MAX_PER_SECOND
+        earliest = self._recent[0] + 1.0 if full else -math.inf
+        return max(0.0, self.next_dial_at - now, earliest - now)
 
     def dialled(self, now: float, *, for_metadata: bool) -> None:
         """Note a dial; the wait for the next one is drawn here, once."""
         self.pending += 1
+        self._recent.append(now)
         if self.engaged or for_metadata:
             self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
             self._dials += 1
@@ -54,15 +72,18 @@ class DialGovernor:
         self.pending -= 1
 
     def failed(self, now: float) -> None:
-        """Note a failed dial: from now on all dials are spaced."""
+        """Note a failure, of a dial or of a connection in use: from now on dials are spaced."""
         if not self.engaged:
             self.engaged = True
-            if self._dials == 0:
-                self.next_dial_at = now + SPACING.delay(0, self._rng)
-                self._dials = 1
+            self.next_dial_at = max(self.next_dial_at, now + SPACING.delay(0, self._rng))
 
     def proved(self) -> None:
         """A connection has proved itself: the limit is lifted."""
+        self._before_proof = self._dials
         self.engaged = False
         self._dials = 0
         self.next_dial_at = -math.inf
+
+    def disproved(self) -> None:
+        """The last proof was none (another cluster's answer): the spacing goes on growing."""
+        self._dials = max(self._dials, self._before_proof)

@@ -6,6 +6,7 @@ Must not: send anything else before the answer is there.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +25,8 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
+
+logger = logging.getLogger("odradek")
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
 MAX_API_VERSIONS = 4
@@ -60,6 +63,7 @@ def connect(network: NetworkClient, connection: Connection) -> Flow[None]:
         return
     connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
     connection.ready_at = connection.last_received = now
+    connection.suspect = False
     connection.reader.limit = network.frame_limit
     network.states.setup_done(connection.address)
     network.states.state(connection.address).dialling -= 1
@@ -93,10 +97,11 @@ def _resolve(
     if not answer.done:
         raise DnsError(f"no answer to the name {host!r} in time")
     if answer.error is not None or not answer.result():
-        network.events.emit(
-            now, "dns_failed", address=str(connection.address), error=str(answer.error)
-        )
-        raise DnsError(f"the name {host!r} doesn't resolve: {answer.error or 'no address'}")
+        error = str(answer.error or "no address")
+        network.events.emit(now, "dns_failed", address=str(connection.address), error=error)
+        if network.states.state(connection.address).failures == 0:  # R-CS-6: kept, and said once
+            logger.warning("[%s] the name %r doesn't resolve (%s)", network.client_id, host, error)
+        raise DnsError(f"the name {host!r} doesn't resolve: {error}")
     return answer.result(), now
 
 

@@ -25,7 +25,7 @@ from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionEvent
-from odradek.network.dial_governor import DialGovernor
+from odradek.network.dial_governor import MAX_PENDING, DialGovernor
 from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, in_words
@@ -226,6 +226,23 @@ class NetworkClient:
             self._end(connection, DisconnectedError(f"closed: {reason}"), now, failure=False)
             self.engine.effects.append(Close(connection.id, reason))
 
+    def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
+        """Close a connection that led to another cluster: what it proved counts as nothing."""
+        if not connection.ended:
+            connection.proved = False
+            self.states.disproved(connection.address)
+            self.governor.disproved()
+            self.fail(connection, error, now)
+
+    def make_room(self, now: float) -> None:
+        """Give up the dials that hang longest, until the governor allows one more (R-MD-3)."""
+        hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
+        while self.governor.pending >= MAX_PENDING and hanging:
+            oldest = hanging.pop(0)  # in the order of their dials
+            seconds = now - oldest.dialled_at
+            text = f"not ready after {seconds:.1f} s ({oldest.state.value}), given up for another"
+            self.fail(oldest, ConnectionSetupTimeoutError(text), now)
+
     def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
         """Close a connection because of what it did: a failure of the address."""
         if not connection.ended:
@@ -248,10 +265,17 @@ class NetworkClient:
                         now,
                     )
                     moved = True
+                elif not connection.suspect and connection.dialled_at + SUSPICION <= now:
+                    self._suspect(connection, now)
+                    moved = True
                 continue
             if connection.bytes_seen:  # part of an answer: neither silent nor overdue
-                connection.bytes_seen = connection.suspect = False
+                connection.bytes_seen = False
                 connection.last_received = now
+                if connection.suspect:
+                    connection.suspect = False
+                    self.changed.notify()
+                    moved = True
             deadline = connection.overdue_at(SUSPICION)
             if deadline is not None and now >= deadline:
                 head = connection.in_flight.head
@@ -263,10 +287,7 @@ class NetworkClient:
                 )
                 moved = True
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
-                connection.suspect = True
-                for listener in self.on_suspect:
-                    listener(connection, now)
-                self.changed.notify()
+                self._suspect(connection, now)
                 moved = True
             elif not connection.proved and self._proof_by_age(connection) <= now:
                 self._prove(connection, now)
@@ -276,12 +297,22 @@ class NetworkClient:
                 moved = True
         return moved
 
+    def _suspect(self, connection: Connection, now: float) -> None:
+        """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
+        connection.suspect = True
+        self.governor.failed(now)
+        for listener in self.on_suspect:
+            listener(connection, now)
+        self.changed.notify()
+
     def next_deadline(self, now: float) -> float | None:
         """The earliest setup, request, proof or idle deadline."""
         earliest = math.inf
         for connection in self._by_id.values():
             if not connection.ready:
                 earliest = min(earliest, connection.setup_deadline)
+                if not connection.suspect:
+                    earliest = min(earliest, connection.dialled_at + SUSPICION)
                 continue
             deadline = connection.overdue_at(SUSPICION)
             if deadline is not None and not connection.suspect:
@@ -300,9 +331,11 @@ class NetworkClient:
             self._forget(connection)
             self.engine.effects.append(Close(connection.id, str(error)))
             for request in requests:
-                request.reply.fail(error)
+                if not request.reply.done:
+                    request.reply.fail(error)
         for resolving in self.resolving.values():
-            resolving.fail(error)
+            if not resolving.done:
+                resolving.fail(error)
         self.resolving.clear()
 
     # Names and handshakes
@@ -430,8 +463,8 @@ class NetworkClient:
             state = self.states.state(address)
             if not connection.proved:
                 state.dial_failed = True
-                self.governor.failed(now)
-            kind = "disconnected" if connection.ready_at else "dial_failed"
+            self.governor.failed(now)
+            kind = "dial_failed" if setting_up else "disconnected"
             self.events.emit(
                 now,
                 kind,
@@ -454,13 +487,12 @@ class NetworkClient:
                 failure=False,
                 connection=connection.id,
             )
+        lost = error
+        if not isinstance(error, DisconnectedError):
+            lost = DisconnectedError(f"{address}: {in_words(error)}")
         for request in requests:
             if not request.reply.done:
-                request.reply.fail(
-                    error
-                    if isinstance(error, DisconnectedError)
-                    else DisconnectedError(f"{address}: {in_words(error)}")
-                )
+                request.reply.fail(lost)
         for listener in self.on_lost:
             listener(connection, error, failure, now)
         self.changed.notify()
