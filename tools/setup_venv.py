@@ -25,7 +25,7 @@ BUILDERS = ("setuptools", "wheel", "pip")
 
 def main() -> None:
     """Make the venv what the lock says, unless it is already."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - whatever python3 is, it runs this file
         sys.exit(
             f"Odradek needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}"
         )

@@ -1,1 +1,73 @@
-"""Placeholder docstring: replaced by the room's owner."""
+"""The `odradek` command. Each subcommand is a module of its own, imported only when it is called.
+
+In: the command line. Out: an exit status. Must not: import Spark, Arrow or a command module to
+print help; `COMMANDS` says all that the overview needs.
+
+To add a command: a module whose attribute is a function (typer reads its signature) or a
+`typer.Typer` with subcommands, and one line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a subcommand lives, and its line in `odradek --help`."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "demo": Command(
+        "odradek.cli.demo", "demo", "A year of flights through a cluster that moves away."
+    ),
+    "cluster": Command(
+        "odradek.cli.cluster", "app", "Real Kafka brokers on this machine: start, status, stop."
+    ),
+    "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
+}
+
+
+def build(wanted: str | None) -> typer.Typer:
+    """Return the application with the wanted subcommand imported, and the others by name only."""
+    app = typer.Typer(
+        name="odradek",
+        help="A Kafka client that keeps working while its cluster dies, moves and comes back.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback()
+    def _root() -> None:
+        """Make typer treat even a single command as a subcommand."""
+
+    for name, command in COMMANDS.items():
+        if name != wanted:
+            app.command(name, help=command.help)(_not_called)
+            continue
+        found = getattr(importlib.import_module(command.module), command.attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    build(wanted)()
+
+
+def _not_called() -> None:
+    """Stand for a command in the overview; the one that is called is imported instead."""
+    raise AssertionError("a command that was called must have been imported")

@@ -28,6 +28,7 @@ from odradek.testing.broker import (
     random_kafka_id,
     write_log4j,
 )
+from odradek.testing.errors import ClusterStartError, ToolError
 from odradek.testing.process import Exit, Keeper
 
 _START_TIMEOUT_S = 90.0
@@ -35,14 +36,6 @@ _STOP_TIMEOUT_S = 30.0
 _NO_QUORUM_GRACE_S = 2.0
 _TOOL_TIMEOUT_S = 60.0
 _POLL_S = 0.03
-
-
-class ClusterStartError(RuntimeError):
-    """A broker didn't come up; the text holds the tail of its log."""
-
-
-class ToolError(RuntimeError):
-    """One of Kafka's command-line tools failed; the text holds what it printed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from odradek.testing.errors import JavaNotFoundError
+
 MINIMUM_VERSION = 17
 
 # Spark asks for a module that the wheel's runtime lacks and that Spark runs well without.
@@ -31,10 +33,6 @@ for argument do
 done
 exec '{java}' "$@"
 """
-
-
-class JavaNotFoundError(RuntimeError):
-    """No Java of at least version 17 was found; the text says where it was looked for."""
 
 
 def cache_directory() -> Path:

@@ -19,18 +19,10 @@ from typing import Self
 
 from odradek.testing import jars
 from odradek.testing.broker import Broker, JavaSetup
-from odradek.testing.broker_set import (
-    BrokerSet,
-    ClusterStartError,
-    Timeline,
-    TimelineEvent,
-    ToolError,
-)
+from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.java import cache_directory, java_home
 from odradek.testing.process import Keeper
-
-__all__ = ["ClusterStartError", "LocalCluster", "TimelineEvent", "ToolError"]
 
 _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more JVMs
 

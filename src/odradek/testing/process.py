@@ -20,12 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from odradek.testing import keeper
+from odradek.testing.errors import KeeperError
 
 _ANSWER_TIMEOUT_S = 30.0
-
-
-class KeeperError(RuntimeError):
-    """The keeper process is gone or couldn't start a program."""
 
 
 @dataclass(frozen=True, slots=True)

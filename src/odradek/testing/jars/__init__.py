@@ -22,16 +22,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.testing.errors import JarsError
 from odradek.testing.java import cache_directory, java_home
 
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.3.1"
 _FETCH_TIMEOUT_S = 600.0
 _ERROR_TAIL_LINES = 25
-
-
-class JarsError(RuntimeError):
-    """The jars of a Kafka version can't be had; the text says which and why."""
 
 
 @dataclass(frozen=True, slots=True)

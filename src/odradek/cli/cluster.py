@@ -1,0 +1,199 @@
+"""`odradek cluster start | status | stop`: real Kafka brokers that stay until they are stopped.
+
+In: a number of brokers, a version. Out: a detached process (`testing.detached`) that holds them,
+found again by its state file. Must not: signal a process that it can't be sure of.
+
+Exit statuses: 0 done, 1 it failed (or `status`: nothing runs), 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from odradek.testing import jars
+from odradek.testing.detached import read_state, start_time, state_directory
+from odradek.testing.errors import JarsError
+
+app = typer.Typer(
+    help="Real Kafka brokers on this machine, behind one address.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+@app.command()
+def start(
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="How many brokers.")] = 3,
+    version: Annotated[
+        str, typer.Option(help="Kafka version, as 4.3 or exact.")
+    ] = jars.DEFAULT_VERSION,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the front door; 0 for any free one.")
+    ] = 9092,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep the data there [default: gone after stop].")
+    ] = None,
+    auto_create_topics: Annotated[
+        bool, typer.Option(help="Whether brokers create topics on first use.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Start a cluster in the background; it runs until `odradek cluster stop`."""
+    running = read_state()
+    if running is not None:
+        _fail(f"a cluster runs already at {running['bootstrap_servers']}; stop it first")
+    try:
+        version = jars.resolve_version(version)
+    except JarsError as error:
+        _fail(str(error), status=2)
+    options = {
+        "brokers": brokers,
+        "version": version,
+        "port": port,
+        "auto_create_topics": auto_create_topics,
+        "directory": str(directory.resolve()) if directory else None,
+    }
+    state_directory().mkdir(parents=True, exist_ok=True)
+    # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
+    with (state_directory() / "cluster.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "odradek.testing.detached", jsonlib.dumps(options)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+    try:
+        _follow(process, Path(log.name))
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    state = read_state()
+    if state is None:
+        _fail("the cluster ended as soon as it was up")
+    if json:
+        typer.echo(jsonlib.dumps(_public(state)))
+    else:
+        _show(state)
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none."""
+    state = read_state()
+    if state is None:
+        typer.echo(jsonlib.dumps({"running": False}) if json else "no cluster runs")
+        raise typer.Exit(1)
+    if json:
+        typer.echo(jsonlib.dumps(_public(state)))
+    else:
+        _show(state)
+
+
+@app.command()
+def stop() -> None:
+    """Stop the cluster that `odradek cluster start` started, and wait until it is gone."""
+    state = read_state()
+    if state is None:
+        typer.echo("no cluster runs")
+        return
+    watched = [state, *state["brokers"]]
+    _signal(state, signal.SIGTERM)
+    if not _gone(watched, _STOP_TIMEOUT_S):
+        # Its keeper then kills the brokers.
+        _signal(state, signal.SIGKILL)
+        if not _gone(watched, _STOP_TIMEOUT_S):
+            _fail(f"process {state['pid']} or one of its brokers does not end")
+    read_state()  # forgets the file of a process that was killed
+    typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Pass on what the starting cluster says until it is up or has failed."""
+    last = ""
+    for raw in process.stdout or ():
+        line = raw.decode(errors="replace").rstrip()
+        if line == "up":
+            return
+        if line.startswith("failed: ") or last:
+            last += line.removeprefix("failed: ") + "\n"
+        else:
+            typer.echo(line, err=True)
+    process.wait()
+    _fail(last.rstrip() or f"the cluster's process ended:\n{log.read_text(errors='replace')}")
+
+
+def _signal(state: dict[str, Any], number: signal.Signals) -> None:
+    # A pidfd names this very process even if its number is given away in between.
+    try:
+        pidfd = os.pidfd_open(state["pid"])
+    except ProcessLookupError:
+        return
+    try:
+        if start_time(state["pid"]) == state["start_time"]:
+            signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _gone(processes: list[dict[str, Any]], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while any(_lives(one) for one in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _lives(process: dict[str, Any]) -> bool:
+    return start_time(int(process["pid"])) == str(process["start_time"])
+
+
+def _public(state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "running": True,
+        "bootstrap_servers": state["bootstrap_servers"],
+        "cluster_id": state["cluster_id"],
+        "version": state["version"],
+        "directory": state["directory"],
+        "pid": state["pid"],
+        "brokers": [
+            {
+                "id": one["id"],
+                "address": one["address"],
+                "pid": one["pid"],
+                "running": _lives(one),
+            }
+            for one in state["brokers"]
+        ],
+    }
+
+
+def _show(state: dict[str, Any]) -> None:
+    typer.echo(f"bootstrap servers  {state['bootstrap_servers']}")
+    typer.echo(f"Kafka version      {state['version']}")
+    typer.echo(f"cluster id         {state['cluster_id']}")
+    typer.echo(f"logs and data      {state['directory']}")
+    for one in state["brokers"]:
+        how = f"running, process {one['pid']}" if _lives(one) else "not running"
+        typer.echo(f"broker {one['id']}           {one['address']}  {how}")
+
+
+def _fail(message: str, status: int = 1) -> NoReturn:
+    typer.echo(f"odradek cluster: {message}", err=True)
+    raise typer.Exit(status)

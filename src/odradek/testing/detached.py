@@ -1,0 +1,122 @@
+"""A cluster that outlives the command which started it: one process that holds a `LocalCluster`.
+
+In: its options as JSON, from `odradek cluster start`. Out: a state file that tells where the
+cluster is, until SIGTERM ends it. Must not: be found by anything but its state file, nor trust a
+pid in it without the start time beside it: pids are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from odradek.testing.local_cluster import LocalCluster
+
+
+def state_directory() -> Path:
+    """Return the directory for state in the user's home; it may not exist yet."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return root / "odradek"
+
+
+def state_file() -> Path:
+    """Return the file that tells of the one detached cluster of this user."""
+    return state_directory() / "cluster.json"
+
+
+def start_time(pid: int) -> str | None:
+    """Return what tells a process from a later one with its pid; None when it doesn't exist."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    # The second field is the name in brackets and may hold anything; the 22nd is the start time.
+    fields = text[text.rindex(")") + 2 :].split()
+    if fields[0] == "Z":
+        return None  # it has ended, only nobody has asked how
+    return f"{boot}:{fields[19]}"
+
+
+def read_state() -> dict[str, Any] | None:
+    """Return the state of a detached cluster that lives, else None (and forget a dead one)."""
+    path = state_file()
+    try:
+        state: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:  # cut short, which a rename can't be: not ours
+        state = {}
+    if state and start_time(state["pid"]) == state["start_time"]:
+        return state
+    path.unlink(missing_ok=True)
+    return None
+
+
+def write_state(state: dict[str, Any]) -> None:
+    """Replace the state file in one step."""
+    path = state_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(state, indent=2) + "\n")
+    temporary.replace(path)
+
+
+def describe(cluster: LocalCluster) -> dict[str, Any]:
+    """Return the state of an open cluster as the state file holds it."""
+    pids = cluster.pids()
+    return {
+        "pid": os.getpid(),
+        "start_time": start_time(os.getpid()),
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "cluster_id": cluster.cluster_id,
+        "version": cluster.version,
+        "directory": str(cluster.directory),
+        "brokers": [
+            {"id": i, "address": address, "pid": pids.get(i), "start_time": start_time(pids[i])}
+            for i, address in enumerate(cluster.broker_addresses)
+            if i in pids
+        ],
+    }
+
+
+def main() -> None:
+    """Hold a cluster open until SIGTERM or SIGINT; say `up` or what failed on standard output."""
+    options = json.loads(sys.argv[1])
+    done = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: done.set())
+    directory = options.pop("directory")
+    try:
+        cluster = LocalCluster(
+            **options, directory=Path(directory) if directory else None, report=_say
+        )
+        with cluster:
+            write_state(describe(cluster))
+            _say("up")
+            with contextlib.suppress(OSError):  # nobody need read us from here on
+                sys.stdout.close()
+            done.wait()
+    except Exception as error:
+        _say(f"failed: {error}")
+        sys.exit(1)
+    finally:
+        state = read_state()
+        if state is not None and state["pid"] == os.getpid():
+            state_file().unlink(missing_ok=True)
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, f"{line}\n".encode())
+
+
+if __name__ == "__main__":
+    main()
