@@ -168,9 +168,11 @@ class ClientEngine(Engine):
 
     # Errors
 
-    def timeout(self, what: str, now: float) -> KafkaTimeoutError:
+    def timeout(
+        self, what: str, now: float, own_attempts: Sequence[Attempt] = ()
+    ) -> KafkaTimeoutError:
         """The error of a call whose time is up, with every address tried and why it failed."""
-        attempts = self.recent_attempts()
+        attempts = [*self.recent_attempts(), *own_attempts]
         unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
         if not unavailable or not attempts:
             return KafkaTimeoutError(f"no {what} in time", attempts, now)
