@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from odradek.simulation import StuckError, VirtualTime, derived_rng, virtual_time
+
+
+def test_actions_happen_by_time_and_then_in_the_order_they_were_planned() -> None:
+    time = VirtualTime()
+    seen: list[tuple[str, float]] = []
+    for name, when in (("late", 2.0), ("a", 1.0), ("b", 1.0), ("first", 0.5)):
+        time.at(when, lambda name=name: seen.append((name, time.now)))  # type: ignore[misc]
+    time.run_until(1.0)
+    assert seen == [("first", 0.5), ("a", 1.0), ("b", 1.0)]
+    assert time.now == 1.0
+    assert time.fire_next()
+    assert seen[-1] == ("late", 2.0)
+    assert not time.fire_next()
+
+
+def test_what_lies_in_the_past_happens_now_and_time_never_goes_back() -> None:
+    time = VirtualTime(5.0)
+    seen: list[float] = []
+    time.at(1.0, lambda: seen.append(time.now))
+    time.run_until(3.0)
+    assert seen == []
+    time.run_until(5.0)
+    assert seen == [5.0]
+    assert time.now == 5.0
+
+
+def test_a_cancelled_action_does_not_happen_and_does_not_keep_the_heap_alive() -> None:
+    time = VirtualTime()
+    timer = time.after(1.0, lambda: pytest.fail("cancelled"))
+    timer.cancel()
+    assert time.next_at() is None
+    time.run_until(2.0)
+
+
+def test_actions_that_plan_each_other_at_one_instant_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(virtual_time, "MAX_ACTIONS_AT_ONCE", 100)
+    time = VirtualTime()
+
+    def again() -> None:
+        time.after(0.0, again)
+
+    again()
+    with pytest.raises(StuckError, match="more than 100 actions"):
+        time.run_until(1.0)
+
+
+def test_a_derived_generator_depends_on_seed_and_name_only() -> None:
+    first = [derived_rng(1, "producer").random() for _ in range(2)]
+    assert first[0] == first[1]
+    assert derived_rng(1, "consumer").random() != first[0]
+    assert derived_rng(2, "producer").random() != first[0]
