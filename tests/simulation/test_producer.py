@@ -1,0 +1,304 @@
+"""The producer that ships, in virtual time: what it promises while its cluster misbehaves."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.common.errors import (
+    BufferExhaustedError,
+    ClientClosedError,
+    ClusterIdMismatchError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokerAvailableError,
+    RecordTooLargeError,
+)
+from odradek.record import partition_for_key
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = 3
+SCHEDULES = 120
+
+
+def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=PARTITIONS)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, Producer(settings, _host=world.host("producer"))
+
+
+def values(cluster: SimulatedCluster, partition: int) -> list[int]:
+    return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
+
+
+def test_a_record_comes_back_with_its_place() -> None:
+    world, cluster, producer = make(1)
+    with producer:
+        first = producer.send("t", b"1", partition=2).result(timeout=5)
+        second = producer.send("t", b"2", partition=2, timestamp_ms=77).result(timeout=5)
+    assert (first.topic, first.partition, first.offset) == ("t", 2, 0)
+    assert (second.offset, second.timestamp_ms) == (1, 77)
+    assert first.timestamp_ms == 1_750_000_000_000
+    assert values(cluster, 2) == [1, 2]
+
+
+def test_keys_go_where_java_puts_them_and_nulls_stick_to_one_partition() -> None:
+    _, cluster, producer = make(2)
+    with producer:
+        for n in range(60):
+            producer.send("t", b"%d" % n, key=b"key-%d" % n)
+        producer.flush(timeout=10)
+        for n in range(100, 130):
+            producer.send("t", b"%d" % n)
+        producer.flush(timeout=10)
+    for partition in range(PARTITIONS):
+        keyed = [n for n in values(cluster, partition) if n < 100]
+        assert keyed == [n for n in range(60) if partition_for_key(b"key-%d" % n, 3) == partition]
+    spread = [sum(n >= 100 for n in values(cluster, p)) for p in range(PARTITIONS)]
+    assert sorted(spread) == [0, 0, 30]
+
+
+def test_the_whole_cluster_moves_and_nothing_is_lost_or_doubled() -> None:
+    world, cluster, producer = make(3)
+    world.after(2.0, lambda: cluster.move(after=5.0))
+    futures = []
+    for n in range(600):
+        futures.append(producer.send("t", b"%d" % n, partition=n % PARTITIONS))
+        world.advance(0.02)
+    producer.flush(timeout=60)
+    offsets = [f.result(timeout=0) for f in futures]
+    for partition in range(PARTITIONS):
+        assert values(cluster, partition) == list(range(partition, 600, PARTITIONS))
+        mine = [m.offset for m in offsets if m.partition == partition]
+        assert mine == list(range(200))
+    counts = producer._engine.events.counts
+    assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
+
+
+def test_a_lost_answer_is_no_second_record() -> None:
+    world, cluster, producer = make(4, **{"request.timeout.ms": 1000, "linger.ms": 0})
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    index = leader.id
+    cluster.go_silent(index)  # takes requests in, answers nothing
+    future = producer.send("t", b"1", partition=0)
+    world.after(3.0, lambda: cluster.repair(index))
+    assert future.result(timeout=60).offset == 1
+    assert values(cluster, 0) == [0, 1]
+    producer.close()
+
+
+def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
+    world, cluster, producer = make(5, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
+    producer.send("t", b"0").result(timeout=5)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    world.advance(1)
+    begin = world.now
+    future = producer.send("t", b"1", partition=0)
+    with pytest.raises(NoBrokerAvailableError) as caught:
+        future.result(timeout=60)
+    assert 4.0 <= world.now - begin <= 4.1
+    addresses = {str(a.address) for a in caught.value.attempts}
+    known = {str(b.address) for b in cluster.brokers.values()}
+    assert known | {cluster.bootstrap_servers} <= addresses
+    assert all("refused" in a.error for a in caught.value.attempts)
+
+
+def test_a_flush_with_every_broker_dead_ends_in_time() -> None:
+    world, cluster, producer = make(6)
+    producer.send("t", b"0").result(timeout=5)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    producer.send("t", b"1")
+    begin = world.now
+    with pytest.raises(KafkaTimeoutError, match="acknowledgement of 1 records"):
+        producer.flush(timeout=2.5)
+    assert 2.5 <= world.now - begin <= 2.6
+
+
+def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
+    world, _, producer = make(7)
+    begin = world.now
+    with pytest.raises(KafkaTimeoutError, match="topic nowhere.*UNKNOWN_TOPIC_OR_PARTITION"):
+        producer.partitions_for("nowhere", timeout=1.5)
+    assert world.now - begin <= 1.6
+
+
+def test_a_foreign_cluster_gets_no_record() -> None:
+    world, cluster, producer = make(8)
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    foreign = cluster.replace_with_foreign()
+    foreign.create_topic("t", partitions=PARTITIONS)
+    future = producer.send("t", b"1", partition=0)
+    with pytest.raises(ClusterIdMismatchError) as caught:
+        future.result(timeout=60)
+    assert caught.value.expected == cluster.cluster_id
+    assert caught.value.found == foreign.cluster_id
+    with pytest.raises(ClusterIdMismatchError):
+        producer.send("t", b"2", partition=0)
+    assert [foreign.records("t", p) for p in range(PARTITIONS)] == [[], [], []]
+    world.advance(30)
+    producer.close()
+
+
+def test_without_rebootstrap_a_move_is_the_end_and_the_error_says_why() -> None:
+    _, cluster, producer = make(
+        9, **{"metadata.recovery.strategy": "none", "delivery.timeout.ms": 40000}
+    )
+    producer.send("t", b"0").result(timeout=5)
+    cluster.move(after=1.0)
+    future = producer.send("t", b"1")
+    with pytest.raises(
+        NoBrokerAvailableError, match="metadata.recovery.strategy=none.*rebootstrap"
+    ):
+        future.result(timeout=60)
+    assert "rebootstrap" not in producer._engine.events.counts
+
+
+def test_a_full_buffer_blocks_and_then_raises() -> None:
+    world, cluster, producer = make(
+        10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
+    )
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    begin = world.now
+    with pytest.raises(BufferExhaustedError, match="buffer.memory"):
+        for _ in range(30):
+            producer.send("t", bytes(1000), partition=0)
+    assert 3.0 <= world.now - begin <= 3.1
+    for i in cluster.brokers:
+        cluster.restart(i)
+    producer.flush(timeout=60)
+    assert producer._engine.accumulator.used == 0
+
+
+def test_a_record_that_is_too_large_is_refused_at_once() -> None:
+    _, _, producer = make(11, **{"max.request.size": 5000})
+    with pytest.raises(RecordTooLargeError, match="max.request.size"):
+        producer.send("t", bytes(6000))
+
+
+def test_close_ends_every_future_once() -> None:
+    _, cluster, producer = make(12)
+    producer.send("t", b"0").result(timeout=5)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    futures = [producer.send("t", b"1") for _ in range(5)]
+    with pytest.raises(KafkaTimeoutError):
+        producer.close(timeout=1.0)
+    for future in futures:
+        assert isinstance(future.exception(timeout=0), ClientClosedError)
+    with pytest.raises(ClientClosedError):
+        producer.send("t", b"2")
+
+
+def test_the_same_seed_leaves_the_same_trace() -> None:
+    def run() -> list[str]:
+        schedule = Schedule(17)
+        schedule.run()
+        return schedule.world.hosts["producer"].trace.lines()
+
+    first, second = run(), run()
+    assert first == second
+    assert len(first) > 100
+
+
+class Schedule:
+    """A random schedule of faults from a seed, and the checks that hold under any of them."""
+
+    VERBS = (
+        "crash", "pause", "blackhole", "accept_then_reset", "ready_then_close", "go_silent",
+        "move_leader", "move", "nothing", "nothing",
+    )  # fmt: skip
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world, self.cluster, self.producer = make(
+            seed,
+            **{
+                "delivery.timeout.ms": self.rng.choice([4000, 20000, 120000]),
+                "request.timeout.ms": self.rng.choice([1500, 3000]),
+                "linger.ms": self.rng.choice([0, 5, 50]),
+                "batch.size": self.rng.choice([200, 2000, 100000]),
+            },
+        )
+        self.ids = sorted(self.cluster.brokers)
+        self.sent: list[tuple[int, RecordFuture]] = []
+
+    def run(self) -> None:
+        for _ in range(40):
+            self.fault(self.rng.choice(self.VERBS), self.rng.choice(self.ids))
+            for _ in range(self.rng.randrange(30)):
+                n = len(self.sent)
+                try:
+                    future = self.producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+                except KafkaTimeoutError:
+                    continue
+                self.sent.append((n, future))
+                self.world.advance(self.rng.uniform(0, 0.05))
+            self.world.advance(self.rng.uniform(0, 1))
+        for i in self.cluster.brokers:
+            self.cluster.repair(i)
+        self.world.advance(150)
+
+    def fault(self, verb: str, i: int) -> None:
+        cluster, rng = self.cluster, self.rng
+        if verb == "move_leader":
+            if len(cluster._candidates()) > 1:
+                cluster.move_leader("t", rng.randrange(PARTITIONS))
+        elif verb == "move":
+            cluster.move(after=rng.uniform(0.5, 3))
+        elif verb == "crash":
+            cluster.crash(i)
+            cluster.restart(i, after=rng.uniform(0.1, 3))
+        elif verb != "nothing":
+            getattr(cluster, verb)(i)
+            self.world.after(rng.uniform(0.1, 4), lambda: cluster.repair(i))
+
+    def check(self) -> None:
+        acknowledged: dict[int, int] = {}
+        for n, future in self.sent:
+            assert future.done(), f"record {n} has no outcome"
+            error = future.exception(timeout=0)
+            if error is None:
+                acknowledged[n] = future.result(timeout=0).offset
+            else:
+                assert isinstance(error, KafkaError)
+        for partition in range(PARTITIONS):
+            written = values(self.cluster, partition)
+            doubled = [n for n, count in Counter(written).items() if count > 1]
+            assert not doubled, f"written twice: {doubled}"
+            assert written == sorted(written), "out of order"
+            place = {n: offset for offset, n in enumerate(written)}
+            mine = {n: o for n, o in acknowledged.items() if n % PARTITIONS == partition}
+            lost = [n for n in mine if n not in place]
+            assert not lost, f"acknowledged, but not there: {lost}"
+            wrong = {n: o for n, o in mine.items() if o not in (-1, place[n])}
+            assert not wrong, f"acknowledged with another offset: {wrong}"
+        assert self.producer._engine.accumulator.used == 0
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
+    """Fails when broken on purpose: a retry with a new sequence, an epoch bumped at once."""
+    quarter = SCHEDULES // 4
+    for seed in range(part * quarter, (part + 1) * quarter):
+        schedule = Schedule(seed)
+        schedule.run()
+        try:
+            schedule.check()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
