@@ -32,8 +32,9 @@ class EngineInputs(Inputs, Protocol):
 class Host(Protocol):
     """What runs an engine. Made first, then given its engine by `attach`."""
 
-    lock: Lock
-    """Held by `send()` and by the step when it takes over open batches."""
+    @property
+    def lock(self) -> Lock:
+        """Held by `send()` and by the step when it takes over open batches."""
 
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; nothing is started or opened before the first call."""
