@@ -1,0 +1,254 @@
+"""The house rules: sizes, dead modules, rooms, what must not be committed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+MODULE_LINES = 500
+FUNCTION_LINES = 70
+# Written by tools, which are measured instead.
+GENERATED = (
+    SOURCE / "odradek" / "protocol" / "messages",
+    SOURCE / "odradek" / "common" / "kafka_errors.py",
+)
+ENTRY_POINTS = {"odradek.cli"}
+SKIPPED_FOLDERS = {"build", "dist", "artifacts", "spark-warehouse", "metastore_db", "__pycache__"}
+BIN = Path(sys.executable).parent
+
+
+@cache
+def project_files() -> list[Path]:
+    """All files that could be committed (git isn't asked: it may be absent)."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in SKIPPED_FOLDERS
+            and (not name.startswith(".") or name == ".ci")
+            and not name.endswith(".egg-info")
+        ]
+        found += [Path(folder, name) for name in names if not name.endswith((".pyc", ".png"))]
+    return sorted(found)
+
+
+def python_files() -> list[Path]:
+    return [
+        path
+        for path in project_files()
+        if path.suffix in (".py", ".pyx")
+        and not any(path.is_relative_to(generated) for generated in GENERATED)
+    ]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_modules_are_short() -> None:
+    lengths = {short(path): len(path.read_text().splitlines()) for path in python_files()}
+    assert len(lengths) > 50
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
+
+
+def function_lengths(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            documented = (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            )
+            # Docstrings may be as long as they need to be.
+            doc = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1 - doc
+
+
+def test_functions_are_short() -> None:
+    long = {
+        f"{short(path)}:{name}": lines
+        for path in python_files()
+        for name, lines in function_lengths(path)
+        if lines > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def references(path: Path) -> set[str]:
+    """All dotted names that a file imports, or names in a string as lazy imports do."""
+    found = set()
+    package = []
+    if path.is_relative_to(SOURCE):
+        package = module_name(path).split(".")
+        if path.name != "__init__.py":
+            package.pop()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"odradek(\.\w+)+", node.value)
+        ):
+            found.add(node.value)
+    return found
+
+
+def test_no_module_is_dead() -> None:
+    sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
+    used = set().union(*(references(path) - {module_name(path)} for path in sources))
+    # What these two rooms offer is for tests, ours among them.
+    tests = [path for path in python_files() if path.is_relative_to(ROOT / "tests")]
+    used |= {
+        name
+        for path in tests
+        for name in references(path)
+        if name.startswith(("odradek.testing.", "odradek.simulation."))
+    }
+    modules = {
+        module_name(path)
+        for path in sources
+        if path.name != "__init__.py" and module_name(path).startswith("odradek.")
+    }
+    assert modules - used - ENTRY_POINTS == set()
+
+
+# Put together here, so that this file doesn't find itself.
+HOSTS = ["pypi" + ".org", "python" + "hosted.org", "maven" + ".org", "maven." + "apache.org",
+         "npmjs" + ".org", "crates" + ".io", "debian" + ".org"]  # fmt: skip
+PLACES = ["/wo" + "rk/", "/ro" + "ot/", "/opt/" + "wheels", "/ho" + "me/", "../" + "shared",
+          "shared/" + "design", "shared/" + "bench", "shared/" + "sketches"]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTS + PLACES)
+def test_nothing_committed_names_a_machine_or_a_registry(what: str) -> None:
+    found = [
+        short(path)
+        for path in project_files()
+        if what in path.read_text(encoding="utf-8", errors="replace")
+    ]
+    assert found == []
+
+
+def test_the_lock_pins_every_dependency_with_hashes_and_no_url() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "://" not in text
+    assert "--index" not in text
+    entries = re.sub(r"#.*\n|\\\n", "", text).strip().splitlines()
+    pins = {entry.split("==")[0]: entry for entry in entries}
+    assert all(entry.count("--hash=sha256:") >= 1 for entry in entries)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = list(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    names = {re.split(r"[<>=!~ \[]", one)[0].lower().replace("_", "-") for one in wanted}
+    assert names - set(pins) == set()
+
+
+def test_the_commands_of_the_house_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("setup", "demo", "test", "check", "bench"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+BANNED = ["time", "random", "socket", "threading", "asyncio", "selectors", "select", "ssl",
+          "concurrent.futures"]  # fmt: skip
+ROOMS_WITHOUT_A_WORLD = ["common", "protocol", "record", "network", "metadata", "clients", "api"]
+
+
+def ruff(code: str, where: str) -> str:
+    return subprocess.run(
+        [BIN / "ruff", "check", "--select", "TID251", "--output-format", "concise",
+         "--no-cache", "--stdin-filename", ROOT / where, "-"],
+        input=code, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("room", ROOMS_WITHOUT_A_WORLD)
+def test_rooms_that_decide_cannot_import_clock_chance_or_io(room: str) -> None:
+    code = "".join(f"import {name}\n" for name in BANNED)
+    code += "".join(f"from {name} import something\n" for name in BANNED)
+    output = ruff(code, f"src/odradek/{room}/example.py")
+    assert output.count("TID251") == 2 * len(BANNED), output
+
+
+def test_the_real_world_can() -> None:
+    assert "TID251" not in ruff("import socket\n", "src/odradek/runtime/example.py")
+
+
+def test_nobody_silences_the_ban() -> None:
+    silenced = [
+        short(path)
+        for path in python_files()
+        if path.is_relative_to(SOURCE) and re.search(r"noqa:.*TID251", path.read_text())
+    ]
+    assert silenced == []
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("simulation", "import odradek.runtime.resolver"),
+        ("simulation", "import socket"),
+        ("record", "import odradek.protocol"),
+        ("metadata", "from odradek.record import batch"),
+        ("spark", "import threading"),
+        ("clients", "import typer"),
+    ],
+)
+def test_a_room_that_reaches_too_far_breaks_the_build(room: str, line: str, tmp_path: Path) -> None:
+    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    target = tmp_path / "src" / "odradek" / room / "reaches_too_far.py"
+    target.write_text(f'"""Reaches."""\n\n{line}\n')
+    done = subprocess.run(
+        [BIN / "lint-imports", "--no-cache"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "reaches_too_far" in done.stdout
+
+
+HEAVY = {"pyarrow", "pyspark", "pandas", "numpy", "matplotlib", "polars", "typer", "rich",
+         "cryptography", "asyncio", "ssl", "multiprocessing", "unittest", "pydantic"}  # fmt: skip
+
+
+def test_import_odradek_is_light() -> None:
+    code = "import odradek, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    modules = set(done.stdout.split())
+    assert "odradek" in modules
+    assert modules & HEAVY == set()
+    assert not {name for name in modules if name.startswith("odradek.protocol.messages.")}
