@@ -283,13 +283,12 @@ class Config:
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
         self.client = client
-        merged = dict(given or {})
-        for key, value in keywords.items():
-            name = key.replace("_", ".")
+        merged: dict[str, Any] = {}
+        for key, value in [*(given or {}).items(), *keywords.items()]:
+            name = str(key).replace("_", ".")
             if name in merged:
                 raise ConfigurationError(f"{name} is given twice")
             merged[name] = value
-        merged = {name.replace("_", "."): value for name, value in merged.items()}
         self.given = frozenset(merged)
         self._values = {o.name: o.default for o in OPTIONS.values() if client in o.clients}
         for name, value in merged.items():

@@ -93,4 +93,7 @@ class EventLog:
         if logger.isEnabledFor(level):
             logger.log(level, "[%s] %s", self._client, event)
         for listener in self._listeners:
-            listener(event)
+            try:
+                listener(event)
+            except Exception:  # a user's code: its fault mustn't break the client
+                logger.exception("[%s] an event listener failed at: %s", self._client, event)

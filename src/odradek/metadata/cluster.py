@@ -85,7 +85,8 @@ class Cluster:
         found = self.topics.get(topic)
         if found is None or not 0 <= partition < len(found.partitions):
             return None
-        return found.partitions[partition]
+        there = found.partitions[partition]
+        return there if there.partition == partition else None  # an answer with holes
 
     def leader(self, topic: str, partition: int) -> Broker | None:
         """The broker that leads a partition, if both are known."""

@@ -54,15 +54,21 @@ class Metadata:
             self.wanted.notify()
 
     def want(self, topics: Iterable[str]) -> None:
-        """Add topics in use; those that are unknown are fetched at once (MD-09)."""
+        """Add topics in use. New ones are fetched at once (MD-09); one that was asked for before
+        and isn't there is asked for again with the spacing of all refreshes.
+        """
         for name in topics:
             known = name in self.topics
             self.topics[name] = None
             if self.snapshot is not None and name in self.snapshot.topics:
                 continue
-            if known and self.in_flight_topics is not None and name in self.in_flight_topics:
+            if self.in_flight_topics is not None and name in self.in_flight_topics:
                 continue  # joins the running request
-            if name not in self._new_topics:
+            if name in self._new_topics:
+                continue
+            if known:
+                self.request(f"topic {name} isn't known")
+            else:
                 self._new_topics[name] = None
                 self.wanted.notify()
 
@@ -87,19 +93,24 @@ class Metadata:
             return self.allowed_at
         return max(self.allowed_at, (self.refreshed_at or 0.0) + self._max_age)
 
-    def next_topics(self) -> tuple[list[str], bool]:
+    def next_topics(self, *, full: bool = False) -> tuple[list[str], bool]:
         """The topics to ask for now, and whether that is only the new ones."""
         partial = bool(self._new_topics) and not self.requested and self.snapshot is not None
+        partial = partial and not full
         return (list(self._new_topics) if partial else list(self.topics)), partial
 
     # Answers
 
-    def sent(self, topics: Iterable[str]) -> None:
-        """A request for these topics went out: it satisfies all who asked so far."""
+    def sent(self, topics: Iterable[str]) -> int:
+        """A request for these topics went out: it satisfies all who asked so far.
+
+        Returns its serial, which `apply` gets back with the answer.
+        """
         self.in_flight_topics = frozenset(topics)
         for name in topics:
             self._new_topics.pop(name, None)
         self._sent = self._asked = max(self._asked, self._sent)
+        return self._sent
 
     def failed(self) -> None:
         """The request came to nothing: what it should have brought is still wanted."""
@@ -119,13 +130,14 @@ class Metadata:
         *,
         partial: bool,
         fresh: bool,
+        serial: int,
     ) -> Cluster:
         """Take in a good answer. `fresh` drops the old snapshot (rebootstrap)."""
         old = None if fresh else self.snapshot
         names = list(asked)
         snapshot = updated(old, response, names, self._epochs, now)
         self.in_flight_topics = None
-        self._done = max(self._done, self._sent)
+        self._done = max(self._done, serial)
         for item in response.topics:
             if item.name is None:
                 continue

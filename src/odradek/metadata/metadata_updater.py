@@ -18,7 +18,14 @@ from odradek.common.config import Config
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
-from odradek.metadata.bootstrap import Rebootstrap, Standing, check_cluster_id, reason, shuffled
+from odradek.metadata.bootstrap import (
+    ENOUGH,
+    Rebootstrap,
+    Standing,
+    check_cluster_id,
+    reason,
+    shuffled,
+)
 from odradek.metadata.least_loaded_node import Action, Candidate, choose
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import DATA, Connection
@@ -45,6 +52,7 @@ class _Asked:
     topics: list[str]
     partial: bool
     bootstrap: bool
+    serial: int
 
 
 @dataclass(slots=True)
@@ -54,6 +62,8 @@ class _Round:
     number: int
     failed: dict[Address, None] = field(default_factory=dict)
     dialled: dict[Address, Connection] = field(default_factory=dict)
+    known: frozenset[Address] | None = None
+    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses."""
     asked: _Asked | None = None
 
 
@@ -84,6 +94,10 @@ class MetadataUpdater:
         """Since when every known broker has been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
+        self._silent: dict[Address, None] = {}
+        """Known addresses whose connections fell silent since the last good answer."""
+        self._silent_since = math.inf
+        self._silent_asks = 0
         self._late: list[_Asked] = []
         self._forced: str | None = None
         network.on_lost.append(self._lost)
@@ -120,21 +134,30 @@ class MetadataUpdater:
             self.next_attempt_at = until
             self._events.emit(now, "round_failed", round=self.rounds, backoff=until - now)
             while now < until and self._forced is None:
-                now = yield Wait((self.metadata.wanted,), until)
+                self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
+                if any(a.reply.done for a in self._late):
+                    break  # a good answer after all
+                waits = [a.reply for a in self._late]
+                now = yield Wait((self.metadata.wanted, *waits), until)
 
     def _round(self, round_: _Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""
         while True:
             if self._take_answers(round_, now):
                 return True, now
-            self._check_rebootstrap(round_, now)
+            if self._engine.ended is not None:
+                return False, now
             self._note_ends(round_, now)
+            self._check_rebootstrap(round_, now)
             wait_until = self._trigger_at()
             if round_.asked is None:
                 candidates = self._candidates(round_, now)
-                self._network.governor.metadata_only = not any(
-                    c.connection is not None and c.connection.ready for c in candidates
+                self._metadata_only(
+                    not any(
+                        c.connection and c.connection.ready and not c.suspect for c in candidates
+                    )
                 )
+                self._make_room(candidates, now)
                 governor = now + self._network.governor.wait(now, for_metadata=True)
                 choice = choose(candidates, now, dial_at=governor)
                 if choice.action is Action.USE and choice.candidate is not None:
@@ -144,15 +167,10 @@ class MetadataUpdater:
                     address = choice.candidate.address
                     round_.dialled[address] = self._network.dial(address, now, for_metadata=True)
                     continue
-                if not candidates:
+                if not candidates or (round_.failed and all(c.suspect for c in candidates)):
+                    # All failed, or only silent ones are left, which had their time. (With no
+                    # failure there would be nothing to try again: then wait for one to end.)
                     return False, now
-                pending = [c for c in candidates if c.connection is not None]
-                if pending and len(pending) == len(candidates):
-                    # Only dials that hang are left: they had their time, or get it now.
-                    hang = [c.connection.dialled_at + SUSPICION for c in pending if c.connection]
-                    if max(hang) <= now:
-                        return False, now
-                    wait_until = min(wait_until, max(hang))
                 wait_until = min(wait_until, choice.until)
             self.next_attempt_at = wait_until
             now = yield Wait(
@@ -164,7 +182,9 @@ class MetadataUpdater:
     def _candidates(self, round_: _Round, now: float) -> list[Candidate]:
         snapshot = self.metadata.snapshot
         known = snapshot.addresses() if snapshot is not None else []
-        starts = self.bootstrap if snapshot is None or self.current is not None else []
+        starts = self.bootstrap if not known or self.current is not None else []
+        if starts and known:
+            known = self._known_of_round(round_, known, len(starts))
         found = []
         for address in dict.fromkeys([*starts, *known]):
             if address in round_.failed:
@@ -178,7 +198,7 @@ class MetadataUpdater:
                 Candidate(
                     address,
                     connection,
-                    connection is not None and connection.suspect,
+                    connection is not None and not self._answering(connection),
                     young,
                     state.last_dial,
                     state.backoff_until,
@@ -187,9 +207,54 @@ class MetadataUpdater:
             )
         return found
 
+    def _known_of_round(self, round_: _Round, known: list[Address], count: int) -> list[Address]:
+        """Known brokers in a round of a rebootstrap: the connected, and as many others as there are
+        bootstrap addresses, longest undialled first. A pass over all of a large dead cluster would
+        keep the bootstrap addresses waiting for minutes.
+        """
+        network = self._network
+        if round_.known is None:
+            free = [a for a in known if a not in round_.failed and network.connection(a) is None]
+            free.sort(key=lambda a: network.states.state(a).last_dial)
+            round_.known = frozenset(free[:count])
+        return [a for a in known if a in round_.known or network.connection(a) is not None]
+
+    def _answering(self, connection: Connection) -> bool:
+        """Whether a connection can be counted on (R-RB-2, R-RB-3).
+
+        When several connections in a row fell silent, two of them over a metadata request, those
+        that idle and haven't said a word since prove nothing either: asking each of them for the
+        suspicion time would take minutes in a large cluster whose network went away.
+        """
+        if connection.suspect:
+            return False
+        snapshot = self.metadata.snapshot
+        total = len(snapshot.brokers) if snapshot is not None else 0
+        many = len(self._silent) >= min(total, ENOUGH) and self._silent_asks >= min(total, 2)
+        if not many or not total or not connection.ready or len(connection.in_flight):
+            return True
+        return connection.last_received > self._silent_since
+
+    def _metadata_only(self, only: bool) -> None:
+        """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
+        governor = self._network.governor
+        over = governor.metadata_only and not only
+        governor.metadata_only = only
+        if over:
+            self._network.changed.notify()
+
+    def _make_room(self, candidates: list[Candidate], now: float) -> None:
+        """A bootstrap address that wasn't tried in this outage takes the place of a hanging dial.
+
+        Only then, so that a dead cluster isn't swept by dials that are given up early.
+        """
+        since = self.due_since if self.due_since is not None else now
+        if any(c.bootstrap and c.connection is None and c.last_dial < since for c in candidates):
+            self._network.make_room(now)
+
     def _ask(self, round_: _Round, candidate: Candidate, now: float) -> None:
         connection = cast("Connection", candidate.connection)
-        topics, partial = self.metadata.next_topics()
+        topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
         body = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
@@ -199,8 +264,8 @@ class MetadataUpdater:
         except KafkaError as error:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)
             return
-        self.metadata.sent(topics)
-        round_.asked = _Asked(connection, reply, topics, partial, candidate.bootstrap)
+        serial = self.metadata.sent(topics)
+        round_.asked = _Asked(connection, reply, topics, partial, candidate.bootstrap, serial)
         self._events.emit(
             now,
             "metadata_request",
@@ -218,11 +283,14 @@ class MetadataUpdater:
         if asked is not None:
             if asked.reply.done:
                 round_.asked = None
+                if asked.reply.error is not None:
+                    self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
                 round_.asked = None
+                self._silent_asks += 1
                 self._late.append(asked)
                 self.metadata.failed()
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
@@ -241,9 +309,9 @@ class MetadataUpdater:
         if error is None:
             response = cast("MetadataResponse", asked.reply.result())
             error = self._refusal(response, asked, now)
-        if error is not None:
-            if self.metadata.in_flight_topics is not None:
+            if error is not None and round_.asked is None:  # else a newer request is running
                 self.metadata.failed()
+        if error is not None:
             self._attempt_failed(round_, address, "metadata request", error, now)
             return False
         self._accept(response, asked, now)
@@ -272,8 +340,7 @@ class MetadataUpdater:
             expected=foreign.expected,
             found=foreign.found,
         )
-        self._network.states.state(address).dial_failed = True
-        self._network.fail(asked.connection, foreign, now)
+        self._network.disown(asked.connection, foreign, now)
         if asked.bootstrap:
             self._engine.end(foreign, "broken", error=str(foreign))
         return foreign
@@ -286,6 +353,7 @@ class MetadataUpdater:
             now,
             partial=asked.partial,
             fresh=restarted or self.metadata.snapshot is None,
+            serial=asked.serial,
         )
         address = asked.connection.address
         self._events.emit(
@@ -299,8 +367,11 @@ class MetadataUpdater:
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
+        self._silent.clear()
+        self._silent_since, self._silent_asks = math.inf, 0
+        self._late.clear()
         self.attempts.clear()
-        self._network.governor.metadata_only = False
+        self._metadata_only(False)
         if self.current is not None:
             self._rebootstrapped(restarted, asked.connection, now)
         known = set(snapshot.addresses())
@@ -367,6 +438,9 @@ class MetadataUpdater:
 
     def _suspected(self, connection: Connection, now: float) -> None:
         self._failed_in_a_row[connection.address] = None
+        if connection.ready:
+            self._silent[connection.address] = None
+            self._silent_since = min(self._silent_since, now - SUSPICION)
         self.metadata.request(f"{connection.address} is silent")
 
     # Rebootstrap
@@ -374,14 +448,14 @@ class MetadataUpdater:
     def _trigger_at(self) -> float:
         if not self._rebootstraps or self.due_since is None or self.metadata.snapshot is None:
             return math.inf
-        return self.due_since + self._trigger
+        return self.due_since + self._trigger + 0.001  # strictly later, as in Kafka
 
     def _check_rebootstrap(self, round_: _Round, now: float) -> None:
         snapshot = self.metadata.snapshot
         if snapshot is None:
             self._forced = None
             return
-        if self._forced is not None or now > self._trigger_at():
+        if self._forced is not None or now >= self._trigger_at():
             why = self._forced or f"no metadata for {self._trigger:.0f} s"
             self._forced = None
             self.due_since = now
@@ -402,10 +476,9 @@ class MetadataUpdater:
     def _standing(self, address: Address, now: float) -> Standing:
         connection = self._network.connection(address)
         if connection is not None and connection.ready:
-            return Standing(address, not connection.suspect, connection.suspect)
+            return Standing(address, self._answering(connection), connection.suspect)
         if connection is not None:
-            hangs = now >= connection.dialled_at + SUSPICION
-            return Standing(address, answering=False, unavailable=hangs)
+            return Standing(address, answering=False, unavailable=connection.suspect)
         failed = self._network.states.state(address).dial_failed
         return Standing(address, answering=False, unavailable=failed)
 
@@ -421,6 +494,8 @@ class MetadataUpdater:
 
     def _forget(self, round_: _Round, now: float) -> None:
         """R-RB-4 for the triggers that don't wait for a better answer."""
+        if round_.asked is not None:
+            self.metadata.failed()
         self.metadata.forget()
         for connection in list(self._network.connections.values()):
             self._network.close(connection, now, "rebootstrap")

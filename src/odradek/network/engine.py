@@ -9,6 +9,7 @@ An exception that escapes a step marks the engine broken and ends every future w
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -17,6 +18,8 @@ from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import EventLog
 from odradek.network.effects import Call, Effect
 from odradek.network.flow import Completion, Flow, Task
+
+logger = logging.getLogger("odradek")
 
 T = TypeVar("T")
 
@@ -87,10 +90,12 @@ class Engine:
         self.now = now
         try:
             return self._step(now)
-        except Exception as error:  # the engine's own bug: nobody may hang because of it
+        except BaseException as error:  # the engine's own bug: nobody may hang because of it
             broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C in the middle of a step: state is half moved, so that's the end too
             return None
 
     def _step(self, now: float) -> float | None:
@@ -134,6 +139,10 @@ class Engine:
         elif wait.deadline is not None:
             self._timer_serial += 1
             heapq.heappush(self._timers, (wait.deadline, self._timer_serial, task, task.serial))
+            if len(self._timers) > 64 + 4 * len(self._tasks):
+                # Flows that are woken often leave their far deadlines behind.
+                self._timers = [t for t in self._timers if t[2].serial == t[3]]
+                heapq.heapify(self._timers)
 
     def _fire_timers(self, now: float) -> None:
         timers = self._timers
@@ -186,17 +195,28 @@ class Engine:
         if self.ended is not None:
             return
         self.ended = why
-        self.events.emit(self.now, kind, **fields)
+        self._ready.clear()
+        self._timers.clear()
+        _quietly(self.events.emit, self.now, kind, **fields)
         for component in self.components:
-            component.abort(why, self.now)
-        tasks, self._tasks = list(self._tasks), {}
-        for task in tasks:
-            if not task.completion.done:
-                task.flow.close()
-                task.completion.fail(why)
+            _quietly(component.abort, why, self.now)
+        for task in list(self._tasks):
+            if task.running:  # it ended the client itself: it is closed when it yields
+                task.cancelled = why
+                task.wake()
+            elif not task.completion.done:
+                _quietly(task.flow.close)
+                _quietly(task.completion.fail, why)
+        self._tasks.clear()
         for completion in self._calls.values():
             if not completion.done:
-                completion.fail(why)
+                _quietly(completion.fail, why)
         self._calls.clear()
-        self._timers.clear()
-        self._ready.clear()
+
+
+def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> None:
+    """Carry out one part of the end; what goes wrong in it mustn't leave the others hanging."""
+    try:
+        action(*arguments, **fields)
+    except Exception:
+        logger.exception("while a client ended")

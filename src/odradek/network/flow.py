@@ -8,6 +8,7 @@ In: the engine resumes flows. Out: completions that hosts hand to callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -79,7 +80,11 @@ class Completion(Waitable, Generic[T]):
         self._result, self._error = result, error
         self.done = True
         while self._callbacks:
-            self._callbacks.pop(0)(self)
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # another thread has just taken it, see `when_done` and `forget`
+                break
+            callback(self)
         self._wake_all()
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
@@ -91,6 +96,11 @@ class Completion(Waitable, Generic[T]):
             except ValueError:
                 return
             callback(self)
+
+    def forget(self, callback: Callable[[Completion[T]], None]) -> None:
+        """Take a `when_done` back, if it wasn't called yet."""
+        with suppress(ValueError):
+            self._callbacks.remove(callback)
 
     @property
     def error(self) -> BaseException | None:
@@ -125,13 +135,14 @@ START = Wait()
 class Task(Generic[T]):
     """A running flow: its generator, what it waits for, and where its result goes."""
 
-    __slots__ = ("_ready", "cancelled", "completion", "flow", "queued", "serial", "wait")
+    __slots__ = ("_ready", "cancelled", "completion", "flow", "queued", "running", "serial", "wait")
 
     def __init__(self, flow: Flow[T], ready: Callable[[Task[Any]], None]) -> None:
         self.flow = flow
         self.completion: Completion[T] = Completion()
         self.wait: Wait | None = None
         self.queued = False
+        self.running = False
         self.cancelled: BaseException | None = None
         self.serial = 0
         self._ready = ready
@@ -155,6 +166,7 @@ class Task(Generic[T]):
             self.flow.close()
             self.completion.fail(self.cancelled)
             return None
+        self.running = True
         try:
             if self.wait is None:
                 next(self.flow)
@@ -165,6 +177,8 @@ class Task(Generic[T]):
         except KafkaError as error:
             self.completion.fail(error)
             return None
+        finally:
+            self.running = False
         for waitable in self.wait.on:
             if isinstance(waitable, Completion) and waitable.done:
                 self.wake()

@@ -19,7 +19,7 @@ STEP = 16 << 20
 class FrameReader:
     """Cuts the byte stream of one connection into frames."""
 
-    __slots__ = ("_body", "_expected", "_filled", "_scratch", "_start", "limit")
+    __slots__ = ("_body", "_expected", "_filled", "_refused", "_scratch", "_start", "limit")
 
     def __init__(self, limit: int = FIRST_LIMIT) -> None:
         self.limit = limit
@@ -28,6 +28,7 @@ class FrameReader:
         self._filled = 0
         self._body: bytearray | None = None
         self._expected = 0  # bytes of the body, when it has a buffer of its own
+        self._refused = False
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
@@ -41,6 +42,8 @@ class FrameReader:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Take in `count` bytes; return the frames that are complete now."""
+        if self._refused:  # the connection is being closed; what still comes isn't looked at
+            return []
         self._filled += count
         if self._body is not None:
             if self._filled < self._expected:
@@ -60,7 +63,9 @@ class FrameReader:
         start = self._start
         length = int.from_bytes(self._scratch[start : start + 4], "big", signed=True)
         if not 0 <= length <= self.limit:
-            raise self._refusal(bytes(self._scratch[start : start + 16]), length)
+            head = bytes(self._scratch[start : min(start + 16, self._filled)])
+            self._refused, self._start, self._filled = True, 0, 0
+            raise self._refusal(head, length)
         have = self._filled - start - 4
         if have >= length:
             frames.append(memoryview(bytes(self._scratch[start + 4 : start + 4 + length])))
