@@ -381,12 +381,11 @@ class SimulatedCluster:
         broker.registered = False
         now = self.environment.time.now
         for partition in self._led_by(broker):
+            partition.elect(self._candidates())
             if orderly:
                 partition.log.leader_lost(keep=len(partition.log.uncommitted()))
             else:
                 partition.lose_leader(self._rng)
-            partition.elect(self._candidates())
-            if not orderly:
                 partition.offsets_unavailable_until = now + self.offsets_unavailable
         self._changed()
 

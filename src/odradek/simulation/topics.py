@@ -42,8 +42,8 @@ class Partition:
         """Hand the leadership to a broker, in order."""
         # Batches whose replication was under way are on the new leader too; their producers get
         # NOT_LEADER_OR_FOLLOWER all the same and must recognise the duplicate.
-        self.log.leader_lost(keep=len(self.log.uncommitted()))
         self.leader, self.leader_epoch = broker, self.leader_epoch + 1
+        self.log.leader_lost(keep=len(self.log.uncommitted()))
 
 
 @dataclass(slots=True)

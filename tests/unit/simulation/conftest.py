@@ -37,7 +37,7 @@ class RawClient:
 
     def dial(self, host: str, port: int) -> None:
         self.link.dial(lambda peer: self.world.dialled(peer, host, port))
-        self.world.advance(0.01)
+        self.world.run_while(lambda: not self.connected and not self.lost, 3.0)
 
     def send(self, body: Any, version: int) -> None:
         self._asked[self._next] = (type(body), version)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation import LinkProfile, SimulatedCluster, World
+from odradek.simulation.link import Mode
+
+BROKER = ("10.0.0.2", 9092)
+
+
+def connected(raw_client: Any, mode: Mode = "bytes", **profile: Any) -> tuple[Any, Any]:
+    world = World(5)
+    cluster = SimulatedCluster(world, 1)
+    client = raw_client(world, mode, LinkProfile(**profile))
+    client.dial(*BROKER)
+    assert client.connected
+    return client, cluster
+
+
+def test_a_dial_takes_a_round_trip_and_is_counted_where_it_arrives(raw_client: Any) -> None:
+    client, _ = connected(raw_client, latency=0.002, jitter=0.0)
+    (dial,) = client.world.dials
+    assert (dial.at, dial.client, dial.outcome) == (0.004, "raw", "accepted")
+    assert (dial.ip, dial.port) == BROKER
+
+
+def test_where_nothing_listens_a_dial_is_refused(raw_client: Any) -> None:
+    client = raw_client(World())
+    client.dial("10.9.9.9", 9092)
+    assert client.lost == ["refused"]
+    assert client.world.dials[0].outcome == "refused"
+
+
+def test_a_black_holed_address_says_nothing(raw_client: Any) -> None:
+    world = World()
+    SimulatedCluster(world, 1)
+    world.black_hole(Address(*BROKER), True)
+    client = raw_client(world)
+    client.dial(*BROKER)
+    world.advance(100)
+    assert not client.connected
+    assert client.lost == []
+    assert world.dials[0].outcome == "dropped"
+
+
+@pytest.mark.parametrize("mode", ["bytes", "messages"])
+def test_answers_come_in_order_whatever_the_jitter(raw_client: Any, mode: Mode) -> None:
+    client, cluster = connected(raw_client, mode, latency=0.001, jitter=0.5)
+    cluster.create_topic("t", 3)
+    for i in range(20):
+        if i % 2:
+            client.send(DescribeClusterRequest(), 2)
+        else:
+            client.send(MetadataRequest(None), 13)
+    client.world.advance(60)
+    names = [m.API_NAME for _, m in client.answers]
+    assert names == ["Metadata", "DescribeCluster"] * 10
+
+
+def test_both_modes_deliver_the_same_at_the_same_instants(raw_client: Any) -> None:
+    answers = []
+    for mode in ("bytes", "messages"):
+        client, _ = connected(raw_client, mode, jitter=0.01)
+        for _ in range(30):
+            client.send(MetadataRequest(None), 13)
+        client.world.advance(60)
+        answers.append(client.answers)
+    assert len(answers[0]) == 30
+    assert answers[0] == answers[1]
+
+
+def test_bytes_come_in_pieces_that_cut_frames_anywhere(raw_client: Any) -> None:
+    client, _ = connected(raw_client)
+    for _ in range(200):
+        client.send(MetadataRequest(None), 13)
+    client.world.advance(60)
+    assert len(client.answers) == 200
+    assert 1 in client.deliveries
+    assert max(client.deliveries) > 3
+
+
+def test_a_narrow_link_shows_progress_while_a_large_answer_comes(raw_client: Any) -> None:
+    client, cluster = connected(raw_client, bandwidth=1000.0)
+    for i in range(60):
+        cluster.create_topic(f"topic-{i}")
+    client.send(MetadataRequest(None), 13)
+    client.world.advance(1.0)
+    assert client.answers == []
+    assert len(client.deliveries) >= 3
+    client.world.advance(60)
+    assert len(client.answers) == 1
+    assert len(client.answers[0][1].topics) == 60
+
+
+def test_what_a_black_hole_keeps_arrives_when_it_is_gone(raw_client: Any) -> None:
+    client, _ = connected(raw_client)
+    client.link.hold(True)
+    client.send(DescribeClusterRequest(), 2)
+    client.world.advance(60)
+    assert client.answers == []
+    client.link.hold(False)
+    client.world.advance(1)
+    assert len(client.answers) == 1
+
+
+def test_a_lost_frame_resets_the_connection(raw_client: Any) -> None:
+    client, cluster = connected(raw_client, loss=1.0)
+    client.send(DescribeClusterRequest(), 2)
+    client.world.advance(1)
+    assert client.lost == ["Connection reset by peer"]
+    assert not cluster.brokers[1].sessions
+
+
+def test_the_end_of_a_broker_comes_after_what_it_had_sent(raw_client: Any) -> None:
+    client, cluster = connected(raw_client, latency=0.1, jitter=0.0)
+    client.send(DescribeClusterRequest(), 2)
+    client.world.advance(0.101)
+    cluster.crash(1)
+    client.world.advance(1)
+    assert len(client.answers) == 1
+    assert client.lost == [None]
+
+
+def test_closing_is_known_to_the_broker_and_ends_all_news(raw_client: Any) -> None:
+    client, cluster = connected(raw_client)
+    client.send(DescribeClusterRequest(), 2)
+    client.link.close_by_client()
+    client.world.advance(1)
+    assert client.answers == client.lost == []
+    assert not cluster.brokers[1].sessions
