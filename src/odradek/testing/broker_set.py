@@ -106,10 +106,13 @@ class BrokerSet:
         if self._remembered():
             return
         first, *others = self.brokers
-        self.run_tool(
-            "kafka.tools.StorageTool",
-            ["format", "-t", self.cluster_id, "-c", str(first.properties)],
-        )
+        try:
+            self.run_tool(
+                "kafka.tools.StorageTool",
+                ["format", "-t", self.cluster_id, "-c", str(first.properties)],
+            )
+        except ToolError as error:
+            raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
         for broker in others:
             broker.copy_format_from(first)
         (self.directory / "cluster.json").write_text(

@@ -128,7 +128,8 @@ class Keeper:
         self._listener.join(timeout=5)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(OSError):  # an unsent rest, to a keeper that was killed
+                    pipe.close()
 
     def _send(self, **request: Any) -> None:
         pipe: IO[bytes] | None = self._process.stdin

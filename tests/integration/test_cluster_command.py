@@ -1,0 +1,71 @@
+"""`odradek cluster`: start, status and stop as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.testing import probe
+from odradek.testing.detached import start_time
+
+ODRADEK = Path(sys.executable).parent / "odradek"
+
+
+@pytest.fixture
+def odradek(tmp_path: Path) -> object:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [ODRADEK, *arguments], capture_output=True, text=True, check=False, timeout=120,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        )  # fmt: skip
+
+    return run
+
+
+def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
+    assert odradek("cluster", "status").returncode == 1
+    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--json")
+    try:
+        assert started.returncode == 0, started.stderr
+        told = json.loads(started.stdout)
+        host, port = told["bootstrap_servers"].split(":")
+        assert probe.ask(Address(host, int(port))) is not None
+        assert json.loads(odradek("cluster", "status", "--json").stdout) == told
+        again = odradek("cluster", "start", "--brokers", "1")
+        assert again.returncode == 1
+        assert told["bootstrap_servers"] in again.stderr
+    finally:
+        stopped = odradek("cluster", "stop")
+    assert stopped.returncode == 0
+    assert start_time(told["pid"]) is None
+    assert start_time(told["brokers"][0]["pid"]) is None
+    assert not Path(told["directory"]).exists()
+    assert odradek("cluster", "status").stdout == "no cluster runs\n"
+
+
+def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-untyped-def]
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failed = odradek("cluster", "start", "--brokers", "1", "--port", str(port))
+    assert failed.returncode == 1
+    assert str(port) in failed.stderr
+    assert "in use" in failed.stderr
+
+
+def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as innocent:
+        state = {"pid": innocent.pid, "start_time": "another boot:1", "brokers": []}
+        (tmp_path / "odradek").mkdir()
+        (tmp_path / "odradek" / "cluster.json").write_text(json.dumps(state))
+        assert odradek("cluster", "stop").stdout == "no cluster runs\n"
+        assert innocent.poll() is None
+        innocent.communicate(b"\n", timeout=10)
+    assert innocent.returncode == 0

@@ -1,0 +1,189 @@
+"""LocalCluster on real brokers: it serves, it takes every blow, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
+from odradek.testing.detached import start_time
+
+LINES = [f"line {number}" for number in range(50)]
+TEXT = "\n".join(LINES).encode()
+
+
+def address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host, int(port))
+
+
+def read(cluster: LocalCluster, topic: str) -> list[str]:
+    return sorted(cluster.console_consumer(topic, max_messages=len(LINES)).splitlines())
+
+
+def events(cluster: LocalCluster, since: int) -> list[tuple[str, int | None]]:
+    return [(event.name, event.broker) for event in cluster.timeline[since:]]
+
+
+def test_what_kafkas_own_producer_writes_its_consumer_reads(
+    cluster: LocalCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, partitions=3)
+    cluster.console_producer(topic, TEXT)
+    assert read(cluster, topic) == sorted(LINES)
+
+
+def test_the_front_door_leads_to_the_brokers(cluster: LocalCluster) -> None:
+    view = probe.ask(address(cluster.bootstrap_servers))
+    assert view is not None
+    assert tuple(str(view.brokers[i]) for i in range(3)) == cluster.broker_addresses
+    assert "Kafka Server started" in cluster.logs(2)
+
+
+def test_a_failing_tool_says_why(cluster: LocalCluster) -> None:
+    with pytest.raises(ToolError, match="replication factor of 9 cannot be reached"):
+        cluster.create_topic("too-many-copies", replication_factor=9)
+
+
+def test_move_keeps_data_and_id_and_changes_every_address(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
+    mortal_cluster.create_topic(topic, partitions=3)
+    mortal_cluster.console_producer(topic, TEXT)
+    door, old_id = mortal_cluster.bootstrap_servers, mortal_cluster.cluster_id
+    old = {address(one).host for one in mortal_cluster.broker_addresses}
+    since = len(mortal_cluster.timeline)
+
+    mortal_cluster.move()
+
+    assert mortal_cluster.bootstrap_servers == door
+    assert mortal_cluster.cluster_id == old_id
+    assert old.isdisjoint(address(one).host for one in mortal_cluster.broker_addresses)
+    view = probe.ask(address(door))
+    assert view is not None
+    assert {str(one) for one in view.brokers.values()} == set(mortal_cluster.broker_addresses)
+    assert view.leaderless == 0
+    assert read(mortal_cluster, topic) == sorted(LINES)
+    told = events(mortal_cluster, since)
+    assert told[0] == ("move_started", None)
+    assert {("broker_exited", i) for i in range(3)} <= set(told[1:4])
+    assert told[-2:] == [("cluster_up", None), ("moved", None)]
+
+
+def test_a_graceful_move_keeps_data_too(mortal_cluster: LocalCluster, topic: str) -> None:
+    mortal_cluster.create_topic(topic)
+    mortal_cluster.console_producer(topic, TEXT)
+    mortal_cluster.move(graceful=True)
+    assert read(mortal_cluster, topic) == sorted(LINES)
+
+
+def test_a_killed_broker_is_gone_and_comes_back(mortal_cluster: LocalCluster) -> None:
+    mortal_cluster.kill(1)
+    assert mortal_cluster.running == (0, 2)
+    assert probe.ask(address(mortal_cluster.broker_addresses[1])) is None
+    assert probe.ask(address(mortal_cluster.bootstrap_servers)) is not None
+    mortal_cluster.start(1)
+    view = probe.ask(address(mortal_cluster.broker_addresses[1]))
+    assert view is not None
+    assert set(view.brokers) == {0, 1, 2}
+
+
+def test_a_paused_broker_is_silent_until_it_is_resumed(mortal_cluster: LocalCluster) -> None:
+    where = address(mortal_cluster.broker_addresses[2])
+    mortal_cluster.pause(2)
+    try:
+        assert probe.ask(where, timeout=0.5) is None
+    finally:
+        mortal_cluster.resume(2)
+    assert probe.ask(where, timeout=10.0) is not None
+
+
+def test_a_foreign_cluster_behind_the_same_door(mortal_cluster: LocalCluster, topic: str) -> None:
+    mortal_cluster.create_topic(topic)
+    mortal_cluster.console_producer(topic, TEXT)
+    own_id, addresses = mortal_cluster.cluster_id, mortal_cluster.broker_addresses
+
+    foreign_id = mortal_cluster.replace_with_foreign(same_addresses=True)
+    try:
+        assert foreign_id != own_id
+        assert mortal_cluster.cluster_id == foreign_id
+        assert mortal_cluster.broker_addresses == addresses
+        view = probe.ask(address(mortal_cluster.bootstrap_servers))
+        assert view is not None
+        assert view.topics == 0
+    finally:
+        mortal_cluster.restore()
+
+    assert mortal_cluster.cluster_id == own_id
+    assert read(mortal_cluster, topic) == sorted(LINES)
+
+
+def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
+    with (
+        pytest.raises(ClusterStartError, match=r"no\.such\.Authorizer"),
+        LocalCluster(brokers=1, config={"authorizer.class.name": "no.such.Authorizer"}),
+    ):
+        pass
+
+
+def test_an_older_kafka_and_data_that_stays(tmp_path: Path, topic: str) -> None:
+    folder = tmp_path / "kept"
+    with LocalCluster(brokers=1, version="4.1", directory=folder) as cluster:
+        assert cluster.version.startswith("4.1.")
+        first_id = cluster.cluster_id
+        cluster.create_topic(topic)
+        cluster.console_producer(topic, TEXT)
+    with LocalCluster(brokers=1, version="4.1", directory=folder) as cluster:
+        assert cluster.cluster_id == first_id
+        assert read(cluster, topic) == sorted(LINES)
+
+
+OWNER = """
+import json, threading
+from odradek.testing import LocalCluster
+with LocalCluster(brokers=1) as cluster:
+    told = {"pids": list(cluster.pids().values()), "directory": str(cluster.directory)}
+    print(json.dumps(told), flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as owner:
+        assert owner.stdout is not None
+        told = json.loads(owner.stdout.readline())
+        assert all(start_time(pid) for pid in told["pids"])
+        owner.send_signal(number)
+        owner.wait(timeout=20)
+    waiting = threading.Event()
+    for _ in range(200):
+        left = [pid for pid in told["pids"] if start_time(pid)]
+        if not left and not Path(told["directory"]).exists():
+            break
+        waiting.wait(0.05)
+    assert left == []
+    assert not Path(told["directory"]).exists()
+
+
+def test_brokers_die_with_their_keeper() -> None:
+    with LocalCluster(brokers=1) as cluster:
+        (broker,) = cluster.pids().values()
+        parent = Path(f"/proc/{broker}/stat").read_text().rsplit(")", 1)[1].split()[1]
+        subprocess.run(["kill", "-9", parent], check=True)
+        waiting = threading.Event()
+        for _ in range(200):
+            if start_time(broker) is None:
+                break
+            waiting.wait(0.05)
+        assert start_time(broker) is None
+        assert cluster.running == ()

