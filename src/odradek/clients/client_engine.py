@@ -120,12 +120,8 @@ class ClientEngine(Engine):
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
                 raise error_for(code, f"topic {name}")
-            if (
-                snapshot is not None
-                and not self.metadata.requested
-                and (self.metadata.in_flight_topics is None)
-            ):
-                self.metadata.request(f"topic {name} isn't known")
+            if found is not None and self.metadata.in_flight_topics is None:
+                self.metadata.request(f"topic {name} has no partitions yet")
             extra = f" (last answer: {error_for(code)})" if code else ""
             now = yield from self.pause(f"metadata of topic {name}{extra}", deadline, now)
 
@@ -158,9 +154,8 @@ class ClientEngine(Engine):
         now = yield START
         connection = yield from self.connect(address, deadline, now)
         now = self.now
-        reply = self.network.send(
-            connection, body, now, timeout=min(self.network.request_timeout, deadline - now + 0.05)
-        )
+        # The caller's deadline ends the call, not the connection, which others share.
+        reply = self.network.send(connection, body, now)
         now = yield Wait((reply,), deadline)
         if not reply.done:
             raise self.timeout(f"the answer of {address} to {body.API_NAME}", now)
