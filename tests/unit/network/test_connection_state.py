@@ -1,0 +1,45 @@
+"""The transition table of connections, over every pair of state and event."""
+
+from itertools import product
+
+import pytest
+
+from odradek.common.errors import IllegalStateError
+from odradek.network.connection_state import TRANSITIONS, ConnectionEvent, ConnectionState, move
+
+S, E = ConnectionState, ConnectionEvent
+ENDS = (S.DISCONNECTED, S.AUTHENTICATION_FAILED)
+PATH = (S.RESOLVING, S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY)
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(S, E)))
+def test_every_pair_moves_as_the_table_says_or_is_refused(
+    state: ConnectionState, event: ConnectionEvent
+) -> None:
+    if (state, event) in TRANSITIONS:
+        assert move(state, event) is TRANSITIONS[state, event]
+    else:
+        with pytest.raises(IllegalStateError, match=state.value):
+            move(state, event)
+
+
+def test_the_way_to_ready_skips_no_state() -> None:
+    events = (E.RESOLVED, E.CONNECTED, E.API_VERSIONS_ANSWERED)
+    for before, event, after in zip(PATH, events, PATH[1:], strict=False):
+        assert move(before, event) is after
+        for other in set(PATH) - {before}:
+            with pytest.raises(IllegalStateError):
+                move(other, event)
+
+
+def test_every_living_state_can_be_lost_and_no_end_is_left_again() -> None:
+    for state in PATH:
+        assert move(state, E.LOST) is S.DISCONNECTED
+    for state, event in product(ENDS, E):
+        with pytest.raises(IllegalStateError):
+            move(state, event)
+
+
+def test_only_the_handshake_can_be_refused_for_credentials() -> None:
+    allowed = [s for s in S if (s, E.AUTHENTICATION_REFUSED) in TRANSITIONS]
+    assert allowed == [S.CHECKING_API_VERSIONS]

@@ -1,0 +1,130 @@
+"""The frame reader: any split of any frames gives the same frames; lengths alone cost nothing."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.common.errors import MalformedMessageError, NotKafkaError
+from odradek.network.frame import FIRST_LIMIT, SCRATCH, STEP, FrameReader
+
+
+def feed(reader: FrameReader, data: bytes, sizes: list[int] | None = None) -> list[bytes]:
+    """Hand bytes over in pieces of the sizes given (then as much as fits)."""
+    frames: list[bytes] = []
+    turn = 0
+    while data:
+        buffer = reader.get_buffer()
+        assert len(buffer) > 0
+        size = min(len(buffer), len(data), sizes[turn % len(sizes)] if sizes else len(data))
+        turn += 1
+        buffer[:size] = data[:size]
+        data = data[size:]
+        frames += [bytes(f) for f in reader.buffer_updated(size)]
+    return frames
+
+
+def framed(bodies: list[bytes]) -> bytes:
+    return b"".join(len(b).to_bytes(4, "big") + b for b in bodies)
+
+
+LENGTHS = st.one_of(
+    st.integers(0, 40),
+    st.sampled_from([SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH, SCRATCH + 1, 3 * SCRATCH]),
+)
+BODIES = st.lists(
+    st.builds(lambda n, b: bytes([b]) * n, LENGTHS, st.integers(0, 255)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(BODIES, st.lists(st.integers(1, 70000), min_size=1, max_size=5))
+def test_any_split_gives_the_same_frames(bodies: list[bytes], sizes: list[int]) -> None:
+    assert feed(FrameReader(), framed(bodies), sizes) == bodies
+
+
+def test_one_byte_at_a_time() -> None:
+    bodies = [b"", b"a", b"x" * 300]
+    assert feed(FrameReader(), framed(bodies), [1]) == bodies
+
+
+def test_a_large_frame_gets_one_buffer_of_its_size_and_is_not_copied() -> None:
+    reader = FrameReader(8 << 20)
+    body = bytes(range(256)) * 8192  # 2 MiB
+    data = framed([body])
+    reader.get_buffer()[:SCRATCH] = data[:SCRATCH]
+    assert reader.buffer_updated(SCRATCH) == []
+    rest = reader.get_buffer()
+    assert len(rest) == len(body) + 4 - SCRATCH
+    rest[:] = data[SCRATCH:]
+    (frame,) = reader.buffer_updated(len(rest))
+    assert frame == body
+    assert frame.obj is rest.obj
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), FIRST_LIMIT + 1, 2**31 - 1])
+def test_lengths_outside_the_limit_are_refused_and_nothing_is_allocated(length: int) -> None:
+    reader = FrameReader()
+    buffer = reader.get_buffer()
+    buffer[:4] = length.to_bytes(4, "big", signed=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessageError, match="limit 1048576"):
+            reader.buffer_updated(4)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 16
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_length_that_is_allowed_costs_no_more_than_16_mib_until_bytes_come() -> None:
+    reader = FrameReader(1 << 30)
+    buffer = reader.get_buffer()
+    buffer[:4] = (1 << 30).to_bytes(4, "big")
+    tracemalloc.start()
+    try:
+        assert reader.buffer_updated(4) == []
+        assert len(reader.get_buffer()) == STEP
+        assert tracemalloc.get_traced_memory()[1] < STEP + (1 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+def test_above_16_mib_the_buffer_grows_as_bytes_arrive() -> None:
+    body = bytes(STEP + STEP // 2)
+    reader = FrameReader(64 << 20)
+    frames = feed(reader, framed([body, b"next"]))
+    assert [len(f) for f in frames] == [len(body), 4]
+    assert frames[0] == body
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
+        (b"<html><body>", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
+        (b"\x16\x03\x01\x00\xf4\x01\x00", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+    ],
+)
+def test_other_protocols_are_named(first: bytes, words: str) -> None:
+    with pytest.raises(NotKafkaError, match=f"not Kafka.*{words}"):
+        feed(FrameReader(), first)
+
+
+def test_what_comes_after_a_refusal_is_not_looked_at() -> None:
+    reader = FrameReader()
+    with pytest.raises(NotKafkaError):
+        feed(reader, b"HTTP" + bytes(SCRATCH - 4))
+    assert feed(reader, framed([b"fine"])) == []
+    assert len(reader.get_buffer()) > 0
+
+
+def test_the_limit_rises_when_the_peer_has_shown_that_it_is_a_broker() -> None:
+    body = bytes(FIRST_LIMIT + 1)
+    with pytest.raises(MalformedMessageError):
+        feed(FrameReader(), framed([body]))
+    reader = FrameReader()
+    reader.limit = 2 * FIRST_LIMIT
+    assert feed(reader, framed([body])) == [body]
