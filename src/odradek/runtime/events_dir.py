@@ -1,0 +1,89 @@
+"""R-EV-1 across processes: a client's events as JSON lines, one file per process.
+
+In: events, as a listener of the client's `EventLog`. Out: lines in a directory that others read
+while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
+write in a forked child, or trouble the client with a full disk: one warning, then silence.
+
+Each line has `time` (seconds since the epoch), `pid`, `client`, `kind` and the event's own fields.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import platform
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from odradek.common.events import Event
+from odradek.runtime.fork import ForkGuard, watch
+
+logger = logging.getLogger("odradek")
+
+
+class EventFile:
+    """Appends one client's events to its process's file, which is opened at the first event."""
+
+    def __init__(self, directory: str | os.PathLike[str], client: str) -> None:
+        self.path = Path(directory) / f"events-{platform.node() or 'host'}-{os.getpid()}.jsonl"
+        self._client = client
+        self._guard = ForkGuard()
+        self._descriptor: int | None = None
+        self._warned = False
+        self._torn = False
+
+    def __call__(self, event: Event) -> None:
+        """Write one event; never raises because of the file."""
+        if self._guard.forked:
+            return
+        try:
+            self._write(self.line(event))
+        except (OSError, TypeError, ValueError) as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning("events can't be written to %s: %s", self.path, error)
+
+    def line(self, event: Event) -> bytes:
+        """An event as one JSON line, stamped with the wall clock's time."""
+        fields = {str(name): _plain(value) for name, value in event.fields.items()}
+        whole = {
+            **fields,
+            "time": time.time(),
+            "pid": os.getpid(),
+            "client": self._client,
+            "kind": event.kind,
+        }
+        return json.dumps(whole, default=str).encode() + b"\n"
+
+    def _write(self, line: bytes) -> None:
+        if self._descriptor is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._descriptor = os.open(self.path, flags, 0o644)
+            watch(self)
+        if self._torn:  # a full disk has cut the line before: this one has to begin on its own
+            line = b"\n" + line
+        count = os.write(self._descriptor, line)
+        self._torn = count < len(line)
+
+    def close(self) -> None:
+        """Close the file; a later event opens it again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None and not self._guard.forked:
+            os.close(descriptor)
+
+    def abandon(self) -> None:
+        """In a forked child: close the child's copy of the descriptor."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

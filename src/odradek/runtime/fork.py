@@ -1,0 +1,83 @@
+"""What a forked child may do with a client of its parent: nothing but let go of it.
+
+In: hosts and event files register here when they open something. Out: `ClientForkedError` for
+every call in a child, raised before any lock is taken (the thread that held it isn't in the child).
+Must not: take a socket out of an epoll set. The set is shared with the parent, so that would make
+the parent deaf; closing the child's file descriptors changes nothing there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import Protocol
+from weakref import WeakSet
+
+from odradek.common.errors import ClientForkedError
+
+
+class Forkable(Protocol):
+    """Something whose file descriptors a child has to let go of."""
+
+    def abandon(self) -> None:
+        """Close the child's copies of all file descriptors, and do nothing else."""
+
+
+_opened: WeakSet[Forkable] = WeakSet()
+_hooked = False
+
+
+def watch(owner: Forkable) -> None:
+    """Have `owner.abandon()` called in every child that is forked from now on."""
+    global _hooked
+    _opened.add(owner)
+    if not _hooked:
+        _hooked = True
+        os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _abandon_all() -> None:
+    for owner in list(_opened):
+        with suppress(Exception):  # the child's own work must not suffer
+            owner.abandon()
+    _opened.clear()
+
+
+class ForkGuard:
+    """Remembers the process that made a client."""
+
+    __slots__ = ("_pid",)
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the client."""
+        return os.getpid() != self._pid
+
+    def check(self) -> None:
+        """Raise in a forked child."""
+        if os.getpid() != self._pid:
+            raise ClientForkedError(
+                f"this client was made in process {self._pid} and this is its forked child "
+                f"{os.getpid()}: make a new client here"
+            )
+
+
+class ForkCheckedLock:
+    """A lock that raises in a forked child instead of waiting for a thread that isn't there."""
+
+    __slots__ = ("_guard", "_lock")
+
+    def __init__(self, guard: ForkGuard) -> None:
+        self._guard = guard
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._guard.check()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -1,0 +1,78 @@
+"""Answers that a host waits for from outside its loop: names, calls on worker threads.
+
+In: a token, a deadline and what to tell the engine. Out: exactly one report for each token: the
+answer, or `TimeoutError` when it is late. Must not: wait for anybody, or end a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Report = Callable[[Any, BaseException | None], None]
+
+
+class Outsiders:
+    """Who still owes an answer. Any thread may call `answer`, the rest is for the host's."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._open: dict[int, tuple[float, Report]] = {}
+
+    def expect(self, token: int, deadline: float, report: Report) -> None:
+        """Note that an answer is owed until `deadline`."""
+        self._open[token] = (deadline, report)
+
+    def answer(self, token: int, result: Any, error: BaseException | None) -> None:
+        """Report an answer, unless it comes late. Taking the entry out decides who is first."""
+        entry = self._open.pop(token, None)
+        if entry is not None:
+            entry[1](result, error)
+            self._wake()
+
+    def owes(self, token: int) -> bool:
+        """Whether the answer is still wanted."""
+        return token in self._open
+
+    def next_deadline(self) -> float | None:
+        """When the next answer will be late."""
+        return min((deadline for deadline, _ in list(self._open.values())), default=None)
+
+    def expire(self, now: float) -> None:
+        """Report everything that is late."""
+        if not self._open:
+            return
+        for token, (deadline, _) in list(self._open.items()):
+            if deadline <= now:
+                self.answer(token, None, TimeoutError("no answer in time"))
+
+    def clear(self) -> None:
+        """Nobody is interested any more."""
+        self._open.clear()
+
+    def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Run a function and report how it ended. `KeyboardInterrupt` and the like go on up."""
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            self.answer(token, None, error)
+        except BaseException as error:
+            self.answer(token, None, error)
+            raise
+        else:
+            self.answer(token, result, None)
+
+    def run_in_thread(
+        self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
+        """Run a function in a short-lived daemon thread."""
+        try:
+            threading.Thread(
+                target=self.run,
+                args=(token, function, arguments),
+                name=f"odradek-call-{token}",
+                daemon=True,
+            ).start()
+        except RuntimeError as error:
+            self.answer(token, None, error)

@@ -1,0 +1,82 @@
+"""Names to numeric addresses. `getaddrinfo` can't be interrupted, so it runs in daemon threads.
+
+In: host, port and where the answer goes. Out: the addresses as texts in the order of the answer,
+each once, or the error. Must not: cache (R-CS-6: every dial resolves anew), or choose.
+A thread whose answer comes late is left alone. Whoever asks for the same name meanwhile joins it,
+so that a dead name server can't pile up threads.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+
+Answer = list[str] | BaseException
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
+
+
+def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
+    """Family and socket address of a numeric text, an IPv6 scope included; never asks a server."""
+    family, _, _, _, address = socket.getaddrinfo(
+        ip, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )[0]
+    return family, address  # type: ignore[return-value]  # typeshed allows for AF_UNIX and others
+
+
+def is_numeric(host: str) -> bool:
+    """Whether the text is an address already."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def look_up(host: str, port: int) -> list[str]:
+    """Ask the system's resolver; may take as long as it likes."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    texts: dict[str, None] = {}
+    for family, _, _, _, address in found:
+        if family in (socket.AF_INET, socket.AF_INET6):
+            texts[str(address[0])] = None
+    return list(texts)
+
+
+class Resolver:
+    """The look-ups that are under way in one host."""
+
+    def __init__(self, query: Callable[[str, int], list[str]] = look_up) -> None:
+        self._query = query
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
+
+    def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:
+        """Call `deliver` with the answer, from another thread."""
+        with self._lock:
+            waiting = self._waiting.get((host, port))
+            if waiting is not None:
+                waiting.append(deliver)
+                return
+            self._waiting[host, port] = [deliver]
+        try:
+            threading.Thread(
+                target=self._run, args=(host, port), name=f"odradek-dns-{host}", daemon=True
+            ).start()
+        except RuntimeError as error:  # no more threads, or the interpreter is ending
+            self._answer(host, port, error)
+
+    def _run(self, host: str, port: int) -> None:
+        try:
+            answer: Answer = self._query(host, port)
+        except (OSError, UnicodeError, ValueError) as error:
+            answer = error
+        self._answer(host, port, answer)
+
+    def _answer(self, host: str, port: int, answer: Answer) -> None:
+        with self._lock:
+            waiting = self._waiting.pop((host, port))
+        for deliver in waiting:
+            deliver(answer)

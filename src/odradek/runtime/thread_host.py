@@ -1,0 +1,232 @@
+"""Runs an engine in one daemon thread, so that it goes on while nobody calls.
+
+In: the same as `SelectorHost`, which does the work inside the thread. Out: completions that callers
+in any thread wait for. Must not: start the thread before the first call, or keep the interpreter
+from ending: the thread is a daemon, and nothing waits for it at exit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.common.types import Lock, Rng
+from odradek.network.effects import Call
+from odradek.network.flow import Completion
+from odradek.network.host import EngineInputs
+from odradek.runtime.fork import ForkCheckedLock
+from odradek.runtime.selector_host import SelectorHost
+
+if TYPE_CHECKING:
+    import ssl
+
+logger = logging.getLogger("odradek")
+
+JOIN_GRACE = 0.05
+"""Seconds beyond the deadline of `close` for the thread to see that its time is up."""
+
+
+class _Waiter:
+    """A thread inside `run`: cheaper than an Event, which makes a lock for each wait."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wake(self, _: object = None) -> None:
+        """End the wait, or the next one."""
+        with suppress(RuntimeError):  # released already: it is awake
+            self._lock.release()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until woken, at most so long."""
+        self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+
+
+class ThreadHost:
+    """A host for callers in any number of threads."""
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        seed: int | None = None,
+    ) -> None:
+        self._inner = SelectorHost(tls=tls, clock=clock, seed=seed)
+        self._inner.on_call = self._take_call
+        self._guard = self._inner.guard
+        self.lock: Lock = ForkCheckedLock(self._guard)
+        self._clock = clock
+        self._start_lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._end: Completion[None] = Completion()
+        self._close_deadline: float | None = None
+        self._ended = False
+        self._crash: BaseException | None = None
+        self._calls: deque[Call] = deque()
+        self._waiters: list[_Waiter] = []
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Take the engine; the thread starts at the first `run` or `wake`."""
+        self._inner.attach(engine)
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock()
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+        return self._inner.wall_clock()
+
+    def rng(self) -> Rng:
+        """This client's generator, used by the engine inside the thread."""
+        return self._inner.rng()
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Wait until the completion is done or the deadline passed; say whether it is done.
+
+        Calls with `where="caller"` run here, in the waiting thread.
+        """
+        self._guard.check()
+        already = completion.done
+        if already:
+            return True
+        if self._inside():
+            raise IllegalStateError("a callback of the client can't wait for the client")
+        if not self._start():
+            return self._run_after_end(completion)
+        waiter = _Waiter()
+        self._waiters.append(waiter)
+        completion.when_done(waiter.wake)
+        try:
+            self._inner.wake()
+            while True:
+                self._run_calls()
+                if completion.done:
+                    return True
+                if not self._start():  # it has ended meanwhile
+                    return self._run_after_end(completion)
+                left = threading.TIMEOUT_MAX if deadline is None else deadline - self._clock()
+                if left <= 0:
+                    return False
+                waiter.wait(left)
+        finally:
+            self._waiters.remove(waiter)
+            completion.forget(waiter.wake)
+
+    def drive(self) -> None:
+        """Nothing: the thread does what is due."""
+        self._guard.check()
+
+    def wake(self) -> None:
+        """Have the thread look at its inputs."""
+        self._guard.check()
+        if self._thread is None:
+            self._start()
+        self._inner.wake()
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action in the thread, between two steps."""
+        self._guard.check()
+        self._inner.defer(action)
+        self.wake()
+
+    def close(self, deadline: float) -> None:
+        """End the thread after it wrote what is queued; wait for it until the deadline.
+
+        From within the thread (a callback) it ends by itself, a moment later. In a forked child
+        only the child's copies of the file descriptors are closed.
+        """
+        if self._guard.forked:
+            self._inner.abandon()
+            return
+        with self._start_lock:
+            thread = self._thread
+            first, self._close_deadline = self._close_deadline is None, deadline
+            if thread is None:
+                self._ended = True
+        if thread is None:
+            if first:
+                self._inner.close(deadline)
+            return
+        if first:
+            self._inner.defer(self._finish)
+        if not self._inside():
+            thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
+
+    # The thread
+
+    def _inside(self) -> bool:
+        return self._thread is not None and self._thread.ident == threading.get_ident()
+
+    def _start(self) -> bool:
+        """Start the thread unless it runs; False when it has ended for good."""
+        if self._thread is not None:
+            return not self._ended
+        with self._start_lock:
+            if self._thread is None and not self._ended:
+                thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
+                self._thread = thread  # before it starts: callbacks ask whether they are inside
+                try:
+                    thread.start()
+                except BaseException:
+                    self._thread = None
+                    raise
+        return not self._ended
+
+    def _finish(self) -> None:
+        if not self._end.done:
+            self._end.complete(None)
+
+    def _main(self) -> None:
+        try:
+            self._inner.run(self._end, None)
+        except BaseException as error:  # a bug: whoever waits has to hear of it
+            self._crash = error
+            logger.critical("the I/O thread of a client ended", exc_info=error)
+        try:
+            self._inner.close(
+                self._clock() if self._close_deadline is None else self._close_deadline
+            )
+        except Exception as error:
+            self._crash = self._crash or error
+        finally:
+            self._ended = True
+            for waiter in list(self._waiters):
+                waiter.wake()
+
+    def _run_after_end(self, completion: Completion[Any]) -> bool:
+        """Without a thread nothing can come any more but what the engine itself ends."""
+        if self._crash is not None:
+            raise ClientBrokenError(
+                f"the client's I/O thread failed: {self._crash!r}"
+            ) from self._crash
+        with self._start_lock:
+            return self._inner.run(completion, self._clock())
+
+    # Calls in the caller's thread
+
+    def _take_call(self, call: Call) -> None:
+        self._inner.expect_call(call)
+        self._calls.append(call)
+        for waiter in list(self._waiters):
+            waiter.wake()
+
+    def _run_calls(self) -> None:
+        outsiders = self._inner.outsiders
+        while self._calls:
+            try:
+                call = self._calls.popleft()
+            except IndexError:  # another waiting thread was quicker
+                return
+            if outsiders.owes(call.token):
+                outsiders.run(call.token, call.function, call.arguments)

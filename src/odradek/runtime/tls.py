@@ -1,0 +1,126 @@
+"""TLS inside the host: the engine sees plain bytes.
+
+In: a TCP connection that is up, an `ssl.SSLContext`. Out: the same transport, whose bytes are
+encrypted. Decrypted bytes land at once where the engine wants them, so the rule of one buffer per
+response holds here too. Must not: choose protocols or trust anybody: that is the context's part.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+
+from odradek.common.types import Address
+from odradek.runtime.transport import READ, SEND_BUDGET, WRITE, Transport
+
+CHUNK = 64 << 10
+"""Bytes handed to OpenSSL at once; it cuts them into records of 16 KiB."""
+JOIN = 8 << 10
+"""Smaller buffers are joined, as each write makes a record of its own."""
+
+
+class TlsTransport(Transport):
+    """TCP, then a handshake with the broker's name, then encrypted bytes."""
+
+    tls = True
+
+    def __init__(self, connection: int, address: Address, context: ssl.SSLContext) -> None:
+        super().__init__(connection, address)
+        self._context = context
+        self._tls: ssl.SSLSocket | None = None
+        self._wanted = WRITE
+        self._read_wants_write = False
+        self._write_wants_read = False
+
+    def handshake(self) -> bool:
+        """Go on with the handshake. Raises `ssl.SSLError` with what is wrong, or `OSError`.
+
+        The file descriptor stays the same when the socket is wrapped.
+        """
+        if self._tls is None:
+            self.sock = self._tls = self._context.wrap_socket(
+                self._socket(),
+                server_hostname=self.address.host,
+                do_handshake_on_connect=False,
+            )
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._wanted = READ
+            return False
+        except ssl.SSLWantWriteError:
+            self._wanted = WRITE
+            return False
+        return True
+
+    def _encrypted(self) -> ssl.SSLSocket:
+        if self._tls is None:
+            raise OSError("TLS isn't up")
+        return self._tls
+
+    @property
+    def wanted(self) -> int:
+        """Reading may have to write, and the other way round (key updates)."""
+        if not self.established:
+            return self._wanted
+        write = self._read_wants_write or (self._queue and not self._write_wants_read)
+        return READ | WRITE if write else READ
+
+    @property
+    def pending(self) -> bool:
+        """Bytes that OpenSSL has decrypted already: the socket won't report them again."""
+        return self._tls is not None and self._tls.pending() > 0
+
+    def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Join small neighbours; large buffers stay where they are."""
+        small: list[bytes | memoryview] = []
+        for buffer in buffers:
+            if memoryview(buffer).nbytes < JOIN:
+                small.append(buffer)
+                continue
+            super().queue([b"".join(small), buffer])
+            small.clear()
+        super().queue([b"".join(small)])
+
+    def flush(self) -> None:
+        """Write what OpenSSL takes. After a "want" it must be given the same bytes again."""
+        tls, queue, budget = self._encrypted(), self._queue, SEND_BUDGET
+        self._write_wants_read = False
+        while queue and budget > 0:
+            try:
+                count = tls.send(queue[0][:CHUNK])
+            except ssl.SSLWantReadError:
+                self._write_wants_read = True
+                return
+            except ssl.SSLWantWriteError:
+                return
+            self._sent(count)
+            budget -= count
+
+    def receive(self, buffer: memoryview) -> int:
+        """Decrypt into a buffer; 0 at the end, also where the peer ended without close_notify.
+
+        Kafka frames carry their length, so a cut stream can't pass for a whole answer.
+        """
+        self._read_wants_write = False
+        try:
+            return self._encrypted().recv_into(buffer)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
+            self._read_wants_write = True
+            raise BlockingIOError from None
+
+    def close(self) -> None:
+        """Say goodbye if that can be done at once, then close."""
+        if self._tls is not None and self.established and not self._queue:
+            with suppress(OSError, ValueError):
+                self._tls.unwrap()
+        self._tls = None
+        super().close()
+
+    def abandon(self) -> None:
+        """In a forked child: not a byte may go out, the keys are the parent's."""
+        self._tls = None
+        super().abandon()

@@ -1,0 +1,162 @@
+"""One socket of a host: bytes out in order, bytes in to where the engine wants them.
+
+In: buffers to send, a buffer to fill. Out: how many bytes went, and what the selector should watch.
+Must not: know the engine, join large buffers, or block.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from odradek.common.types import Address
+from odradek.runtime.resolver import numeric_address
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16)
+"""How many buffers one `sendmsg` takes."""
+SEND_BUDGET = 4 << 20
+"""Bytes that one connection writes before the others have their turn."""
+FLUSH_PATIENCE = 0.5
+"""Seconds without progress after which `flush_all` gives up what is still queued."""
+
+
+class Transport:
+    """A TCP connection, from its non-blocking connect to its close."""
+
+    tls = False
+
+    def __init__(self, connection: int, address: Address) -> None:
+        self.connection = connection
+        self.address = address
+        self.sock: socket.socket | None = None
+        self.fd = -1
+        """The selector knows it by this: TLS replaces the socket object, not the descriptor."""
+        self.tcp_up = False
+        self.established = False
+        self.queued = 0
+        """Bytes that wait to be written."""
+        self.full = False
+        """The engine was told that it should hold back."""
+        self.watched = 0
+        """What the selector watches now."""
+        self._queue: deque[memoryview] = deque()
+
+    def open(self, ip: str) -> bool:
+        """Begin to connect; say whether TCP is up already. Raises `OSError`."""
+        family, target = numeric_address(ip, self.address.port)
+        sock = self.sock = socket.socket(family, socket.SOCK_STREAM)
+        self.fd = sock.fileno()
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            sock.connect(target)
+        except BlockingIOError:
+            return False
+        return True
+
+    def finish_connect(self) -> None:
+        """After the socket became writable: raise `OSError` if TCP didn't come up."""
+        number = self._socket().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def handshake(self) -> bool:
+        """Do what has to come between TCP and the first byte; say whether it is done."""
+        return True
+
+    def _socket(self) -> socket.socket:
+        if self.sock is None:
+            raise OSError("the socket is closed")
+        return self.sock
+
+    @property
+    def wanted(self) -> int:
+        """What the selector should watch."""
+        if not self.established:
+            return WRITE
+        return READ | WRITE if self._queue else READ
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes are there that no selector knows of."""
+        return False
+
+    def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
+        """Put buffers behind what is waiting; they are sent from where they lie."""
+        for buffer in buffers:
+            view = memoryview(buffer)
+            if view.nbytes:
+                self._queue.append(view if view.format == "B" else view.cast("B"))
+                self.queued += view.nbytes
+
+    def flush(self) -> None:
+        """Write what the socket takes now. Raises `OSError`."""
+        sock, queue, budget = self._socket(), self._queue, SEND_BUDGET
+        while queue and budget > 0:
+            head = [queue[i] for i in range(min(len(queue), IOV_MAX))]
+            try:
+                count = sock.sendmsg(head)
+            except BlockingIOError:
+                return
+            self._sent(count)
+            budget -= count
+
+    def _sent(self, count: int) -> None:
+        self.queued -= count
+        queue = self._queue
+        while count:
+            head = queue[0]
+            if count < head.nbytes:
+                queue[0] = head[count:]
+                return
+            count -= head.nbytes
+            queue.popleft()
+
+    def receive(self, buffer: memoryview) -> int:
+        """Fill a buffer; 0 at the end of the stream. Raises `BlockingIOError`, `OSError`."""
+        return self._socket().recv_into(buffer)
+
+    def drop(self) -> None:
+        """Forget what is still queued."""
+        self._queue.clear()
+        self.queued = 0
+
+    def close(self) -> None:
+        """Close the socket; what is still queued is dropped."""
+        sock, self.sock = self.sock, None
+        self.drop()
+        if sock is not None:
+            with suppress(OSError):
+                sock.close()
+
+    def abandon(self) -> None:
+        """In a forked child: give the file descriptor back without a word to the peer."""
+        sock, self.sock = self.sock, None
+        if sock is not None:
+            with suppress(OSError):
+                os.close(sock.detach())
+
+
+def flush_all(transports: Iterable[Transport], deadline: float, clock: Callable[[], float]) -> None:
+    """Write what is queued as long as it goes on and there is time; used before closing."""
+    with selectors.DefaultSelector() as selector:  # its own: nothing is read any more
+        for transport in transports:
+            selector.register(transport.fd, WRITE, transport)
+        limit = min(deadline, clock() + FLUSH_PATIENCE)
+        while selector.get_map() and (left := limit - clock()) > 0:
+            for key, _ in selector.select(left):
+                before = key.data.queued
+                try:
+                    key.data.flush()
+                except OSError:
+                    key.data.drop()
+                if key.data.queued < before:
+                    limit = min(deadline, clock() + FLUSH_PATIENCE)
+                if not key.data.queued:
+                    selector.unregister(key.fd)

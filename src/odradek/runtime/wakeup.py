@@ -1,0 +1,64 @@
+"""How other threads end the sleep of a host.
+
+In: `wake` from any thread. Out: a selector that returns. The socket pair exists from the first
+sleep on, and a byte is written only when somebody sleeps. Must not: take a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from contextlib import suppress
+
+
+class WakeUp:
+    """A flag and, once somebody has slept, a socket pair."""
+
+    __slots__ = ("_pair", "pending", "sleeping")
+
+    def __init__(self) -> None:
+        self.sleeping = False
+        """Set by the sleeper before it looks at its inputs for the last time."""
+        self.pending = False
+        """Somebody woke since the last step began: not every input is in the engine's queue."""
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+
+    def open(self, selector: selectors.BaseSelector) -> None:
+        """Make the pair, unless it exists."""
+        if self._pair is None:
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            self._pair = (ours, theirs)
+            selector.register(ours.fileno(), selectors.EVENT_READ, None)
+
+    def wake(self) -> None:
+        """End the sleep. The input must have been recorded before: no wake-up is lost then."""
+        self.pending = True
+        if not self.sleeping:
+            return
+        self.sleeping = False  # one byte is enough
+        pair = self._pair
+        if pair is not None:
+            with suppress(OSError):  # full: a byte is there already; closed: nobody sleeps
+                pair[1].send(b"w")
+
+    def drain(self) -> None:
+        """Take the bytes out."""
+        if self._pair is not None:
+            with suppress(OSError):
+                self._pair[0].recv(4096)
+
+    def close(self) -> None:
+        """Close the pair."""
+        pair, self._pair = self._pair, None
+        for end in pair or ():
+            end.close()
+
+    def abandon(self) -> None:
+        """In a forked child: give the file descriptors back."""
+        pair, self._pair = self._pair, None
+        for end in pair or ():
+            with suppress(OSError):
+                os.close(end.detach())
