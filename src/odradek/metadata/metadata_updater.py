@@ -106,6 +106,11 @@ class MetadataUpdater:
         if expected:
             metadata.cluster_id = expected
 
+    @property
+    def rounds_failed(self) -> int:
+        """Rounds in a row that brought no answer."""
+        return self._retry.failures
+
     # The flow
 
     def run(self) -> Flow[None]:
