@@ -58,6 +58,7 @@ class SimulatedHost:
         """Steps without any input: a deadline alone asked for them."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
+        self.events: EventLog | None = None
         self.links: dict[int, Link] = {}
         self.closed = False
         self._world = world
@@ -83,6 +84,7 @@ class SimulatedHost:
         self._engine = engine
         events = getattr(engine, "events", None)
         if isinstance(events, EventLog):
+            self.events = events
             self.trace.follow(events)
 
     def now(self) -> float:

@@ -1,0 +1,66 @@
+"""Worlds and clients for simulation tests; what every run must keep is checked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from odradek.simulation import LinkProfile, SimulatedCluster, World
+from odradek.simulation.checkers import Checkers
+from odradek.simulation.link import Mode
+
+
+@pytest.fixture
+def world() -> World:
+    """A world with seed 1; make others yourself where the seed matters."""
+    return World(seed=1)
+
+
+@pytest.fixture
+def cluster(world: World) -> SimulatedCluster:
+    """Three brokers behind a front door."""
+    return SimulatedCluster(world, brokers=3)
+
+
+@pytest.fixture
+def checkers(world: World) -> Iterator[Checkers]:
+    """Checks each client that is given to `watch`; raises at the end of the test."""
+    made = Checkers(world)
+    yield made
+    made.verify()
+
+
+@pytest.fixture
+def simulated_client(
+    world: World, cluster: SimulatedCluster, checkers: Checkers
+) -> Iterator[Callable[..., Any]]:
+    """Make clients as users do: `simulated_client("producer", linger_ms=0)`.
+
+    Also `name`, `mode`, `background` and `link` of the host; it is closed and checked at the end.
+    """
+    clients = []
+
+    def make(
+        kind: str,
+        *,
+        name: str | None = None,
+        mode: Mode = "bytes",
+        background: bool = True,
+        link: LinkProfile | None = None,
+        **config: Any,
+    ) -> Any:
+        facade = getattr(import_module(f"odradek.api.{kind}"), kind.capitalize())
+        host = world.host(name or kind, mode=mode, background=background, link=link)
+        config.setdefault("bootstrap_servers", cluster.bootstrap_servers)
+        client = facade(_host=host, **config)
+        assert host.events is not None
+        checkers.watch(host.events, client._config)
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()

@@ -1,0 +1,257 @@
+"""The simulated host against a scripted engine: what it does with effects, and when it steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.network.effects import (
+    Call,
+    Close,
+    Effect,
+    IncomingResponse,
+    Open,
+    OutgoingRequest,
+    Resolve,
+    Send,
+)
+from odradek.network.flow import Completion
+from odradek.network.frame import FrameReader
+from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
+from odradek.simulation import SimulatedCluster, SimulatedHost, StuckError, World, host
+
+BROKER = Address("10.0.0.2", 9092)
+
+
+class ScriptedEngine:
+    """Records its inputs and steps; effects and deadlines come from the test."""
+
+    def __init__(self) -> None:
+        self.effects: deque[Effect] = deque()
+        self.seen: list[tuple[Any, ...]] = []
+        self.steps: list[float] = []
+        self.deadline: Callable[[float], float | None] = lambda now: None
+        self.on_step: Callable[[float], None] = lambda now: None
+        self.has_inputs = False
+        self.reader = FrameReader()
+
+    def _note(self, *what: Any) -> None:
+        self.seen.append(what)
+        self.has_inputs = True
+
+    def step(self, now: float) -> float | None:
+        self.has_inputs = False
+        self.steps.append(now)
+        self.on_step(now)
+        return self.deadline(now)
+
+    def connected(self, connection: int) -> None:
+        self._note("connected", connection)
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        self._note("disconnected", connection, error)
+
+    def get_buffer(self, connection: int) -> memoryview:
+        return self.reader.get_buffer()
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        for frame in self.reader.buffer_updated(count):
+            self._note("frame", connection, bytes(frame[:4]))
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        self._note("received", connection, response.correlation_id)
+
+    def writable(self, connection: int, ready: bool) -> None:
+        self._note("writable", connection, ready)
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        self._note("resolved", token, result)
+
+    def called(self, token: int, result: Any, error: BaseException | None) -> None:
+        self._note("called", token, result, error)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(3)
+
+
+def attached(world: World, **how: Any) -> tuple[SimulatedHost, ScriptedEngine]:
+    made = world.host("client", **how)
+    engine = ScriptedEngine()
+    made.attach(engine)
+    return made, engine
+
+
+def do(world: World, made: SimulatedHost, engine: ScriptedEngine, *effects: Effect) -> None:
+    engine.effects.extend(effects)
+    made.wake()
+    world.advance(0.1)
+
+
+def request(number: int) -> Send:
+    return Send(1, OutgoingRequest(DescribeClusterRequest(), 2, number, "me"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"), [("bytes", ("frame", 1, b"\0\0\0\7")), ("messages", ("received", 1, 7))]
+)
+def test_a_connection_from_open_to_close(world: World, mode: Any, answer: Any) -> None:
+    cluster = SimulatedCluster(world, 1)
+    made, engine = attached(world, mode=mode)
+    do(world, made, engine, Open(1, BROKER, BROKER.host))
+    do(world, made, engine, request(7))
+    assert engine.seen == [("connected", 1), answer]
+    do(world, made, engine, request(8), Close(1, "enough"))
+    assert engine.seen == [("connected", 1), answer]
+    assert not made.links
+    assert not cluster.brokers[1].sessions
+
+
+def test_refused_dials_and_lost_connections_are_told(world: World) -> None:
+    cluster = SimulatedCluster(world, 1)
+    made, engine = attached(world)
+    do(world, made, engine, Open(1, BROKER, BROKER.host), Open(2, BROKER, "10.1.1.1"))
+    cluster.crash(1)
+    world.advance(0.1)
+    assert sorted(engine.seen, key=str) == [
+        ("connected", 1),
+        ("disconnected", 1, None),
+        ("disconnected", 2, "refused"),
+    ]
+
+
+def test_names_are_answered_from_what_stands_there_when_the_answer_comes(world: World) -> None:
+    made, engine = attached(world)
+    world.dns["b"] = ["10.0.0.1"]
+    world.dns_silent.add("c")
+    world.at(0.001, lambda: world.dns.update(b=["10.0.0.9"]))
+    do(world, made, engine, *(Resolve(n, name, 9092, 1.0) for n, name in enumerate("abc")))
+    assert isinstance(engine.seen[0][2], OSError)
+    assert engine.seen[1:] == [("resolved", 1, ["10.0.0.9"])]
+    assert world.lookups == {"a": 1, "b": 1, "c": 1}
+
+
+def test_calls_run_at_once_or_after_the_workers_time(world: World) -> None:
+    made, engine = attached(world)
+    made.worker_delay = 0.05
+
+    def divide(a: int, b: int) -> float:
+        return a / b
+
+    do(world, made, engine, Call(1, divide, (4, 2), "worker", 9.0))
+    do(world, made, engine, Call(2, divide, (1, 0), "caller", 9.0))
+    assert engine.seen[0] == ("called", 1, 2.0, None)
+    assert engine.seen[1][:3] == ("called", 2, None)
+    assert isinstance(engine.seen[1][3], ZeroDivisionError)
+    assert 0.05 in engine.steps
+
+
+def test_the_engine_is_stepped_at_its_deadlines_exactly(world: World) -> None:
+    made, engine = attached(world)
+    due = [0.3, 1.7, 1.7000001, 40.0]
+    engine.deadline = lambda now: next((d for d in due if d > now), None)
+    made.wake()
+    world.advance(100)
+    assert engine.steps == [0.0, *due]
+    assert made.timed_steps >= len(due)
+
+
+def test_a_deadline_that_moved_on_costs_no_step(world: World) -> None:
+    made, engine = attached(world)
+    deadlines = iter([1.0, 5.0, None])
+    engine.deadline = lambda now: next(deadlines)
+    made.wake()
+    world.advance(0.5)
+    made.wake()
+    world.advance(10)
+    assert engine.steps == [0.0, 0.5, 5.0]
+
+
+def test_run_ends_with_the_completion_or_at_its_deadline(world: World) -> None:
+    made, _ = attached(world)
+    completion: Completion[int] = Completion()
+    assert not made.run(completion, 2.5)
+    assert world.now == 2.5
+    world.after(1.0, lambda: completion.complete(4))
+    assert made.run(completion, None)
+    assert world.now == 3.5
+    with pytest.raises(StuckError, match="can't happen"):
+        made.run(Completion(), None)
+
+
+def test_a_host_without_background_steps_only_inside_its_calls(world: World) -> None:
+    made, engine = attached(world, background=False)
+    engine.deadline = lambda now: 1.0 if now < 1.0 else None
+    engine._note("anything")
+    made.wake()
+    world.advance(10)
+    assert engine.steps == []
+    made.drive()
+    assert engine.steps == [10.0]
+    engine.deadline = lambda now: 11.0 if now < 11.0 else None
+    engine._note("anything")
+    made.run(Completion(), 12.0)
+    assert engine.steps == [10.0, 10.0, 11.0]
+
+
+def test_deferred_actions_run_between_steps(world: World) -> None:
+    made, engine = attached(world)
+    order: list[str] = []
+
+    def on_step(now: float) -> None:
+        if not order:
+            made.defer(lambda: order.append("deferred"))
+        order.append("step")
+
+    engine.on_step = on_step
+    made.wake()
+    world.advance(0.1)
+    assert order == ["step", "deferred", "step"]
+
+
+def test_an_engine_that_turns_in_circles_is_found_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "STEPS_AT_ONCE", 50)
+    made, engine = attached(world)
+    engine.deadline = lambda now: now
+    made.wake()
+    with pytest.raises(StuckError, match="more than 50 steps"):
+        world.advance(1)
+
+
+def test_a_client_that_steps_too_often_is_reported_once_a_second(world: World) -> None:
+    made, engine = attached(world)
+    engine.deadline = lambda now: now + 0.0005 if now < 2.0 else None
+    made.wake()
+    world.advance(10)
+    assert len(world.hot_loops) == 2
+    assert world.hot_loops[0].startswith("client: 1001 steps in second 0")
+
+
+def test_after_close_nothing_is_opened_stepped_or_told(world: World) -> None:
+    SimulatedCluster(world, 1)
+    made, engine = attached(world)
+    do(world, made, engine, Open(1, BROKER, BROKER.host))
+    steps = len(engine.steps)
+    engine.effects.append(Close(1, "closing"))
+    made.close(world.now + 1)
+    made.close(world.now + 1)
+    engine._note("anything")
+    made.wake()
+    world.advance(10)
+    assert len(engine.steps) == steps
+    assert not made.links
+
+
+def test_hosts_draw_their_own_numbers_and_have_names_of_their_own() -> None:
+    alone, crowded = World(9), World(9)
+    crowded.host("other")
+    assert alone.host("client").rng().random() == crowded.host("client").rng().random()
+    assert crowded.host("client").name == "client-2"
+    assert crowded.hosts["client-2"].wall_clock() == crowded.wall_clock()
