@@ -1,0 +1,234 @@
+"""One scenario, four ways to run it, one trace: simulated bytes, simulated messages, real sockets
+plain and real sockets with TLS. What a simulation finds is true of what ships only if this holds.
+
+The scenario: of two bootstrap addresses one is dead; bootstrap, metadata, a request, the broker
+drops the connection in the middle of the next request, redial, recover.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import random
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import DisconnectedError
+from odradek.common.types import Address
+from odradek.network.flow import START, Flow, Wait
+from odradek.network.host import Host
+from odradek.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from odradek.runtime import SelectorHost, ThreadHost
+from odradek.simulation import (
+    SimulatedBroker,
+    SimulatedCluster,
+    Trace,
+    World,
+    assert_same,
+    run_twice,
+)
+from odradek.simulation.environment import Environment, ReceivedRequest
+from odradek.simulation.link import Mode
+from odradek.testing.loopback import LoopbackServer
+
+pytestmark = pytest.mark.simulation
+
+T = TypeVar("T")
+
+SEED = 23
+"""One whose shuffle puts the dead address first."""
+
+
+@dataclass
+class Setting:
+    """A cluster of one broker, an address that is dead, and how verbs reach the cluster."""
+
+    cluster: SimulatedCluster
+    dead: Address
+    hang_up: Callable[[], None]
+
+    @property
+    def roles(self) -> dict[str, str]:
+        return {str(self.broker): "broker 1", str(self.dead): "dead"}
+
+    @property
+    def broker(self) -> Address:
+        return self.cluster.brokers[1].address
+
+
+def build(environment: Environment) -> Setting:
+    cluster = SimulatedCluster(environment, brokers=1, bootstrap_name=None)
+    cluster.create_topic("flights", 3)
+
+    def hang_up() -> None:
+        """Let the broker drop all connections instead of answering the next DescribeCluster."""
+
+        def observe(broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
+            if isinstance(request.body, DescribeClusterRequest):
+                cluster.observers.remove(observe)
+                broker.disconnect_all()
+
+        cluster.observers.append(observe)
+
+    return Setting(cluster, environment.new_address(), hang_up)
+
+
+def refreshed(engine: ClientEngine) -> Flow[None]:
+    """Wait until no refresh is wanted any more."""
+    yield START
+    while engine.metadata.requested:
+        yield Wait((engine.metadata.changed,))
+
+
+def play(host: Host, setting: Setting, hang_up: Callable[[], object]) -> Trace:
+    servers = f"{setting.dead},{setting.broker}"
+    engine = ClientEngine(Config(ADMIN, {"bootstrap.servers": servers}), random.Random(SEED))
+    trace = Trace()
+    trace.follow(engine.events)
+    host.attach(engine)
+
+    def run(flow: Flow[T]) -> T:
+        completion = engine.start(flow)
+        host.wake()
+        assert host.run(completion, host.now() + 20.0)
+        return completion.result()
+
+    def ask() -> DescribeClusterResponse:
+        return run(
+            engine.ask(
+                setting.broker,
+                DescribeClusterRequest(),
+                DescribeClusterResponse,
+                host.now() + 10.0,
+            )
+        )
+
+    snapshot = run(engine.snapshot(host.now() + 10.0))
+    assert [b.address for b in snapshot.brokers.values()] == [setting.broker]
+    assert ask().cluster_id == setting.cluster.cluster_id
+    hang_up()
+    with pytest.raises(DisconnectedError):
+        ask()
+    assert ask().cluster_id == setting.cluster.cluster_id
+    run(refreshed(engine))
+    engine.shut()
+    host.wake()
+    host.close(host.now() + 1.0)
+    return trace
+
+
+def simulated(mode: Mode, seed: int = 1) -> tuple[Trace, Setting]:
+    world = World(seed)
+    setting = build(world)
+    trace = play(world.host("client", mode=mode), setting, setting.hang_up)
+    assert world.hot_loops == []
+    return trace, setting
+
+
+@contextmanager
+def loopback(tls: ssl.SSLContext | None) -> Iterator[tuple[LoopbackServer, Setting]]:
+    with LoopbackServer(tls=tls) as server:
+        yield server, server.call(lambda: build(server))
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, list[str]]:
+    trace, setting = simulated("bytes")
+    return trace.by_connection(setting.roles)
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's and a client's TLS context, with a certificate of the server's own making."""
+    place: Path = tmp_path_factory.mktemp("tls") / "server.pem"
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    place.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(place)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(place)
+    return server, client
+
+
+def test_the_scenario_contains_what_it_is_for(expected: dict[str, list[str]]) -> None:
+    kinds = {key: [line.split(" ")[0] for line in lines] for key, lines in expected.items()}
+    assert list(kinds) == ["dead #1", "broker 1 #1", "broker 1 #2", "client"]
+    assert "dial_failed" in kinds["dead #1"]
+    first, second = kinds["broker 1 #1"], kinds["broker 1 #2"]
+    assert first[:4] == ["dial", "connected", "ready", "metadata_request"]
+    assert first[-1] == "disconnected"
+    assert [k for k in second if k in ("ready", "metadata", "proved")] == [
+        "ready",
+        "proved",
+        "metadata",
+    ]
+    assert kinds["client"] == ["closed"]
+
+
+def test_messages_leave_the_trace_of_bytes_with_the_same_times() -> None:
+    assert_same(simulated("bytes")[0].lines(), simulated("messages")[0].lines())
+
+
+def test_the_same_seed_leaves_the_same_trace() -> None:
+    lines = run_twice(lambda: simulated("bytes", 4)[0].lines())
+    assert lines != simulated("bytes", 5)[0].lines()
+
+
+def test_the_selector_host_leaves_the_trace_of_the_simulated_one(
+    expected: dict[str, list[str]],
+) -> None:
+    with loopback(None) as (server, setting):
+        trace = play(SelectorHost(), setting, lambda: server.call(setting.hang_up))
+        assert_same(expected, trace.by_connection(setting.roles), ("simulated", "selector"))
+
+
+def test_so_does_the_selector_host_over_tls(
+    expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    with loopback(contexts[0]) as (server, setting):
+        host = SelectorHost(tls=contexts[1])
+        trace = play(host, setting, lambda: server.call(setting.hang_up))
+        assert_same(expected, trace.by_connection(setting.roles), ("simulated", "TLS"))
+
+
+def test_so_does_the_thread_host(expected: dict[str, list[str]]) -> None:
+    with loopback(None) as (server, setting):
+        trace = play(ThreadHost(), setting, lambda: server.call(setting.hang_up))
+        assert_same(expected, trace.by_connection(setting.roles), ("simulated", "thread"))
