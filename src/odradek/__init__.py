@@ -1,0 +1,92 @@
+"""Odradek: a Kafka client that keeps working while its cluster dies, moves and comes back.
+
+    import odradek
+
+    with odradek.Producer({"bootstrap.servers": "localhost:9092"}) as producer:
+        producer.send("flights", value=b"JFK", key=b"N14228").result(timeout=10)
+
+Every public class and error is importable from here; each is loaded on first use, so that
+`import odradek` stays cheap. pyarrow is imported by the first call that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.api.admin import Admin as Admin
+    from odradek.api.consumer import Consumer as Consumer
+    from odradek.api.explain import Explanation as Explanation
+    from odradek.api.producer import Producer as Producer
+    from odradek.api.record_future import ArrowFuture as ArrowFuture
+    from odradek.api.record_future import OffsetRange as OffsetRange
+    from odradek.api.record_future import RecordFuture as RecordFuture
+    from odradek.clients.admin.admin_engine import BrokerDescription as BrokerDescription
+    from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
+    from odradek.clients.admin.admin_engine import NewTopic as NewTopic
+    from odradek.clients.consumer.records import ConsumerRecord as ConsumerRecord
+    from odradek.clients.consumer.records import OffsetAndTimestamp as OffsetAndTimestamp
+    from odradek.clients.descriptions import PartitionDescription as PartitionDescription
+    from odradek.clients.descriptions import TopicDescription as TopicDescription
+    from odradek.clients.producer.batch import RecordMetadata as RecordMetadata
+    from odradek.common.errors import *  # noqa: F403
+    from odradek.common.events import Event as Event
+    from odradek.common.kafka_errors import *  # noqa: F403
+    from odradek.common.types import Address as Address
+    from odradek.common.types import TopicPartition as TopicPartition
+    from odradek.record.arrow import ArrowSchemaError as ArrowSchemaError
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Address": "odradek.common.types",
+    "Admin": "odradek.api.admin",
+    "ArrowFuture": "odradek.api.record_future",
+    "ArrowSchemaError": "odradek.record.arrow",
+    "BrokerDescription": "odradek.clients.admin.admin_engine",
+    "ClusterDescription": "odradek.clients.admin.admin_engine",
+    "Consumer": "odradek.api.consumer",
+    "ConsumerRecord": "odradek.clients.consumer.records",
+    "Event": "odradek.common.events",
+    "Explanation": "odradek.api.explain",
+    "NewTopic": "odradek.clients.admin.admin_engine",
+    "NoSuchOffsetError": "odradek.clients.consumer.records",
+    "OffsetAndTimestamp": "odradek.clients.consumer.records",
+    "OffsetRange": "odradek.api.record_future",
+    "PartitionDescription": "odradek.clients.descriptions",
+    "Producer": "odradek.api.producer",
+    "RecordFuture": "odradek.api.record_future",
+    "RecordMetadata": "odradek.clients.producer.batch",
+    "TopicDescription": "odradek.clients.descriptions",
+    "TopicPartition": "odradek.common.types",
+}
+_ERROR_HOMES = ("odradek.common.errors", "odradek.common.kafka_errors")
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is not None:
+        value = getattr(importlib.import_module(home), name)
+    elif name.endswith("Error"):
+        found = (getattr(importlib.import_module(h), name, None) for h in _ERROR_HOMES)
+        value = next((v for v in found if v is not None), None)
+    else:
+        value = None
+    if value is None:
+        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    errors = {
+        name
+        for home in _ERROR_HOMES
+        for name in vars(importlib.import_module(home))
+        if name.endswith("Error")
+    }
+    return sorted({*_HOME, *errors, "__version__"})
+
+
+__all__ = [*_HOME]  # all are text

@@ -1,0 +1,94 @@
+"""The admin client as users see it.
+
+In: names and numbers. Out: descriptions, errors that name the topic. Must not: decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from odradek.api.base import Client
+from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription, NewTopic
+from odradek.clients.descriptions import TopicDescription
+from odradek.common.config import ADMIN, Config
+from odradek.network.host import Host
+
+
+class Admin(Client[AdminEngine]):
+    """Makes, deletes and describes topics, and describes the cluster.
+
+    It works in the caller's thread and recovers as producer and consumer do (KIP-899; the KIP's
+    text left admin out). Every call takes `timeout` in seconds (default: `default.api.timeout.ms`)
+    and raises `KafkaTimeoutError` at its end, with each attempt: address, what failed, when.
+
+    >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:  # doctest: +SKIP
+    ...     admin.create_topics([NewTopic("flights", 6, 3)])
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        _host: Host | None = None,
+        **keywords: Any,
+    ) -> None:
+        """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
+        settled = Config(ADMIN, config, **keywords)
+        super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))
+
+    def create_topics(
+        self,
+        topics: Sequence[NewTopic],
+        timeout: float | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> dict[str, TopicDescription]:
+        """Make topics; return them as they are once every partition has a leader.
+
+        With `validate_only` nothing is made, and the result is empty. Raises
+        `TopicAlreadyExistsError`, `InvalidReplicationFactorError`, `InvalidPartitionsError`,
+        `PolicyViolationError` … each with the topic's name and the broker's reason.
+        """
+        return self._call(
+            lambda deadline: self._engine.create_topics(
+                topics, deadline, validate_only=validate_only
+            ),
+            timeout,
+            "creation of topics",
+        )
+
+    def delete_topics(self, names: Sequence[str], timeout: float | None = None) -> None:
+        """Delete topics by name. Raises `UnknownTopicOrPartitionError` for one that isn't there."""
+        self._call(
+            lambda deadline: self._engine.delete_topics(names, deadline),
+            timeout,
+            "deletion of topics",
+        )
+
+    def list_topics(
+        self, timeout: float | None = None, *, include_internal: bool = False
+    ) -> list[str]:
+        """The names of all topics that this client may see, sorted."""
+        return self._call(
+            lambda deadline: self._engine.list_topics(deadline, internal=include_internal),
+            timeout,
+            "list of topics",
+        )
+
+    def describe_topics(
+        self, names: Sequence[str], timeout: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas by topic.
+
+        Raises `UnknownTopicOrPartitionError` naming the first topic that isn't there.
+        """
+        return self._call(
+            lambda deadline: self._engine.describe_topics(names, deadline),
+            timeout,
+            "description of topics",
+        )
+
+    def describe_cluster(self, timeout: float | None = None) -> ClusterDescription:
+        """The cluster's id, its brokers and its controller (KIP-700)."""
+        return self._call(self._engine.describe_cluster, timeout, "description of the cluster")
