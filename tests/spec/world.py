@@ -17,7 +17,7 @@ import heapq
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
@@ -142,8 +142,7 @@ class World:
         self.pictures: dict[str, ClusterPicture] = {}
         """What an address answers to Metadata; "*" is for all others."""
         self.delays: dict[str, float] = {}
-        """Seconds that an address takes to answer Metadata."""
-        self.names: dict[str, list[str] | None] = {}
+    X: dict[str, list[str] | None] = {}
         """What a host name resolves to; None: it doesn't. Unlisted names give one address."""
         self.dials: list[Dial] = []
         self.asked: list[Asked] = []
@@ -286,7 +285,7 @@ class World:
         address = self._open[number][0]
         body = request.body
         self.asked.append(Asked(self.now, address, body.API_NAME, number, body))
-        delay = self.delays.get(address, 0.0) if isinstance(body, MetadataRequest) else 0.0
+        delay = 0.0 if isinstance(body, ApiVersionsRequest) else self.delays.get(address, 0.0)
         identity = request.correlation_id
         self.later(2 * LATENCY + delay, lambda: self._answer(number, identity, body))
 
@@ -305,7 +304,7 @@ class World:
     def answer(self, address: str, body: Any, mode: str) -> Message | None:
         """What a broker says; tests that need more override it."""
         if isinstance(body, ApiVersionsRequest):
-            apis = [(18, 0, 4), (3, 0, 13), (1, 4, 17), (0, 3, 11), (2, 1, 10)]
+            apis = [(18, 0, 4), (3, 0, 13), (1, 4, 17), (0, 3, 11), (2, 1, 11)]
             return ApiVersionsResponse(
                 error_code=129 if mode == "error_129" else 0,
                 api_keys=[ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in apis],
@@ -313,7 +312,7 @@ class World:
         if isinstance(body, MetadataRequest):
             picture = self.pictures.get(address) or self.pictures.get("*") or ClusterPicture()
             return picture.answer(body)
-        return None
+        return cast("Message", body.RESPONSE())
 
     # What the cases look at
 

@@ -29,18 +29,23 @@ def framed(bodies: list[bytes]) -> bytes:
     return b"".join(len(b).to_bytes(4, "big") + b for b in bodies)
 
 
-LENGTHS = st.one_of(
-    st.integers(0, 40),
-    st.sampled_from([SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH, SCRATCH + 1, 3 * SCRATCH]),
-)
-BODIES = st.lists(
-    st.builds(lambda n, b: bytes([b]) * n, LENGTHS, st.integers(0, 255)), min_size=1, max_size=6
-)
+EDGES = st.sampled_from([0, 5, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH + 1, 3 * SCRATCH])
 
 
-@settings(max_examples=150, deadline=None)
-@given(BODIES, st.lists(st.integers(1, 70000), min_size=1, max_size=5))
+def bodies_of(lengths: st.SearchStrategy[int]) -> st.SearchStrategy[list[bytes]]:
+    body = st.builds(lambda n, b: bytes([b]) * n, lengths, st.integers(0, 255))
+    return st.lists(body, min_size=1, max_size=6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(bodies_of(st.integers(0, 60)), st.lists(st.integers(1, 30), min_size=1, max_size=5))
 def test_any_split_gives_the_same_frames(bodies: list[bytes], sizes: list[int]) -> None:
+    assert feed(FrameReader(), framed(bodies), sizes) == bodies
+
+
+@settings(max_examples=60, deadline=None)
+@given(bodies_of(EDGES), st.lists(st.integers(20000, 70000), min_size=1, max_size=5))
+def test_any_split_around_the_scratch_size(bodies: list[bytes], sizes: list[int]) -> None:
     assert feed(FrameReader(), framed(bodies), sizes) == bodies
 
 

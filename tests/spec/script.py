@@ -1,0 +1,343 @@
+"""Runs one JSON case: a configuration and events with their times, then what has to be seen.
+
+    rules    the requirement ids it shows
+    shows    one sentence
+    config   of the client; `client` (consumer), `seeds` (how often it is run, 5)
+    modes, names, cluster, hint    the world at the start (see `world`)
+    steps    what happens, each with its time `at` (seconds) and what to `do`
+    until    when the run ends
+    expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
+
+A new case is a file, not code. Every key that isn't known is refused, so that a misspelt
+expectation can't pass by being ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from odradek.common.types import Address
+from odradek.network.flow import Completion
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from tests.spec.world import ClusterPicture, World, parse
+
+HERE = Path(__file__).parent
+KEYS = {
+    "rules", "shows", "config", "client", "seeds", "modes", "names", "cluster", "hint", "steps",
+    "until", "expect",
+}  # fmt: skip
+
+
+def cases(folder: str) -> list[Any]:
+    """The files of a folder, as pytest parameters by name."""
+    return sorted((HERE / folder).glob("*.json"))
+
+
+def load(path: Path) -> dict[str, Any]:
+    case: dict[str, Any] = json.loads(path.read_text())
+    assert case.get("rules"), f"{path.name} names no rule"
+    assert case.get("shows"), f"{path.name} doesn't say what it shows"
+    return case
+
+
+def within(value: float, bounds: Any) -> bool:
+    """A number must be equal, a pair is a range with an open end where it is null."""
+    if not isinstance(bounds, list):
+        return bool(value == bounds)
+    low, high = bounds
+    return (low is None or value >= low - 1e-9) and (high is None or value <= high + 1e-9)
+
+
+def run_case(path: Path) -> None:
+    """Run a scripted case under all its seeds."""
+    case = load(path)
+    assert not set(case) - KEYS, f"unknown keys: {set(case) - KEYS}"
+    assert case["expect"] or any(s["do"] == "look" for s in case["steps"]), "it can't fail"
+    for seed in range(case.get("seeds", 5)):
+        try:
+            Script(case, seed).run()
+        except AssertionError as error:
+            raise AssertionError(f"{case['shows']} (seed {seed}): {error}") from error
+
+
+def _picture(of: dict[str, Any]) -> ClusterPicture:
+    fields = dict(of)
+    fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
+    return ClusterPicture(**fields)
+
+
+class Script:
+    """One run of one case."""
+
+    def __init__(self, case: dict[str, Any], seed: int) -> None:
+        self.case = case
+        self.world = World(
+            case["config"],
+            client=case.get("client", "consumer"),
+            seed=seed,
+            hint=case.get("hint"),
+        )
+        self.results: dict[str, tuple[float, Completion[Any]]] = {}
+        self.ended: dict[str, float] = {}
+        world = self.world
+        for address, mode in case.get("modes", {}).items():
+            world.modes[address] = mode
+        world.names.update(case.get("names", {}))
+        if "cluster" in case:
+            world.pictures["*"] = _picture(case["cluster"])
+
+    def run(self) -> None:
+        for step in self.case["steps"]:
+            at = step["at"]
+            assert at >= self.world.now or math.isclose(at, self.world.now), "steps out of order"
+            self.world.run(at)
+            arguments = {k: v for k, v in step.items() if k not in ("at", "do")}
+            getattr(self, f"do_{step['do']}")(**arguments)
+        self.world.run(self.case["until"])
+        for expected in self.case["expect"]:
+            (kind, what), *rest = expected.items()
+            getattr(self, f"expect_{kind}")(what, **dict(rest))
+
+    # What can happen
+
+    def _start(self, flow: Any, name: str) -> None:
+        completion = self.world.engine.start(flow)
+        self.results[name] = (self.world.now, completion)
+        completion.when_done(lambda _: self.ended.setdefault(name, self.world.now))
+
+    def do_topic(self, name: str, into: str, timeout: float = 60.0, callers: int = 1) -> None:
+        """Somebody needs a topic."""
+        for n in range(callers):
+            flow = self.world.engine.topic(name.replace("#", str(n)), self.world.now + timeout)
+            self._start(flow, into if callers == 1 else f"{into}{n}")
+
+    def do_ask(self, address: str, into: str, timeout: float = 60.0) -> None:
+        """Somebody sends a request to one broker (which is dialled if need be)."""
+        world = self.world
+        deadline = world.now + timeout
+        flow = world.engine.ask(parse(address), ListOffsetsRequest(), ListOffsetsResponse, deadline)
+        self._start(flow, into)
+
+    def do_connect(self, addresses: list[str]) -> None:
+        """Connections are wanted, as by a consumer for its leaders."""
+        network = self.world.engine.network
+        for text in addresses:
+            address: Address = parse(text)
+            self.world.engine.post(lambda now, a=address: network.ready(a, now))  # type: ignore[misc]
+
+    def do_refresh(self, why: str = "the case wants one", times: int = 1) -> None:
+        metadata = self.world.engine.metadata
+        for _ in range(times):
+            self.world.engine.post(lambda now: metadata.request(why))
+
+    def do_mode(self, addresses: list[str], mode: str, cut: bool = True) -> None:
+        for address in addresses:
+            self.world.mode(address, mode, cut=cut)
+
+    def do_cut(self, address: str, error: str | None) -> None:
+        self.world.cut(address, error)
+
+    def do_cluster(self, at_address: str = "*", **picture: Any) -> None:
+        """What is answered from now on, by one address or by all."""
+        self.world.pictures[at_address] = _picture(picture)
+
+    def do_delay(self, address: str, seconds: float) -> None:
+        self.world.delays[address] = seconds
+
+    def do_names(self, **names: list[str] | None) -> None:
+        self.world.names.update(names)
+
+    def do_close(self) -> None:
+        self.world.engine.shut()
+
+    def do_look(
+        self,
+        address: str,
+        state: str | None = None,
+        failures: Any = None,
+        backoff: Any = None,
+        suspect: bool | None = None,
+        proved: bool | None = None,
+    ) -> None:
+        """Check an address at this very moment; state "none" is no connection."""
+        world = self.world
+        connection = world.connection(address)
+        record = world.engine.network.states.state(parse(address))
+        if state is not None:
+            found = connection.state.value if connection is not None else "none"
+            assert found == state, f"{world.now}: {address} is {found}, not {state}"
+        if failures is not None:
+            text = f"{world.now}: {address} has {record.failures} failures, not {failures}"
+            assert within(record.failures, failures), text
+        if backoff is not None:
+            left = world.engine.network.states.backoff_left(parse(address), world.now)
+            assert within(left, backoff), f"{world.now}: {address} backs off for {left}"
+        for name, wanted in (("suspect", suspect), ("proved", proved)):
+            if wanted is not None:
+                assert connection is not None, f"{world.now}: no connection to {address}"
+                assert getattr(connection, name) is wanted, f"{world.now}: {address} {name}"
+
+    # What can be expected
+
+    def expect_dials(
+        self,
+        to: str,
+        count: Any = None,
+        since: float = 0.0,
+        until: float = math.inf,
+        first: Any = None,
+        gaps: list[Any] | None = None,
+        ips: list[str] | None = None,
+    ) -> None:
+        """Dials to an address ("*": any): how many, when the first, the gaps between, the IPs."""
+        dials = [d for d in self.world.dials if to in (d.address, "*") and since <= d.at <= until]
+        times = [round(d.at, 3) for d in dials]
+        if count is not None:
+            assert within(len(dials), count), f"{len(dials)} dials to {to}, not {count}: {times}"
+        if first is not None:
+            assert dials, f"no dial to {to}"
+            assert within(dials[0].at, first), f"first dial to {to} at {dials[0].at}, not {first}"
+        if gaps is not None:
+            found = [b.at - a.at for a, b in zip(dials, dials[1:], strict=False)]
+            assert len(found) >= len(gaps), f"only {len(found)} gaps: {times}"
+            for n, (gap, bounds) in enumerate(zip(found, gaps, strict=False)):
+                assert within(gap, bounds), f"gap {n} to {to} is {gap}, not {bounds}: {times}"
+        if ips is not None:
+            assert [d.ip for d in dials][: len(ips)] == ips, f"IPs {[d.ip for d in dials]}"
+
+    def expect_requests(
+        self,
+        to: str,
+        count: Any,
+        api: str = "Metadata",
+        since: float = 0.0,
+        until: float = math.inf,
+        gaps_at_least: float | None = None,
+        topics: list[list[str]] | None = None,
+    ) -> None:
+        """Requests that were sent."""
+        found = [
+            a for a in self.world.asks(api) if to in (a.address, "*") and since <= a.at <= until
+        ]
+        times = [(round(a.at, 3), a.address) for a in found]
+        assert within(len(found), count), f"{len(found)} {api} to {to}, not {count}: {times}"
+        if gaps_at_least is not None:
+            gaps = [b.at - a.at for a, b in zip(found, found[1:], strict=False)]
+            assert all(g >= gaps_at_least - 1e-9 for g in gaps), f"gaps {gaps}"
+        if topics is not None:
+            asked = [sorted(t.name for t in a.body.topics) for a in found]
+            assert asked == [sorted(t) for t in topics], f"asked for {asked}"
+
+    def expect_order(self, to: list[str], since: float = 0.0, api: str = "Metadata") -> None:
+        """The addresses that were asked, in this order."""
+        found = [a.address for a in self.world.asks(api) if a.at >= since]
+        assert found[: len(to)] == to, f"asked {found}"
+
+    def expect_event(
+        self,
+        kind: str,
+        count: Any = None,
+        since: float = 0.0,
+        until: float = math.inf,
+        first: Any = None,
+        gaps: list[Any] | None = None,
+        says: str | None = None,
+        **fields: Any,
+    ) -> None:
+        """Events of a kind whose fields have these values."""
+        found = [
+            e
+            for e in self.world.kinds(kind)
+            if since <= e.at <= until and all(e.fields.get(k) == v for k, v in fields.items())
+        ]
+        shown = [(round(e.at, 3), str(e)) for e in found]
+        if count is not None:
+            assert within(len(found), count), f"{len(found)} {kind}, not {count}: {shown}"
+        if first is not None:
+            assert found, f"no {kind}"
+            assert within(found[0].at, first), f"{kind} at {found[0].at}, not {first}"
+        if gaps is not None:
+            between = [b.at - a.at for a, b in zip(found, found[1:], strict=False)]
+            assert len(between) >= len(gaps), f"only {len(between)} gaps of {kind}: {shown}"
+            for gap, bounds in zip(between, gaps, strict=False):
+                assert within(gap, bounds), f"{kind} after {gap}, not {bounds}: {shown}"
+        if says is not None:
+            assert found, f"no {kind}"
+            assert all(says in str(e) for e in found), f"{shown} don't say {says!r}"
+
+    def expect_result(
+        self,
+        name: str,
+        error: str | None = None,
+        says: list[str] | None = None,
+        within_seconds: Any = None,
+        open: bool = False,  # noqa: A002  # the case's word
+        all_of: int | None = None,
+    ) -> None:
+        """How a call ended: well, with an error of a class, or not yet."""
+        names = [name] if all_of is None else [f"{name}{n}" for n in range(all_of)]
+        for each in names:
+            started, completion = self.results[each]
+            assert completion.done is not open, f"{each} is {'open' if open else 'done'}"
+            if open:
+                continue
+            found = type(completion.error).__name__ if completion.error is not None else None
+            assert found == error, f"{each} ended with {found}: {completion.error}"
+            for text in says or ():
+                assert text in str(completion.error), f"{text!r} isn't in: {completion.error}"
+            if within_seconds is not None:
+                took = self.ended[each] - started
+                assert within(took, within_seconds), f"{each} took {took}"
+
+    def expect_worst_second(self, most: int, since: float = 0.0) -> None:
+        worst = self.world.worst_second(since)
+        assert worst <= most, f"{worst} dials in one second"
+
+    def expect_pending(self, most: int) -> None:
+        """Dials that were pending at the same time."""
+        changes = [(d.at, 1) for d in self.world.dials]
+        ends = ("ready", "dial_failed")
+        changes += [(e.at, -1) for e in self.world.events if e.kind in ends]
+        changes += [
+            (e.at, -1)
+            for e in self.world.kinds("disconnected")
+            if "failure" in e.fields and not e.fields["failure"] and self._unready(e.fields)
+        ]
+        worst = now = 0
+        for _, change in sorted(changes):
+            now += change
+            worst = max(worst, now)
+        assert worst <= most, f"{worst} dials were pending"
+
+    def _unready(self, fields: dict[str, Any]) -> bool:
+        number = fields.get("connection")
+        dial = next(d for d in self.world.dials if d.connection == number)
+        return not any(
+            e.fields.get("address") == dial.address and e.at >= dial.at
+            for e in self.world.kinds("ready")
+        )
+
+    def expect_steps(self, per_second: float) -> None:
+        """How often the engine was stepped on the average: no turning in circles."""
+        rate = self.world.steps / self.world.now
+        assert rate <= per_second, f"{rate} steps a second"
+
+    def expect_attribute(self, path: str, value: Any) -> None:
+        """Something that the engine knows, e.g. `metadata.cluster_id`."""
+        found: Any = self.world.engine
+        for part in path.split("."):
+            found = getattr(found, part)
+        assert found == value, f"{path} is {found!r}, not {value!r}"
+
+    def expect_brokers(self, brokers: list[str]) -> None:
+        """The brokers of the snapshot."""
+        known = sorted(str(b.address) for b in self.world.engine.brokers().values())
+        assert known == sorted(brokers), f"{known}"
+
+    def expect_connected(self, addresses: list[str]) -> None:
+        """The connections that are ready at the end."""
+        ready = [str(c.address) for c in self.world.engine.network.connections.values() if c.ready]
+        assert sorted(ready) == sorted(addresses), f"{ready}"

@@ -1,0 +1,12 @@
+"""The cases of `kip_899/`, each a file named by what it shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spec.script import cases, run_case
+
+
+@pytest.mark.parametrize("path", cases("kip_899"), ids=lambda p: p.stem)
+def test_case(path: Path) -> None:
+    run_case(path)

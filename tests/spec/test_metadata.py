@@ -1,0 +1,12 @@
+"""The cases of `metadata/`, each a file named by what it shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spec.script import cases, run_case
+
+
+@pytest.mark.parametrize("path", cases("metadata"), ids=lambda p: p.stem)
+def test_case(path: Path) -> None:
+    run_case(path)
