@@ -61,7 +61,7 @@ def ask(address: Address, timeout: float = 2.0) -> ClusterView | None:
             (length,) = struct.unpack(">i", _receive(connection, 4))
             if not 0 < length <= _LARGEST_ANSWER:
                 return None
-            return _parse(_receive(connection, length))
+            return parse(_receive(connection, length))
     except OSError:
         return None
 
@@ -76,7 +76,8 @@ def _receive(connection: socket.socket, length: int) -> bytes:
     return bytes(data)
 
 
-def _parse(data: bytes) -> ClusterView:
+def parse(data: bytes) -> ClusterView:
+    """Read an answer from its correlation id on."""
     reader = _Reader(data)
     reader.take(">i")  # correlation id
     brokers = {}

@@ -1,0 +1,135 @@
+"""Fetching Kafka's jars: what is listed and checked gets in, and nothing half-done stays."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from odradek.testing import JarsError, jars
+from odradek.testing.jars import Jar
+
+CONTENT = {"first": b"one", "second": b"two"}
+
+
+def jar(name: str) -> Jar:
+    return Jar("org.example", name, "1.0", hashlib.sha256(CONTENT[name]).hexdigest())
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jars, "read_list", lambda _: [jar("first"), jar("second")])
+    return tmp_path / "odradek"
+
+
+class FakeIvy:
+    """Writes the jars as Ivy would, and counts how often it was asked."""
+
+    def __init__(self, content: dict[str, bytes]) -> None:
+        self.content = content
+        self.calls = 0
+        self.entered = threading.Event()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def __call__(self, work: Path, wanted: list[Jar]) -> None:
+        self.calls += 1
+        self.entered.set()
+        assert self.go_on.wait(20)
+        (work / "jars").mkdir()
+        for one in wanted:
+            (work / "jars" / one.file_name).write_bytes(self.content[one.module])
+
+
+def use(monkeypatch: pytest.MonkeyPatch, ivy: FakeIvy) -> FakeIvy:
+    monkeypatch.setattr(jars, "_run_ivy", ivy)
+    return ivy
+
+
+def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ivy = use(monkeypatch, FakeIvy(CONTENT))
+    folder = jars.fetch("4.3")
+    assert folder == cache / f"kafka-{jars.resolve_version('4.3')}"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "org.example.first-1.0.jar": b"one",
+        "org.example.second-1.0.jar": b"two",
+    }
+    assert jars.fetch("4.3") == folder
+    assert ivy.calls == 1
+
+
+def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakeIvy({**CONTENT, "second": b"tampered"}))
+    with pytest.raises(
+        JarsError, match=r"org\.example\.second-1\.0\.jar: expected SHA-256"
+    ) as told:
+        jars.fetch("4.3")
+    assert hashlib.sha256(b"tampered").hexdigest() in str(told.value)
+    assert "first" not in str(told.value)
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_what_a_killed_fetch_left_is_cleared_away(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakeIvy(CONTENT))
+    left = cache / f".fetch-{jars.resolve_version('4.3')}-killed"
+    left.mkdir(parents=True)
+    (left / "half.jar").write_bytes(b"o")
+    folder = jars.fetch("4.3")
+    assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
+
+
+def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ivy = use(monkeypatch, FakeIvy(CONTENT))
+    ivy.go_on.clear()
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(jars.fetch("4.3"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert ivy.entered.wait(20)
+    ivy.go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert ivy.calls == 1
+    assert found == [cache / found[0].name] * 2
+
+
+def test_an_unlisted_jar_never_gets_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Generous(FakeIvy):
+        def __call__(self, work: Path, wanted: list[Jar]) -> None:
+            super().__call__(work, wanted)
+            (work / "jars" / "extra.jar").write_bytes(b"?")
+
+    use(monkeypatch, Generous(CONTENT))
+    assert not (jars.fetch("4.3") / "extra.jar").exists()
+
+
+def test_a_short_version_is_the_newest_that_fits() -> None:
+    assert jars.resolve_version("4") == jars.versions()[-1]
+    assert jars.resolve_version("4.1").startswith("4.1.")
+
+
+@pytest.mark.parametrize("version", ["3.9", "4.30", ""])
+def test_a_version_without_a_list_names_those_that_have_one(version: str) -> None:
+    with pytest.raises(JarsError, match=jars.DEFAULT_VERSION.replace(".", r"\.")):
+        jars.resolve_version(version)
+
+
+@pytest.mark.parametrize("version", jars.versions())
+def test_the_committed_lists_hold_all_that_a_broker_needs(version: str) -> None:
+    listed = jars.read_list(version)
+    assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
+    kafka = {one.module for one in listed if one.revision == version}
+    assert {"kafka_2.13", "kafka-clients", "kafka-tools", "kafka-server"} <= kafka
+    # Without a binding a broker's log is empty.
+    assert "log4j-slf4j-impl" in {one.module for one in listed}
+
+
+def test_the_settings_name_no_host() -> None:
+    assert "://" not in jars.settings_xml(descriptors=True)

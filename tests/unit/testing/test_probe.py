@@ -1,0 +1,45 @@
+"""The probe reads Kafka's Metadata v1 answer as Kafka lays it out."""
+
+from __future__ import annotations
+
+from odradek.common.types import Address
+from odradek.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.testing.probe import ClusterView, parse
+
+
+def partition(leader: int, replicas: list[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(leader_id=leader, replica_nodes=replicas, isr_nodes=[leader])
+
+
+def test_brokers_controller_and_partitions_without_a_leader() -> None:
+    answer = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(0, "127.1.2.10", 1234),
+            MetadataResponseBroker(7, "bröker", 65535, rack="r"),
+        ],
+        controller_id=7,
+        topics=[
+            MetadataResponseTopic(
+                name="a", partitions=[partition(0, [0, 7]), partition(-1, [0, 7])]
+            ),
+            MetadataResponseTopic(name="b", partitions=[partition(-1, []), partition(7, [7])]),
+            MetadataResponseTopic(name="c", error_code=3),
+        ],
+    )
+    data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in answer.encode(1))
+    assert parse(data) == ClusterView(
+        brokers={0: Address("127.1.2.10", 1234), 7: Address("bröker", 65535)},
+        controller=7,
+        topics=3,
+        leaderless=2,
+    )
+
+
+def test_a_broker_that_knows_nobody() -> None:
+    data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in MetadataResponse().encode(1))
+    assert parse(data) == ClusterView({}, -1, 0, 0)
