@@ -92,9 +92,8 @@ def test_a_dead_backend_is_passed_over(door: FrontDoor, backends: list[Backend])
 
 
 def test_without_a_backend_the_connection_is_closed_at_once(door: FrontDoor) -> None:
-    with dial(door) as connection:
-        with suppress(ConnectionResetError):
-            assert connection.recv(1) == b""
+    with dial(door) as connection, suppress(ConnectionResetError):
+        assert connection.recv(1) == b""
 
 
 def test_megabytes_pass_both_ways_unharmed(door: FrontDoor, backends: list[Backend]) -> None:
