@@ -1,0 +1,158 @@
+"""The records of one partition from one fetch answer, until they are handed out.
+
+In: a view of the answer's frame. Out: columns, decoded piece by piece in the caller's thread, and
+the position behind them. `survey` looks at batch headers alone, so that the next fetch can go out
+before anything is decoded. Must not: move a position before its rows were handed out (R-GR-1).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.types import Address
+from odradek.record import DecodedRecords, RecordColumns, decode
+
+_HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
+_LENGTH_END = 12
+_SMALLEST = 61 - _LENGTH_END
+_MAGIC = 2
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the headers of an answer's batches say."""
+
+    next_offset: int
+    size: int = 0
+    """Bytes of whole batches."""
+    needed: int | None = None
+    """The size of the first batch, where the answer was cut within it."""
+    odd: bool = False
+    """Something that only decoding can name; what follows isn't known."""
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """(first offset, leader epoch), one entry for each change."""
+
+
+def survey(records: memoryview, offset: int) -> Survey:
+    """Walk over the headers of an answer to a fetch from `offset`."""
+    found = Survey(offset)
+    at, end = 0, len(records)
+    while end - at >= _LENGTH_END:
+        if end - at < _HEAD.size:
+            length = int.from_bytes(records[at + 8 : at + 12], "big", signed=True)
+            found.odd = length < _SMALLEST
+            found.needed = length + _LENGTH_END if at == 0 and not found.odd else None
+            break
+        base, length, epoch, magic, _, _, delta = _HEAD.unpack_from(records, at)
+        size = length + _LENGTH_END
+        if length < _SMALLEST or magic != _MAGIC or base < 0 or delta < 0:
+            found.odd = True
+            break
+        if size > end - at:
+            found.needed = size if at == 0 else None
+            break
+        at += size
+        found.next_offset = max(found.next_offset, base + delta + 1)
+        if not found.epochs or found.epochs[-1][1] != epoch:
+            found.epochs.append((base, epoch))
+    found.size = at
+    return found
+
+
+class Fetched:
+    """One partition's part of an answer. Made in the step, decoded by the caller of `poll()`."""
+
+    __slots__ = (
+        "_aborted",
+        "_at",
+        "_decoded",
+        "_epochs",
+        "_records",
+        "_row",
+        "_start",
+        "address",
+        "arrived",
+        "generation",
+        "size",
+        "state",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        records: memoryview,
+        found: Survey,
+        *,
+        start: int,
+        aborted: tuple[tuple[int, int], ...],
+        address: Address,
+        arrived: float,
+    ) -> None:
+        self.state = state
+        self.generation = state.generation
+        self.size = len(records)
+        self.address = address
+        self.arrived = arrived
+        self._records = records
+        self._epochs = found.epochs
+        self._aborted = aborted
+        self._start = start
+        self._at = 0
+        self._decoded: DecodedRecords | None = None
+        self._row = 0
+
+    @property
+    def valid(self) -> bool:
+        """No seek, pause or new assignment has come between."""
+        return self.state.generation == self.generation
+
+    @property
+    def exhausted(self) -> bool:
+        """All was handed out."""
+        decoded = self._decoded
+        return decoded is not None and decoded.finished and self._row >= decoded.columns.count
+
+    def take(
+        self, most: int, *, key: bool = True, value: bool = True, headers: bool = True
+    ) -> RecordColumns:
+        """Hand out the next rows, at most so many, and move the position behind them.
+
+        Zero rows mean that nothing here is for the caller (markers, aborted transactions).
+        Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
+        """
+        decoded = self._decoded
+        while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
+            decoded = self._decode_on(most, key, value, headers)
+        columns = decoded.columns.slice(self._row, self._row + most)
+        self._row += columns.count
+        self.state.position = decoded.next_offset_after(self._row)
+        return columns
+
+    def _decode_on(self, enough: int, key: bool, value: bool, headers: bool) -> DecodedRecords:
+        until = self.state.until
+        decoded = decode(
+            self._records[self._at :],
+            start_offset=self._start,
+            until_offset=until,
+            aborted=self._aborted,
+            want_key=key,
+            want_value=value,
+            want_headers=headers,
+            stop_after=enough,
+        )
+        self._start, self._aborted = decoded.next_offset, decoded.aborted_left
+        self._at += decoded.bytes_consumed
+        self._decoded, self._row = decoded, 0
+        return decoded
+
+    def leader_epochs(self, columns: RecordColumns) -> int | list[int]:
+        """The leader epoch of each row; one number where all are the same."""
+        epochs = self._epochs
+        if len(epochs) < 2:
+            return epochs[0][1] if epochs else -1
+        firsts = [first for first, _ in epochs]
+        offsets = columns.offsets[columns.start : columns.start + columns.count]
+        return [epochs[max(0, bisect_right(firsts, o) - 1)][1] for o in offsets]

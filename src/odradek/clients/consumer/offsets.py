@@ -1,0 +1,264 @@
+"""ListOffsets: beginnings, ends, and the first offsets at or after a time.
+
+In: partitions with a timestamp (or -2 for the beginning, -1 for the end). Out: an offset or an
+error for each. One request per leader at a time; what fails in a retriable way is asked again after
+a backoff of this call's own (R-RT-1), and whoever leads then is asked. Must not: move a position.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine
+from odradek.common.backoff import Backoff
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import UnknownLeaderEpochError, error_for
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Partition
+from odradek.network.connection import Connection
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.message import Message
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+BEGINNING, END = -2, -1
+_REPLICA_ID = -1  # an ordinary client
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """One answer; `offset` is -1 where no record is at or after the time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+Found = Callable[[TopicPartition, "ListedOffset | KafkaError"], None]
+
+
+class ListOffsetsCall:
+    """One call for any number of partitions."""
+
+    def __init__(
+        self,
+        engine: ClientEngine,
+        wanted: Mapping[TopicPartition, int],
+        found: Found,
+        *,
+        isolation: int,
+        deadline: float = math.inf,
+        still: Callable[[TopicPartition], bool] = lambda _: True,
+    ) -> None:
+        """`found` is called once per partition; `still` says whether one is wanted any more."""
+        self._engine = engine
+        self._left = dict(wanted)
+        self._found = found
+        self._isolation = isolation
+        self._deadline = deadline
+        self._still = still
+        self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        self._not_before = -math.inf
+        self._asked: dict[Address, tuple[Completion[Message], list[TopicPartition]]] = {}
+        self._wake_at = math.inf
+        self._reasons: dict[TopicPartition, str] = {}
+
+    def run(self) -> Flow[None]:
+        """Ask until every partition has its answer; raises at the deadline."""
+        now = yield START
+        engine = self._engine
+        engine.metadata.want(dict.fromkeys(p.topic for p in self._left))
+        while True:
+            self._take_answers(now)
+            for gone in [p for p in self._left if not self._still(p)]:
+                del self._left[gone]
+            if not self._left:
+                return
+            if now >= self._deadline:
+                raise engine.timeout(self._what(), now)
+            self._wake_at = self._deadline
+            if now >= self._not_before:
+                self._ask_all(now)
+            else:
+                self._wake_at = min(self._wake_at, self._not_before)
+            if not self._left:
+                continue
+            replies = [reply for reply, _ in self._asked.values()]
+            now = yield Wait(
+                (*replies, engine.network.changed, engine.metadata.changed),
+                None if self._wake_at == math.inf else self._wake_at,
+            )
+
+    def _what(self) -> str:
+        some = [
+            f"{p} ({self._reasons[p]})" if p in self._reasons else str(p)
+            for p in list(self._left)[:5]
+        ]
+        more = f" and {len(self._left) - 5} more" if len(self._left) > 5 else ""
+        return f"offsets of {', '.join(some)}{more}"
+
+    # Asking
+
+    def _ask_all(self, now: float) -> None:
+        engine = self._engine
+        snapshot = engine.metadata.snapshot
+        if snapshot is None:
+            return
+        pending = {p for _, partitions in self._asked.values() for p in partitions}
+        groups: dict[Address, list[tuple[TopicPartition, Partition]]] = {}
+        for wanted in [p for p in self._left if p not in pending]:
+            partition = snapshot.partition(wanted.topic, wanted.partition)
+            leader = None if partition is None else snapshot.brokers.get(partition.leader)
+            if partition is None or leader is None:
+                self._leaderless(wanted)
+            else:
+                groups.setdefault(leader.address, []).append((wanted, partition))
+        for address, parts in groups.items():
+            if address in self._asked:
+                continue
+            connection = engine.network.ready(address, now)
+            if connection is None:
+                self._wake_at = min(self._wake_at, engine.network.next_dial_at(address, now))
+            elif not connection.suspect:
+                self._send(connection, parts, now)
+
+    def _leaderless(self, partition: TopicPartition) -> None:
+        metadata = self._engine.metadata
+        code = metadata.topic_errors.get(partition.topic, 0)
+        if code in FINAL_TOPIC_ERRORS:
+            self._give(partition, error_for(code, f"topic {partition.topic}"))
+            return
+        topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
+        if topic is not None and partition.partition >= len(topic.partitions):
+            self._reasons[partition] = f"the topic has {len(topic.partitions)} partitions"
+        else:
+            self._reasons[partition] = error_for(code).name if code else "no leader"
+        if not metadata.requested and metadata.in_flight_topics is None:
+            metadata.request(f"{partition} has no leader")
+
+    def _send(
+        self, connection: Connection, parts: list[tuple[TopicPartition, Partition]], now: float
+    ) -> None:
+        network = self._engine.network
+        topics: dict[str, ListOffsetsTopic] = {}
+        for wanted, partition in parts:
+            topic = topics.setdefault(wanted.topic, ListOffsetsTopic(name=wanted.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=wanted.partition,
+                    current_leader_epoch=partition.leader_epoch,
+                    timestamp=self._left[wanted],
+                )
+            )
+        body = ListOffsetsRequest(
+            replica_id=_REPLICA_ID,
+            isolation_level=self._isolation,
+            topics=list(topics.values()),
+            timeout_ms=int(network.request_timeout * 1000),
+        )
+        try:
+            reply = network.send(connection, body, now)
+        except KafkaError as error:
+            for wanted, _ in parts:
+                self._give(wanted, error)
+            return
+        self._asked[connection.address] = (reply, [p for p, _ in parts])
+
+    # Answers
+
+    def _take_answers(self, now: float) -> None:
+        for address, (reply, partitions) in list(self._asked.items()):
+            if reply.done:
+                del self._asked[address]
+                if reply.error is not None:
+                    self._failed(partitions, reply.error, now)
+                else:
+                    response = cast("ListOffsetsResponse", reply.result())
+                    self._take(partitions, response, now)
+                continue
+            connection = self._engine.network.connection(address)
+            if connection is not None and connection.suspect:
+                # A silent leader: whoever leads next is asked; a late answer is of no use.
+                del self._asked[address]
+                self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
+
+    def _take(self, asked: list[TopicPartition], response: ListOffsetsResponse, now: float) -> None:
+        answers = {
+            TopicPartition(t.name, p.partition_index): p
+            for t in response.topics
+            for p in t.partitions
+        }
+        for partition in asked:
+            answer = answers.get(partition)
+            if answer is None:
+                self._retry([partition], "the answer leaves it out", now, why=None)
+            elif answer.error_code:
+                error = error_for(answer.error_code, f"ListOffsets of {partition}")
+                self._failed([partition], error, now)
+            else:
+                self._give(
+                    partition,
+                    ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch),
+                )
+
+    def _give(self, partition: TopicPartition, result: ListedOffset | KafkaError) -> None:
+        del self._left[partition]
+        self._reasons.pop(partition, None)
+        self._found(partition, result)
+
+    def _failed(self, partitions: list[TopicPartition], error: BaseException, now: float) -> None:
+        if isinstance(error, KafkaError) and error.retriable:
+            refresh = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
+            text = f"{type(error).__name__}: {error}"
+            self._retry(partitions, text, now, why=type(error).__name__ if refresh else None)
+        elif isinstance(error, KafkaError):
+            for partition in partitions:
+                self._give(partition, error)
+        else:
+            raise error
+
+    def _retry(
+        self, partitions: list[TopicPartition], text: str, now: float, why: str | None
+    ) -> None:
+        self._reasons.update(dict.fromkeys(partitions, text))
+        if now >= self._not_before:  # one backoff for all answers of one moment
+            self._not_before = self._backoff.failed(now)
+            self._engine.events.emit(
+                now,
+                "retry",
+                what="ListOffsets",
+                error=text,
+                attempt=self._backoff.failures,
+                backoff=round(self._not_before - now, 6),
+            )
+        if why is not None:
+            self._engine.metadata.request(f"ListOffsets: {why}")
+
+
+def list_offsets(
+    engine: ClientEngine, wanted: Mapping[TopicPartition, int], isolation: int, deadline: float
+) -> Flow[dict[TopicPartition, ListedOffset]]:
+    """All offsets, or the first error."""
+    found: dict[TopicPartition, ListedOffset] = {}
+    errors: list[KafkaError] = []
+
+    def take(partition: TopicPartition, result: ListedOffset | KafkaError) -> None:
+        if isinstance(result, KafkaError):
+            errors.append(result)
+        else:
+            found[partition] = result
+
+    call = ListOffsetsCall(
+        engine, wanted, take, isolation=isolation, deadline=deadline, still=lambda _: not errors
+    )
+    yield from call.run()
+    if errors:
+        raise errors[0]
+    return {p: found[p] for p in wanted}

@@ -1,0 +1,61 @@
+"""The values that a consumer hands out.
+
+In: rows of decoded columns, answers to ListOffsets. Out: plain dataclasses. Must not: refer to the
+buffers they were made from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.common.kafka_errors import OffsetOutOfRangeError
+from odradek.common.types import TopicPartition
+
+
+@dataclass(slots=True)
+class ConsumerRecord:
+    """One record as it stands in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """Milliseconds since the epoch; -1 where the producer gave none."""
+    timestamp_type: int
+    """0: the producer's create time; 1: the broker's log append time."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    leader_epoch: int
+    """The epoch of the leader that appended the record, -1 where that isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """The first record at or after a time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class NoSuchOffsetError(OffsetOutOfRangeError):
+    """A position is outside the log and `auto.offset.reset` is none (or data would be skipped).
+
+    `log_start` is the first offset that is there, `log_end` the one that the next record gets;
+    None where the broker couldn't be asked in time.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, position: int, log_start: int | None, log_end: int | None
+    ) -> None:
+        self.partition, self.position = partition, position
+        self.log_start, self.log_end = log_start, log_end
+        start = "unknown" if log_start is None else log_start
+        end = "unknown" if log_end is None else log_end
+        super().__init__(
+            f"OFFSET_OUT_OF_RANGE (1): position {position} of {partition} isn't in its log, which "
+            f"goes from {start} to {end} (end exclusive). Records were deleted (retention), the "
+            "topic was made anew, or the log was cut. seek() to an offset that is there, or set "
+            "auto.offset.reset."
+        )

@@ -1,0 +1,207 @@
+"""What is assigned, and where each partition stands.
+
+In: `assign`, `seek`, resets, pauses. Out: one `PartitionState` per assigned partition. A position
+moves when records are handed to the caller, by a seek or by a reset, and by nothing else (R-GR-1).
+Must not: fetch, or know brokers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.common.backoff import Backoff, ExponentialBackoff
+from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.common.types import Rng, TopicPartition
+from odradek.metadata.cluster import NO_ID
+from odradek.network.flow import Signal
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.fetcher import Asked
+
+EARLIEST, LATEST, NONE = "earliest", "latest", "none"
+MAX_OFFSET = (1 << 63) - 1
+
+
+class PartitionState:
+    """One assigned partition."""
+
+    __slots__ = (
+        "asked",
+        "backoff",
+        "error",
+        "fetch_offset",
+        "generation",
+        "max_bytes",
+        "missing_since",
+        "partition",
+        "paused",
+        "position",
+        "reset",
+        "resetting",
+        "served",
+        "topic_id",
+        "until",
+    )
+
+    def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
+        self.partition = partition
+        self.position: int | None = None
+        """The offset that is handed out next; None until it is reset."""
+        self.reset = reset
+        """What a reset does while there is no position."""
+        self.until = MAX_OFFSET
+        """The first offset that isn't wanted."""
+        self.paused = False
+        self.fetch_offset: int | None = None
+        """The offset to ask for next: ahead of the position by what is buffered. None: ask
+        again from the position once what is buffered has been handed out."""
+        self.generation = 0
+        """Grows with each seek and reset; answers to older questions are dropped."""
+        self.asked: Asked | None = None
+        self.resetting = False
+        self.backoff = backoff
+        self.max_bytes: int | None = None
+        """Set while the next batch is larger than the usual limit."""
+        self.served = 0
+        """When it last got data, as a serial number: who waited longest comes first."""
+        self.topic_id = NO_ID
+        self.error: KafkaError | None = None
+        """What the next poll raises."""
+        self.missing_since: float | None = None
+
+    def move_to(self, position: int | None) -> None:
+        """Set the position from outside: what is buffered or under way is of no use then."""
+        self.position = self.fetch_offset = position
+        self.generation += 1
+        self.asked = None
+        self.resetting = False
+        self.max_bytes = None
+        self.error = None
+        self.backoff.succeeded()
+
+    @property
+    def finished(self) -> bool:
+        """All wanted offsets were handed out."""
+        return self.position is not None and self.position >= self.until
+
+    def wants_fetch(self) -> bool:
+        """Whether there is something to ask for, backoff apart."""
+        return (
+            self.fetch_offset is not None
+            and self.asked is None
+            and self.error is None
+            and not self.paused
+            and self.fetch_offset < self.until
+        )
+
+
+class SubscriptionState:
+    """All assigned partitions of one consumer."""
+
+    def __init__(self, policy: str, retry: ExponentialBackoff, rng: Rng) -> None:
+        self._policy = policy
+        self._retry = retry
+        self._rng = rng
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.changed = Signal()
+        """Notified when a position or an error is there."""
+
+    def assign(
+        self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
+    ) -> None:
+        """Replace the assignment; partitions that stay keep their positions."""
+        wanted = dict.fromkeys(partitions)
+        for partition in wanted:
+            if not partition.topic or partition.partition < 0:
+                raise ConfigurationError(f"{partition!r} can't be assigned")
+        for partition in until:
+            if partition not in wanted:
+                raise ConfigurationError(f"until names {partition}, which isn't assigned")
+        old = self.partitions
+        self.partitions = {}
+        for partition in wanted:
+            state = old.pop(partition, None)
+            if state is None:
+                backoff = Backoff(self._retry, self._rng)
+                state = PartitionState(partition, self._policy, backoff)
+            end = until.get(partition, MAX_OFFSET)
+            if end != state.until:
+                state.move_to(state.position)  # what is buffered was cut elsewhere
+                state.until = end
+            self.partitions[partition] = state
+        for gone in old.values():
+            gone.move_to(None)  # whoever still holds it sees another generation
+
+    def get(self, partition: TopicPartition) -> PartitionState:
+        """The state of an assigned partition."""
+        found = self.partitions.get(partition)
+        if found is None:
+            raise IllegalStateError(f"{partition} isn't assigned to this consumer")
+        return found
+
+    def holds(self, state: PartitionState) -> bool:
+        """Whether a state is (still) part of the assignment."""
+        return self.partitions.get(state.partition) is state
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go to an offset; whether it is in the log shows at the next fetch."""
+        if not 0 <= offset < MAX_OFFSET:
+            raise ConfigurationError(f"offset must be 0 or more, not {offset}")
+        self.get(partition).move_to(offset)
+
+    def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
+        """Have positions looked up, at the next poll or position()."""
+        for partition in list(self.partitions if partitions is None else partitions):
+            state = self.get(partition)
+            state.move_to(None)
+            state.reset = policy
+
+    def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Stop or go on fetching; what is buffered of a paused partition is fetched again later."""
+        for partition in list(partitions):
+            state = self.get(partition)
+            if paused and not state.paused and state.position is not None:
+                state.move_to(state.position)
+            state.paused = paused
+
+    def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
+        """Let the policy find a new position."""
+        state.move_to(None)
+        state.reset = policy or self._policy
+
+    @property
+    def policy(self) -> str:
+        """`auto.offset.reset`."""
+        return self._policy
+
+    def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
+        """Have the next poll raise an error; then the partition is tried again, with backoff."""
+        state.backoff.failed(now)
+        if state.error is None:
+            state.error = error
+        self.changed.notify()
+
+    def raise_pending(self) -> None:
+        """Raise the first error that waits for the caller."""
+        for state in self.partitions.values():
+            if state.error is not None:
+                error, state.error = state.error, None
+                raise error
+
+    @property
+    def pending(self) -> bool:
+        """An error waits for the caller."""
+        return any(s.error is not None for s in self.partitions.values())
+
+    def finished(self) -> bool:
+        """Nothing more can come: every partition has reached its `until`."""
+        return all(s.finished for s in self.partitions.values())
+
+    def next_backoff(self, now: float) -> float:
+        """When the first partition that backs off may be tried again."""
+        return min(
+            (s.backoff.until for s in self.partitions.values() if s.backoff.until > now),
+            default=math.inf,
+        )
