@@ -21,7 +21,7 @@ from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import Display
 from odradek.cli.demo.pipeline import Pipeline
 from odradek.cli.demo.timeline import EventReader, recovery, tell
-from odradek.clients.admin import NewTopic
+from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster, ensure_java_environment
 
