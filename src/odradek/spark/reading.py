@@ -20,7 +20,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import DataLossError, NoProgressError, OutageError
 from odradek.spark.schema import fit
-from odradek.spark.worker_clients import Clock, ClusterConsumer
+from odradek.spark.worker_clients import Clock, ClusterConsumer, known_topic_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,11 +136,9 @@ class RangeReader:
 
     def _check_topic_id(self) -> None:
         """Refuse records of a topic that only has the same name as the planned one."""
-        if self._topic_id is None:
-            return
         topic = self._wanted.tp.topic
-        now = dict(self._consumer.bootstrap_hint().get("topic_ids", {})).get(topic)
-        if now is not None and now != self._topic_id:
+        now = known_topic_id(self._consumer, topic)
+        if self._topic_id is not None and now is not None and now != self._topic_id:
             text = (
                 f"topic {topic} was deleted and made anew while the query ran: planned with "
                 f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
@@ -149,6 +147,7 @@ class RangeReader:
 
     def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> None:
         """Go to where the log begins now, if losing what was before is allowed."""
+        self._check_topic_id()
         tp, until = self._wanted.tp, self._wanted.until
         begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
         end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]

@@ -24,7 +24,13 @@ from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema, full_schema
 from odradek.spark.tracker import OffsetTracker, Plan
-from odradek.spark.worker_clients import ClusterConsumer, Hint, SystemClock, process_clients
+from odradek.spark.worker_clients import (
+    ClusterConsumer,
+    Hint,
+    SystemClock,
+    known_topic_id,
+    process_clients,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +42,9 @@ _NO_SINK = 'writing with format("odradek") isn\'t in this release yet; odradek.P
 class KafkaInputPartition(InputPartition):
     """One range of one partition, with the cluster's picture that spares a task the metadata."""
 
-    def __init__(self, wanted: OffsetRange, cluster: str, topic_id: str | None, hint: Hint) -> None:
+    def __init__(
+        self, wanted: OffsetRange, cluster: str, topic_id: str | None, hint: Hint | None
+    ) -> None:
         super().__init__(str(wanted.tp))
         self.wanted, self.cluster, self.topic_id, self.hint = wanted, cluster, topic_id, hint
 
@@ -68,9 +76,12 @@ def read_partition(
     if not isinstance(partition, KafkaInputPartition):
         return  # Spark replaces an empty list of partitions by one InputPartition(None)
     clients = process_clients()
-    consumer = clients.checkout(
-        options.consumer_config(partition.cluster), partition.hint, fresh=_attempt() > 0
-    )
+    config = options.consumer_config(partition.cluster)
+    consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
+    known = known_topic_id(consumer, partition.wanted.tp.topic)
+    if None not in (known, partition.topic_id) and known != partition.topic_id:
+        # This worker last read the topic before it was made anew; the planner knows better.
+        consumer = clients.checkout(config, partition.hint, fresh=True)
     limits = ReadLimits(options.poll_timeout, options.outage_tolerance, options.fail_on_data_loss)
     reader = RangeReader(consumer, partition.wanted, partition.topic_id, limits, SystemClock())
     try:

@@ -13,19 +13,20 @@ journalled batch reads exactly the same ranges.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark import planning
 from odradek.spark.offsets import Positions, StreamOffset, parse_offset
 from odradek.spark.options import OffsetSpec, SourceOptions
 from odradek.spark.planning import OffsetRange, TopicsSnapshot
 from odradek.spark.problems import DataLossError, MissingTopicError, OutageError
-from odradek.spark.worker_clients import Clock, ClusterConsumer, Hint
+from odradek.spark.worker_clients import Clock, ClusterConsumer, DescribedTopic, Hint
 
 logger = logging.getLogger("odradek.spark")
 
@@ -43,6 +44,8 @@ MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
 DISCOVERY_S = 30.0
 """How long a description of topics is used; errors make it stale at once."""
+HINT_PARTITIONS = 500
+"""Above so many partitions tasks get the brokers only (the size grows with the square)."""
 CONFIRM_S = 10.0
 """A loss must be seen for so long: just after an election or a restart brokers say odd things."""
 
@@ -65,7 +68,7 @@ class Plan:
     ranges: list[OffsetRange]
     cluster: str
     topic_ids: Mapping[str, str]
-    hint: Hint
+    hint: Hint | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +298,7 @@ class OffsetTracker:
         return topics
 
     def _describe(self, client: ClusterConsumer, timeout: float) -> TopicsSnapshot:
-        described = client.describe(self._options.topics, timeout=timeout)
+        described = _describe_those_there(client, self._options.topics, timeout)
         cluster = client.cluster_id(timeout=timeout)
         self._check_cluster(cluster)
         there = {
@@ -312,12 +315,18 @@ class OffsetTracker:
                 for tp in self._options.assigned
                 if tp not in there and tp.topic in described
             ]
-        ids = {topic: described[topic].topic_id for topic in sorted(described)}
+        # Brokers before Kafka 2.8 have no ids: then a topic made anew can't be told.
+        ids = {t: d.topic_id for t, d in sorted(described.items()) if d.topic_id is not None}
         return TopicsSnapshot(cluster, ids, tuple(sorted(wanted)), tuple(missing))
 
     def _with_hint(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
+        """Add the client's picture of the cluster, so that tasks needn't ask for one."""
+        needed = {r.tp.topic for r in found}
         hint = self._connected().bootstrap_hint()
-        return Plan(found, topics.cluster, topics.topic_ids, hint)
+        if found and (hint is None or not needed <= set(hint["topics"])):
+            self._look(None)  # a restarted driver: its client hasn't met the leaders yet
+            hint = self._connected().bootstrap_hint()
+        return Plan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
 
     # -- the client and its outages -------------------------------------------------------
 
@@ -415,3 +424,27 @@ class OffsetTracker:
             raise DataLossError(sentences)
         for sentence in sentences:
             logger.warning("%s; going on because failOnDataLoss is false", sentence)
+
+
+def _describe_those_there(
+    client: ClusterConsumer, topics: Sequence[str], timeout: float
+) -> dict[str, DescribedTopic]:
+    """Describe topics; a call for several fails for one that is missing, so then one by one."""
+    try:
+        return dict(client.describe(topics, timeout=timeout))
+    except UnknownTopicOrPartitionError:
+        found: dict[str, DescribedTopic] = {}
+        if len(topics) > 1:
+            for topic in topics:
+                found |= _describe_those_there(client, [topic], timeout)
+        return found
+
+
+def _narrowed(hint: Hint | None, topics: Collection[str]) -> Hint | None:
+    """Keep what a batch's tasks need; each of them carries it, so it must stay small."""
+    if hint is None:
+        return None
+    kept = {name: known for name, known in hint["topics"].items() if name in topics}
+    if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
+        kept = {}  # a worker's first task asks once; better than a picture of all in each of them
+    return {**hint, "topics": kept}

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import OffsetOutOfRangeError
+from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark.options import STREAM, SourceOptions, parse_options
 from odradek.spark.tracker import OffsetTracker
 
-HERE = TopicPartition
+ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
 
 
 class JumpingClock:
@@ -97,18 +98,23 @@ class MemoryConsumer:
         self, topics: Collection[str], timeout: float | None = None
     ) -> dict[str, DescribedTopic]:
         self._ask("describe", timeout)
+        for name in topics:
+            if name not in self._cluster.topics:
+                raise UnknownTopicOrPartitionError(f"topic {name}")
         return {
             name: DescribedTopic(
                 self._cluster.topics[name][0],
                 tuple(DescribedPartition(p) for p in self._cluster.topics[name][1]),
             )
             for name in topics
-            if name in self._cluster.topics
         }
 
     def bootstrap_hint(self) -> Mapping[str, Any]:
-        ids = {name: topic[0] for name, topic in self._cluster.topics.items()}
-        return {"cluster_id": self._cluster.cluster, "topic_ids": ids}
+        topics = {
+            name: {"id": UUID(topic_id).hex, "partitions": [[0, 1]] * len(partitions)}
+            for name, (topic_id, partitions) in self._cluster.topics.items()
+        }
+        return {"cluster_id": self._cluster.cluster, "brokers": [[0, "h", 1]], "topics": topics}
 
     def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -138,7 +144,7 @@ class MemoryConsumer:
         return self._positions[tp]
 
     def poll_arrow(
-        self, timeout: float | None = None, *, columns: Sequence[str] | None = None
+        self, timeout: float = 1.0, *, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch | None:
         self._cluster.calls.append("poll")
         clock = self._cluster.clock
@@ -183,7 +189,7 @@ def clock() -> JumpingClock:
 
 @pytest.fixture
 def cluster(clock: JumpingClock) -> MemoryCluster:
-    return MemoryCluster(clock, topics={"t": ("id-1", {0: (0, 100), 1: (10, 20)})})
+    return MemoryCluster(clock, topics={"t": (ID_1, {0: (0, 100), 1: (10, 20)})})
 
 
 def options(query: str = STREAM, **given: str) -> SourceOptions:

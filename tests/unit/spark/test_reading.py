@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from odradek.spark.reading import Gatherer, RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema, full_schema
 
 TP = TopicPartition("t", 0)
+ID_1, ID_3 = (str(UUID(int=n)) for n in (1, 3))
 SCHEMA = full_schema(include_headers=True)
 
 
@@ -28,7 +30,7 @@ def read(
     *,
     columns: Sequence[str] = ("offset",),
     lose: bool = True,
-    topic_id: str = "id-1",
+    topic_id: str = ID_1,
 ) -> list[pa.RecordBatch]:
     limits = ReadLimits(120.0, 300.0, fail_on_data_loss=lose)
     consumer = cluster.connect({})
@@ -108,8 +110,8 @@ def test_records_that_a_truncated_log_lost(cluster: Any, clock: Any) -> None:
 
 
 def test_a_topic_made_anew_after_planning_is_noticed(cluster: Any, clock: Any) -> None:
-    with pytest.raises(DataLossError, match=r"id-0.*id-1"):
-        read(cluster, clock, 0, 50, topic_id="id-0")
+    with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
+        read(cluster, clock, 0, 50, topic_id=ID_3)
 
 
 def test_what_is_not_retriable_ends_the_task(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
 from odradek.spark.tracker import OffsetTracker
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ID_1, ID_2 = (str(UUID(int=n)) for n in (1, 2))
 
 
 def through_spark(offset: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) ->
         "v": 1,
         "cluster": "cluster-A",
         "o": {"t": {"0": 100, "1": 20}},
-        "id": {"t": "id-1"},
+        "id": {"t": ID_1},
         "from": {"t": {"0": 0, "1": 10}},
     }
     assert sizes(driver, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
@@ -52,7 +54,7 @@ def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
     tracker: Any, cluster: Any
 ) -> None:
     end = following(tracker(), SENTINEL)
-    cluster.topics["t"] = ("id-1", {0: (0, 500), 1: (15, 90)})
+    cluster.topics["t"] = (ID_1, {0: (0, 500), 1: (15, 90)})
     again = tracker()
     assert sizes(again, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
 
@@ -63,7 +65,7 @@ def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
     end = following(tracker(startingOffsets="latest"), SENTINEL)
     assert end["o"] == end["from"] == {"t": {"0": 100, "1": 20}}
     # Killed here: what arrives until the restart isn't skipped, because the start was journalled.
-    cluster.topics["t"] = ("id-1", {0: (0, 103), 1: (10, 20)})
+    cluster.topics["t"] = (ID_1, {0: (0, 103), 1: (10, 20)})
     restarted = tracker(startingOffsets="latest")
     assert sizes(restarted, SENTINEL, end) == []
     after = following(restarted, end)
@@ -73,7 +75,7 @@ def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
 def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any) -> None:
     driver = tracker(startingOffsets="latest")
     following(driver, SENTINEL)
-    cluster.topics["t"] = ("id-1", {0: (0, 103), 1: (10, 20)})
+    cluster.topics["t"] = (ID_1, {0: (0, 103), 1: (10, 20)})
     clock.at += 1
     assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
 
@@ -153,7 +155,7 @@ def test_topics_are_not_described_for_each_batch(tracker: Any, cluster: Any, clo
     offset = following(driver, SENTINEL)
     for n in range(10):
         clock.at += 1
-        cluster.topics["t"] = ("id-1", {0: (0, 101 + n), 1: (10, 20)})
+        cluster.topics["t"] = (ID_1, {0: (0, 101 + n), 1: (10, 20)})
         end = following(driver, offset)
         assert sizes(driver, offset, end) == [OffsetRange(P0, 100 + n, 101 + n)]
         offset = end
@@ -201,7 +203,7 @@ def test_available_now_stops_at_what_was_there_when_it_began(
 ) -> None:
     driver = tracker(maxOffsetsPerTrigger="60")
     driver.freeze()
-    cluster.topics["t"] = ("id-1", {0: (0, 900), 1: (10, 900), 2: (0, 900)})
+    cluster.topics["t"] = (ID_1, {0: (0, 900), 1: (10, 900), 2: (0, 900)})
     offset: dict[str, Any] = dict(SENTINEL)
     ends = []
     for _ in range(10):
@@ -265,10 +267,10 @@ def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
     tracker: Any, cluster: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
-    cluster.topics["t"] = ("id-2", {0: (0, 900), 1: (0, 900)})
-    with pytest.raises(DataLossError, match=r"topic t .*id-1.*id-2"):
+    cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
+    with pytest.raises(DataLossError, match=rf"topic t .*{ID_1}.*{ID_2}"):
         following(tracker(), offset)
-    with pytest.raises(DataLossError, match=r"topic t .*id-1.*id-2"):
+    with pytest.raises(DataLossError, match=rf"topic t .*{ID_1}.*{ID_2}"):
         tracker().plan(SENTINEL, offset)
 
 
@@ -276,19 +278,19 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
     tracker: Any, cluster: Any, caplog: Any, clock: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
-    cluster.topics["t"] = ("id-2", {0: (0, 30), 1: (4, 900)})
+    cluster.topics["t"] = (ID_2, {0: (0, 30), 1: (4, 900)})
     driver = tracker(failOnDataLoss="false")
     end = following(driver, offset)
     assert sizes(driver, offset, end) == [OffsetRange(P0, 0, 30), OffsetRange(P1, 4, 900)]
-    assert "id-1" in caplog.text
-    assert "id-2" in caplog.text
+    assert ID_1 in caplog.text
+    assert ID_2 in caplog.text
     clock.at += 1
     assert following(driver, end) == end
 
 
 def test_a_journalled_range_of_a_topic_made_anew_is_not_read(tracker: Any, cluster: Any) -> None:
     offset = following(tracker(), SENTINEL)
-    cluster.topics["t"] = ("id-2", {0: (0, 900), 1: (0, 900)})
+    cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
     assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
 
 
@@ -396,7 +398,7 @@ def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clo
 def test_a_batch_reads_what_is_there(tracker: Any) -> None:
     plan = tracker(BATCH).plan_batch()
     assert plan.ranges == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
-    assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": "id-1"})
+    assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": ID_1})
 
 
 def test_a_batch_between_given_offsets(tracker: Any) -> None:

@@ -1,0 +1,209 @@
+"""One Spark session and one real cluster for all Spark tests: each takes seconds to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek.testing import LocalCluster, ensure_java_environment
+
+Row = tuple[bytes | None, bytes | None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+class Topics:
+    """Makes topics and records with a client that isn't ours."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self._settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "log_level": 0,  # it would report every broker that a test takes away
+        }
+        self._admin = AdminClient(self._settings)
+        self._number = 0
+
+    def create(self, partitions: int = 2, name: str | None = None, **config: str) -> str:
+        self._number += 1
+        topic = name or f"topic-{self._number}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        self._admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(
+            30
+        )
+        return topic
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(30)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        done = self._admin.create_partitions([NewPartitions(topic, partitions)])
+        done[topic].result(30)
+
+    def forget(self, topic: str, offset: int) -> None:
+        """Delete the records of partition 0 before an offset, as retention does."""
+        wanted = TopicPartition(topic, 0, offset)
+        done = self._admin.delete_records([wanted])
+        next(iter(done.values())).result(30)
+
+    def fill(self, topic: str, rows: Sequence[Row], partitions: int = 2, **more: Any) -> None:
+        """Send the rows, row n to partition n modulo `partitions`."""
+        producer = Producer({**self._settings, "linger.ms": 20})
+        for n, (key, value) in enumerate(rows):
+            producer.produce(topic, value, key, partition=n % partitions, **more)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+
+def numbered(start: int, stop: int) -> list[Row]:
+    return [(f"k{n}".encode() if n % 3 else None, f"{n}".encode()) for n in range(start, stop)]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2, config={"group.initial.rebalance.delay.ms": "0"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def topics(cluster: LocalCluster) -> Topics:
+    return Topics(cluster)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    ensure_java_environment()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder: Any = SparkSession.builder
+    session: SparkSession = (
+        builder.master("local[2]")
+        .appName("odradek-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+    gateway: Any = session.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(30)
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: LocalCluster) -> Callable[..., DataFrame]:
+    """Batch: `read(topic, option=value)`."""
+
+    def load(topic: str, schema: str | None = None, **options: str) -> DataFrame:
+        reader = spark.read.format("odradek")
+        reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        reader = reader.option("subscribe", topic).options(**options)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load
+
+
+class Query:
+    """One stream from a topic to Parquet with a checkpoint, started as often as wished."""
+
+    def __init__(self, spark: SparkSession, folder: Path, servers: str, topic: str) -> None:
+        self._spark, self._folder = spark, folder
+        self.servers, self._topic = servers, topic
+        self._running: list[Any] = []
+
+    def start(self, trigger: dict[str, Any], **options: str) -> Any:
+        frame = (
+            self._spark.readStream.format("odradek")
+            .option("kafka.bootstrap.servers", self.servers)
+            .option("subscribe", self._topic)
+            .options(**options)
+            .load()
+        )
+        query = (
+            frame.writeStream.format("parquet")
+            .option("path", str(self._folder / "rows"))
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
+        self._running.append(query)
+        return query
+
+    def run(self, trigger: dict[str, Any] | None = None, **options: str) -> Any:
+        """Run to the end (AvailableNow unless said otherwise); raises what the query raised."""
+        query = self.start(trigger or {"availableNow": True}, **options)
+        assert query.awaitTermination(60), "the query didn't end"
+        return query
+
+    def values(self) -> list[int]:
+        rows = self._spark.read.parquet(str(self._folder / "rows")).select("value").collect()
+        return sorted(int(row.value) for row in rows)
+
+    def wait_for(self, count: int, query: Any, timeout: float = 60.0) -> None:
+        """Wait until so many records are committed."""
+        deadline = time.monotonic() + timeout
+        while self._committed(query) < count:
+            failure = query.exception()
+            assert failure is None, str(failure)
+            assert time.monotonic() < deadline, f"{query.lastProgress}"
+            time.sleep(0.1)
+
+    def _committed(self, query: Any) -> int:
+        return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+    def offsets(self) -> list[dict[str, Any]]:
+        """The journalled offsets, batch by batch."""
+        folder = self._folder / "checkpoint" / "offsets"
+        batches = sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
+        texts = [(folder / str(number)).read_text() for number in batches]
+        return [json.loads(text.splitlines()[-1]) for text in texts]
+
+    def stop(self) -> None:
+        for query in self._running:
+            query.stop()
+
+
+@pytest.fixture
+def stream(
+    spark: SparkSession, cluster: LocalCluster, tmp_path: Path
+) -> Iterator[Callable[[str], Query]]:
+    made: list[Query] = []
+
+    def make(topic: str) -> Query:
+        made.append(Query(spark, tmp_path, cluster.bootstrap_servers, topic))
+        return made[-1]
+
+    yield make
+    for query in made:
+        query.stop()

@@ -1,0 +1,71 @@
+"""A driver of its own process: a topic to Parquet, slow inside its third batch when told so.
+
+Arguments: bootstrap servers, topic, folder, `slow` or `quick`. Not a test; run by one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from odradek.testing import ensure_java_environment
+
+SLOW_FROM = 1200
+
+
+def dawdle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
+    """Hand the rows on; in the middle of the topic, say so and hang."""
+    for batch in batches:
+        if any(int(value or b"0") >= SLOW_FROM for value in batch.column("value").to_pylist()):
+            half = batch.num_rows // 2
+            yield batch.slice(0, half)
+            Path(marker).touch()
+            time.sleep(600)
+        yield batch
+
+
+def main(servers: str, topic: str, folder: str, speed: str) -> None:
+    ensure_java_environment()
+    builder: Any = SparkSession.builder
+    spark = (
+        builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.pyspark.python", sys.executable)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .getOrCreate()
+    )
+    frame = (
+        spark.readStream.format("odradek")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "500")
+        .schema("value binary, partition int, offset bigint")
+        .load()
+    )
+    if speed == "slow":
+        marker = f"{folder}/in-the-middle"
+        frame = frame.mapInArrow(lambda batches: dawdle(batches, marker), frame.schema)
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", f"{folder}/rows")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,93 @@
+"""Streaming queries whose cluster moves or is another one, and whose driver dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from odradek.testing import LocalCluster
+
+Stream = Callable[[str], Any]
+
+DRIVER = Path(__file__).parent / "driver_to_kill.py"
+
+
+def rows(start: int, stop: int) -> list[tuple[None, bytes]]:
+    return [(None, f"{n}".encode()) for n in range(start, stop)]
+
+
+def test_a_query_survives_a_cluster_that_moves(
+    stream: Stream, topics: Any, cluster: LocalCluster
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, rows(0, 1000))
+    job = stream(topic)
+    query = job.start(
+        {"processingTime": "100 milliseconds"},
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="100",
+    )
+    job.wait_for(300, query)
+    before = cluster.broker_addresses
+    cluster.move()
+    assert not set(before) & set(cluster.broker_addresses)
+    topics.fill(topic, rows(1000, 1400))
+    job.wait_for(1400, query, timeout=90)
+    query.stop()
+    assert job.values() == list(range(1400))
+
+
+def test_a_checkpoint_is_not_continued_on_another_cluster(
+    stream: Stream, topics: Any, cluster: LocalCluster
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, rows(0, 10))
+    job = stream(topic)
+    job.run(startingOffsets="earliest")
+    with LocalCluster(brokers=1) as other:
+        other.create_topic(topic, partitions=2)
+        job.servers = other.bootstrap_servers
+        for trigger in ({"availableNow": True}, {"processingTime": "1 second"}):
+            query = job.start(trigger)
+            with pytest.raises(StreamingQueryException) as caught:
+                query.awaitTermination(60)
+            for cluster_id in (cluster.cluster_id, other.cluster_id):
+                assert cluster_id in str(caught.value)
+    assert job.values() == list(range(10))
+
+
+def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
+    topics: Any, cluster: LocalCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    total = 4000
+    topics.fill(topic, rows(0, total))
+    target = tmp_path / "rows"
+    command = [sys.executable, str(DRIVER), cluster.bootstrap_servers, topic, str(tmp_path)]
+    first = subprocess.Popen([*command, "slow"], start_new_session=True)
+    try:
+        marker = tmp_path / "in-the-middle"
+        deadline = time.monotonic() + 90
+        while not marker.exists():
+            assert first.poll() is None, "the driver ended by itself"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers go with it
+        first.wait()
+    offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
+    commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
+    assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
+    assert subprocess.run([*command, "quick"], timeout=120, check=False).returncode == 0
+    found = spark.read.parquet(str(target)).selectExpr("int(cast(value AS string)) v").collect()
+    assert sorted(r.v for r in found) == list(range(total))
