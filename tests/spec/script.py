@@ -14,15 +14,18 @@ expectation can't pass by being ignored.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.common.types import Address
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from tests.spec.world import ClusterPicture, World, parse
 
 HERE = Path(__file__).parent
 KEYS = {
@@ -106,7 +109,7 @@ class Script:
     def _start(self, flow: Any, name: str) -> None:
         completion = self.world.engine.start(flow)
         self.results[name] = (self.world.now, completion)
-        completion.when_done(lambda _: self.ended.setdefault(name, self.world.now))
+        completion.when_done(lambda _: self.ended.update({name: self.world.now}))
 
     def do_topic(self, name: str, into: str, timeout: float = 60.0, callers: int = 1) -> None:
         """Somebody needs a topic."""
@@ -123,10 +126,11 @@ class Script:
 
     def do_connect(self, addresses: list[str]) -> None:
         """Connections are wanted, as by a consumer for its leaders."""
-        network = self.world.engine.network
         for text in addresses:
-            address: Address = parse(text)
-            self.world.engine.post(lambda now, a=address: network.ready(a, now))  # type: ignore[misc]
+            self.world.engine.post(partial(self._want, parse(text)))
+
+    def _want(self, address: Address, now: float) -> None:
+        self.world.engine.network.ready(address, now)
 
     def do_refresh(self, why: str = "the case wants one", times: int = 1) -> None:
         metadata = self.world.engine.metadata
@@ -201,7 +205,7 @@ class Script:
             assert dials, f"no dial to {to}"
             assert within(dials[0].at, first), f"first dial to {to} at {dials[0].at}, not {first}"
         if gaps is not None:
-            found = [b.at - a.at for a, b in zip(dials, dials[1:], strict=False)]
+            found = [b.at - a.at for a, b in itertools.pairwise(dials)]
             assert len(found) >= len(gaps), f"only {len(found)} gaps: {times}"
             for n, (gap, bounds) in enumerate(zip(found, gaps, strict=False)):
                 assert within(gap, bounds), f"gap {n} to {to} is {gap}, not {bounds}: {times}"
@@ -225,7 +229,7 @@ class Script:
         times = [(round(a.at, 3), a.address) for a in found]
         assert within(len(found), count), f"{len(found)} {api} to {to}, not {count}: {times}"
         if gaps_at_least is not None:
-            gaps = [b.at - a.at for a, b in zip(found, found[1:], strict=False)]
+            gaps = [b.at - a.at for a, b in itertools.pairwise(found)]
             assert all(g >= gaps_at_least - 1e-9 for g in gaps), f"gaps {gaps}"
         if topics is not None:
             asked = [sorted(t.name for t in a.body.topics) for a in found]
@@ -260,7 +264,7 @@ class Script:
             assert found, f"no {kind}"
             assert within(found[0].at, first), f"{kind} at {found[0].at}, not {first}"
         if gaps is not None:
-            between = [b.at - a.at for a, b in zip(found, found[1:], strict=False)]
+            between = [b.at - a.at for a, b in itertools.pairwise(found)]
             assert len(between) >= len(gaps), f"only {len(between)} gaps of {kind}: {shown}"
             for gap, bounds in zip(between, gaps, strict=False):
                 assert within(gap, bounds), f"{kind} after {gap}, not {bounds}: {shown}"

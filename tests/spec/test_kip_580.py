@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spec.script import cases, load, run_case, within
 
 from odradek.common.backoff import Backoff, ExponentialBackoff
-from tests.spec.script import cases, load, run_case, within
 
 
 @pytest.mark.parametrize("path", cases("kip_580"), ids=lambda p: p.stem)

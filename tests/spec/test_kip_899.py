@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tests.spec.script import cases, run_case
 
 

@@ -93,6 +93,7 @@ class ClusterPicture:
     ids: dict[str, bytes] = field(default_factory=dict)
     error_code: int = 0
     throttle_ms: int = 0
+    topic_errors: dict[str, int] = field(default_factory=dict)
 
     def answer(self, request: MetadataRequest) -> MetadataResponse:
         names = list(self.topics) if request.topics is None else [t.name for t in request.topics]
@@ -109,6 +110,8 @@ class ClusterPicture:
         )
 
     def _topic(self, name: str) -> MetadataResponseTopic:
+        if name in self.topic_errors:
+            return MetadataResponseTopic(error_code=self.topic_errors[name], name=name)
         if name not in self.topics:
             return MetadataResponseTopic(error_code=3, name=name)
         return MetadataResponseTopic(
@@ -142,7 +145,8 @@ class World:
         self.pictures: dict[str, ClusterPicture] = {}
         """What an address answers to Metadata; "*" is for all others."""
         self.delays: dict[str, float] = {}
-    X: dict[str, list[str] | None] = {}
+        """Seconds that an address takes to answer anything but ApiVersions."""
+        self.names: dict[str, list[str] | None] = {}
         """What a host name resolves to; None: it doesn't. Unlisted names give one address."""
         self.dials: list[Dial] = []
         self.asked: list[Asked] = []

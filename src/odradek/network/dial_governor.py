@@ -47,11 +47,15 @@ class DialGovernor:
         self.next_dial_at = -math.inf
         self.pending = 0
 
-    def wait(self, now: float, *, for_metadata: bool) -> float:
-        """Seconds until a dial is allowed; infinite where only another event can allow it."""
-        if not self.engaged:
+    def wait(self, now: float, *, for_metadata: bool, failed: bool = False) -> float:
+        """Seconds until a dial is allowed; infinite where only another event can allow it.
+
+        `failed` says that the address itself failed and hasn't proved itself since: then a proof
+        of another one doesn't lift the limit.
+        """
+        if not self.engaged and not failed:
             return max(0.0, self.next_dial_at - now) if for_metadata else 0.0
-        if self.metadata_only and not for_metadata:
+        if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
         if self.pending >= MAX_PENDING:
             return math.inf
@@ -59,11 +63,11 @@ class DialGovernor:
         earliest = self._recent[0] + 1.0 if full else -math.inf
         return max(0.0, self.next_dial_at - now, earliest - now)
 
-    def dialled(self, now: float, *, for_metadata: bool) -> None:
+    def dialled(self, now: float, *, for_metadata: bool, failed: bool = False) -> None:
         """Note a dial; the wait for the next one is drawn here, once."""
         self.pending += 1
         self._recent.append(now)
-        if self.engaged or for_metadata:
+        if self.engaged or for_metadata or failed:
             self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
             self._dials += 1
 

@@ -151,7 +151,8 @@ class NetworkClient:
         found = self.connections.get((address, purpose))
         if found is not None:  # there already: only the end of a throttle comes by time alone
             return found.throttled_until if found.throttled_until > now else math.inf
-        wait = self.governor.wait(now, for_metadata=for_metadata)
+        failed = self.states.state(address).failures > 0
+        wait = self.governor.wait(now, for_metadata=for_metadata, failed=failed)
         return now + max(wait, self.states.backoff_left(address, now))
 
     def dial(
@@ -162,7 +163,8 @@ class NetworkClient:
         connection = Connection(self._next_id, address, purpose, now)
         connection.for_metadata = for_metadata
         connection.setup_deadline = now + self.states.dialling(address, now)
-        self.governor.dialled(now, for_metadata=for_metadata)
+        failed = self.states.state(address).failures > 0
+        self.governor.dialled(now, for_metadata=for_metadata, failed=failed)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
         self.engine.start(connect(self, connection))
