@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 logger = logging.getLogger("odradek")
+logger.addHandler(logging.NullHandler())  # silent until the user configures logging
 
 HISTORY = 256
 """How many events a client keeps for `explain()`."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ class Pipeline:
         self._folder = folder
         self._events = events
         self._queries: list[Any] = []
+        self.log = folder / "spark.log"
         builder: Any = SparkSession.builder
-        self.spark: Any = (
+        with _stderr_to(self.log):  # the JVM and its workers keep what they inherit here
+            self.spark: Any = self._session(builder)
+
+    def _session(self, builder: Any) -> Any:
+        return (
             builder.master("local[2]")
             .appName("odradek-demo")
             .config("spark.ui.enabled", "false")
@@ -46,7 +52,7 @@ class Pipeline:
             .config("spark.driver.memory", "1g")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .config("spark.sql.warehouse.dir", str(self._folder / "warehouse"))
             .config("spark.log.level", "ERROR")
             .getOrCreate()
         )
@@ -138,6 +144,20 @@ class Pipeline:
                 process.wait(20)
             except Exception:  # the JVM hangs: it was ours to start
                 process.kill()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Have processes that are started meanwhile write their standard error to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _offsets(offset: Mapping[str, Any] | str | None) -> dict[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +101,14 @@ def build(
     )
 
 
+WINDOW = 6
+"""Samples (half a second each) that a rate is the mean of: Spark works in batches."""
+MARKS = {
+    "rebootstrap": ("a client starts again from bootstrap.servers", "black"),
+    "rebootstrapped": ("a client has found the cluster again", "green"),
+}
+
+
 def picture(
     path: Path,
     samples: Sequence[Sample],
@@ -123,25 +130,24 @@ def picture(
     }
     for name, colour in names:
         values = [(s.at, getattr(s, name)) for s in samples]
-        rates = [(b[0], (b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(values) if b[0] > a[0]]
-        rate.plot(*zip(*rates, strict=True), color=colour, label=labels[name], linewidth=1.2)
+        rates = [
+            (b[0], (b[1] - a[1]) / (b[0] - a[0]))
+            for a, b in zip(values, values[WINDOW:], strict=False)
+        ]
+        if rates:
+            rate.plot(*zip(*rates, strict=True), color=colour, label=labels[name], linewidth=1.2)
         total.plot(*zip(*values, strict=True), color=colour, label=labels[name])
     for axis in (rate, total):
         if outage is not None:
             axis.axvspan(*outage, color="crimson", alpha=0.15, label="no broker")
         axis.grid(alpha=0.3)
-    for at, text in marks:
-        total.axvline(at, color="grey", linewidth=0.6)
-        total.annotate(
-            text,
-            (at, 0),
-            rotation=90,
-            fontsize=7,
-            xytext=(2, 4),
-            textcoords="offset points",
-            va="bottom",
-        )
-    rate.set_ylabel("rows per second")
+    shown = set()
+    for at, kind in marks:
+        words, colour = MARKS[kind]
+        label = None if kind in shown else words
+        shown.add(kind)
+        total.axvline(at, color=colour, linewidth=0.8, linestyle=":", label=label)
+    rate.set_ylabel(f"rows per second, mean of {WINDOW} samples")
     total.set_ylabel("rows")
     total.set_xlabel("seconds")
     total.legend(loc="upper left", fontsize=8)

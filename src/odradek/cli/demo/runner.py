@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from odradek.api.admin import Admin
-
 from odradek.api.producer import Producer
 from odradek.cli.demo import report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
@@ -192,9 +191,7 @@ class Demo:
         if exited is not None and times.outage is not None:
             outage = (exited - began, exited - began + times.outage)
         marks = [
-            (e.time - began, f"{e.client} {e.kind}")
-            for e in events
-            if e.kind in ("rebootstrap", "rebootstrapped") and e.time > began
+            (e.time - began, e.kind) for e in events if e.kind in report.MARKS and e.time > began
         ]
         report.picture(self._output / "demo.png", self._samples, outage, marks)
         return result

@@ -109,8 +109,8 @@ WORTH_TELLING = {
     "disconnected": "lost",
     "rebootstrap": "starts again from bootstrap.servers:",
     "rebootstrapped": "found the cluster again through",
-    "first_ack": "first acknowledged record after it, partition",
-    "first_record": "first record read after it, partition",
+    "first_ack": "has its first acknowledged record, partition",
+    "first_record": "reads its first record, partition",
     "foreign_cluster": "refused a foreign cluster at",
     "expired": "gave up:",
 }
