@@ -124,7 +124,7 @@ class Demo:
             moved = False
             while sending.is_alive() or self._behind(sending):
                 self._watch(sending, pipeline, start)
-                if not moved and time.monotonic() - start >= self._seconds / 2:
+                if not moved and self._time_to_move(time.monotonic() - start):
                     moved = True
                     mover.start()
                 if not sending.is_alive() and sending.error is None:
@@ -137,6 +137,11 @@ class Demo:
                 raise DemoError(f"the producer failed: {sending.error}") from sending.error
             self._watch(sending, pipeline, start)
             return self._finish(cluster, pipeline, sending.acknowledged, start)
+
+    def _time_to_move(self, at: float) -> bool:
+        """In the middle, once Spark has landed something; a slow start of Spark can put it off."""
+        landed = min(self._samples[-1].aggregated, self._samples[-1].written)
+        return at >= self._seconds / 2 and (landed > 0 or at >= 0.75 * self._seconds)
 
     def _behind(self, sending: Sending) -> bool:
         if sending.error is not None:
