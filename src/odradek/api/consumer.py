@@ -6,8 +6,8 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from odradek.api.base import Client
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -22,6 +22,8 @@ from odradek.network.host import Host
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 
 class Consumer(Client[ConsumerEngine]):
@@ -144,11 +146,7 @@ class Consumer(Client[ConsumerEngine]):
         most = self._config["max.poll.records"] if max_records is None else max_records
         if most < 1:
             raise ConfigurationError(f"max_records must be 1 or more, not {most}")
-        if not self._data(timeout):
-            return []
-        records = self._engine.take_records(most, self._host.now())
-        self._host.drive()  # the next fetch goes out while the caller works
-        return records
+        return self._next(timeout, lambda now: self._engine.take_records(most, now)) or []
 
     def poll_arrow(
         self,
@@ -167,18 +165,27 @@ class Consumer(Client[ConsumerEngine]):
 
         The batch owns its buffers. Raises what `poll` raises.
         """
-        if not self._data(timeout):
-            return None
-        batch = self._engine.take_arrow(columns, include_headers, self._host.now())
-        self._host.drive()
-        return batch
+        return self._next(
+            timeout, lambda now: self._engine.take_arrow(columns, include_headers, now)
+        )
 
-    def _data(self, timeout: float) -> bool:
-        """Wait until records are there."""
+    def _next(self, timeout: float, take: Callable[[float], T]) -> T | None:
+        """What `take` makes of the next records; waits for some, at most `timeout` seconds.
+
+        It may make nothing of what came (markers, aborted transactions): then it goes on waiting.
+        """
         self._check_open()
-        if self._engine.buffered and self._engine.ended is None:
-            return True
-        return self._call(self._engine.data, timeout, "records")
+        engine, host = self._engine, self._host
+        deadline = self._deadline(timeout)
+        if engine.buffered:
+            host.drive()  # the next fetch goes out while the caller works on what is here
+        while engine.buffered or self._call(
+            engine.data, max(0.0, deadline - host.now()), "records"
+        ):
+            found = take(host.now())
+            if found:
+                return found
+        return None
 
     # Offsets
 

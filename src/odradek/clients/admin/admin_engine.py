@@ -45,6 +45,8 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
+HEARSAY = 30.0
+"""Seconds after its making during which a topic may be unknown to a broker that lags behind."""
 LEADERLESS_PAUSE = "partitions without a leader yet"
 
 
@@ -82,6 +84,8 @@ class AdminEngine(ClientEngine):
 
     def __init__(self, config: Config, rng: Rng) -> None:
         super().__init__(config, rng)
+        self._fresh: dict[str, float] = {}
+        """Topics that were made here, and until when a broker may not have heard of them."""
 
     def create_topics(
         self, topics: Sequence[NewTopic], deadline: float, *, validate_only: bool
@@ -121,6 +125,7 @@ class AdminEngine(ClientEngine):
         yield from call.ask(body, CreateTopicsResponse, check, idempotent=False)
         if validate_only:
             return {}
+        self._fresh.update(dict.fromkeys(names, self.now + HEARSAY))
         return (yield from self._await_leaders(names, deadline))
 
     def _await_leaders(
@@ -168,6 +173,8 @@ class AdminEngine(ClientEngine):
             return retriable
 
         yield from call.ask(body, DeleteTopicsResponse, check, idempotent=False)
+        for name in names:
+            self._fresh.pop(name, None)
 
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
         """The names of all topics."""
@@ -176,8 +183,10 @@ class AdminEngine(ClientEngine):
     def describe_topics(
         self, names: Sequence[str], deadline: float
     ) -> Flow[dict[str, TopicDescription]]:
-        """Describe topics by name."""
-        return describe_topics(self, names, deadline)
+        """Describe topics by name; patient with those that were just made here."""
+        now = yield START
+        self._fresh = {n: until for n, until in self._fresh.items() if until > now}
+        return (yield from describe_topics(self, names, deadline, patient_with=self._fresh))
 
     def describe_cluster(self, deadline: float) -> Flow[ClusterDescription]:
         """Ask for the cluster's id, brokers and controller (KIP-700)."""

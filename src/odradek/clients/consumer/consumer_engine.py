@@ -209,6 +209,8 @@ class ConsumerEngine(ClientEngine):
         Raises `NoBrokerAvailableError` once `metadata.unavailable.timeout.ms` has passed (R-RB-6).
         """
         now = yield START
+        if not self.subscription.partitions:
+            raise IllegalStateError("no partition is assigned: call assign() first")
         patience = min(deadline, now + UNAVAILABLE_PATIENCE)
         while True:
             if self.subscription.pending or self.fetcher.head() is not None:
