@@ -322,10 +322,10 @@ class OffsetTracker:
     def _with_hint(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
         """Add the client's picture of the cluster, so that tasks needn't ask for one."""
         needed = {r.tp.topic for r in found}
-        hint = self._connected().bootstrap_hint()
-        if found and (hint is None or not needed <= set(hint["topics"])):
+        hint = self._connected().bootstrap_hint() or {}
+        if not needed <= set(hint.get("topics", ())):
             self._look(None)  # a restarted driver: its client hasn't met the leaders yet
-            hint = self._connected().bootstrap_hint()
+            hint = self._connected().bootstrap_hint() or {}
         return Plan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
 
     # -- the client and its outages -------------------------------------------------------
@@ -440,9 +440,9 @@ def _describe_those_there(
         return found
 
 
-def _narrowed(hint: Hint | None, topics: Collection[str]) -> Hint | None:
+def _narrowed(hint: Hint, topics: Collection[str]) -> Hint | None:
     """Keep what a batch's tasks need; each of them carries it, so it must stay small."""
-    if hint is None:
+    if not hint:
         return None
     kept = {name: known for name, known in hint["topics"].items() if name in topics}
     if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
