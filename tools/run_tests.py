@@ -13,6 +13,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from odradek.testing import jars
+
 ROOT = Path(__file__).resolve().parent.parent
 # The quick ones first: what they find would break the slow ones, too.
 SUITES = {
@@ -25,6 +27,18 @@ SUITES = {
 }
 
 
+# These start brokers; fetching Kafka's jars is set-up and no part of their time.
+WITH_BROKERS = {"integration", "interop", "spark", "docs"}
+
+
+def fetch_jars() -> None:
+    """Fetch the jars of every listed Kafka version that this machine doesn't have yet."""
+    start = time.monotonic()
+    for version in jars.versions():
+        jars.fetch(version, lambda line: print(f"set-up: {line}", flush=True))
+    print(f"set-up: Kafka's jars are there ({time.monotonic() - start:.0f} s)", flush=True)
+
+
 def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | None:
     """Run one suite; return passed, failed, skipped and seconds, None when it has no tests."""
     folders = [ROOT / "tests" / folder for folder in SUITES[name]]
@@ -35,7 +49,8 @@ def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | 
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
+        command += [f"--junitxml={report}", *arguments]
         command += [str(folder.relative_to(ROOT)) for folder in folders]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         passed, failed, skipped = count(report)
@@ -70,6 +85,8 @@ def main() -> None:
     names = parser.parse_args(own).suites or list(SUITES)
     if unknown := [name for name in names if name not in SUITES]:
         parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
+    if WITH_BROKERS.intersection(names):
+        fetch_jars()
     results = {}
     for name in names:
         result = run_suite(name, rest)
