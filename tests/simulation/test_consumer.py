@@ -1,0 +1,445 @@
+"""The consumer that ships, in virtual time: what it promises while its cluster misbehaves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.consumer.records import NoSuchOffsetError
+from odradek.common.errors import (
+    ClientClosedError,
+    ClusterIdMismatchError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoBrokerAvailableError,
+    UnsupportedFeatureError,
+)
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.link import Mode
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = [TopicPartition("t", p) for p in range(3)]
+
+
+def make(
+    seed: int, count: int = 300, *, mode: Mode = "bytes", background: bool = False, **config: Any
+) -> tuple[World, SimulatedCluster, Consumer]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=3)
+    write(world, cluster, range(count))
+    return world, cluster, consumer(world, cluster, mode=mode, background=background, **config)
+
+
+def consumer(
+    world: World,
+    cluster: SimulatedCluster,
+    *,
+    mode: Mode = "bytes",
+    background: bool = False,
+    hint: dict[str, Any] | None = None,
+    **config: Any,
+) -> Consumer:
+    config = {"auto_offset_reset": "earliest", **config}
+    host = world.host("consumer", mode=mode, background=background)
+    servers = cluster.bootstrap_servers
+    return Consumer(bootstrap_servers=servers, _host=host, _metadata_hint=hint, **config)
+
+
+def write(world: World, cluster: SimulatedCluster, numbers: range, size: int = 0) -> None:
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000}
+    with Producer(config, _host=world.host("producer")) as producer:
+        for n in numbers:
+            producer.send("t", b"%d" % n + bytes(size), partition=n % 3)
+        producer.flush(timeout=60)
+
+
+class Reader:
+    """Reads and keeps what came; every record must be the next one of its partition."""
+
+    def __init__(self, client: Consumer) -> None:
+        self.client = client
+        self.values: dict[int, list[int]] = defaultdict(list)
+
+    def poll(self, timeout: float = 1.0, most: int | None = None) -> int:
+        records = self.client.poll(timeout, most)
+        for r in records:
+            assert r.offset == len(self.values[r.partition])
+            self.values[r.partition].append(int(r.value or b""))
+        for tp in PARTITIONS:  # R-GR-1
+            if tp.partition in self.values:
+                assert self.client.position(tp) == len(self.values[tp.partition])
+        return len(records)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.values.values()))
+
+    def read(self, count: int, limit: float, world: World) -> None:
+        end = world.now + limit
+        while self.count < count:
+            self.poll()
+            assert world.now < end, f"{self.count} of {count}\n{self.client.explain()}"
+        for partition, found in self.values.items():
+            assert found == list(range(partition, count, 3))
+
+
+@pytest.mark.parametrize("mode", ["bytes", "messages"])
+def test_all_records_in_order_through_a_move(mode: Mode) -> None:
+    world, cluster, client = make(1, mode=mode)
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    reader.read(300, 10, world)
+    world.after(1.0, lambda: cluster.move(after=5.0))
+    assert client.poll(timeout=3.0) == []
+    world.advance(10)
+    write(world, cluster, range(300, 600))
+    reader.read(600, 20, world)
+    counts = client._engine.events.counts
+    assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
+    assert counts["first_record"] == 2
+    assert not world.hot_loops
+
+
+@pytest.mark.parametrize("fault", ["crash", "pause", "go_silent", "bounce"])
+def test_a_leader_that_fails_stops_nothing_for_long(fault: str) -> None:
+    world, cluster, client = make(2)
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    reader.poll(most=20)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    getattr(cluster, fault)(leader.id)
+    reader.read(300, 15, world)
+    assert not world.hot_loops
+
+
+def test_a_leader_that_moves_is_followed_at_once_by_the_hint() -> None:
+    world, cluster, client = make(3)
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    reader.read(300, 10, world)
+    cluster.move_leader("t", 0)
+    write(world, cluster, range(300, 303))
+    begin = world.now
+    reader.read(303, 10, world)
+    assert world.now - begin < 1.0  # KIP-951: no backoff, no refresh first
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_faults_lose_and_double_nothing(seed: int) -> None:
+    world, cluster, client = make(100 + seed, 90)
+    rng = world.rng("faults")
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    for _ in range(6):
+        i = rng.choice(list(cluster.brokers))
+        fault = rng.choice(["crash", "pause", "bounce", "accept_then_reset", "blackhole", "move"])
+        if fault == "move":
+            cluster.move(after=rng.uniform(0.1, 4.0))
+        else:
+            getattr(cluster, fault)(i)
+            if fault == "crash":
+                cluster.restart(i, after=rng.uniform(0.5, 5.0))
+            elif fault != "bounce":
+                world.after(rng.uniform(0.5, 5.0), partial(cluster.repair, i))
+        for _ in range(rng.randrange(1, 5)):
+            reader.poll(rng.uniform(0.0, 1.0), rng.randrange(1, 30))
+        world.advance(rng.uniform(0.0, 3.0))
+    for i in cluster.brokers:
+        cluster.repair(i)
+    world.advance(5.0)
+    write(world, cluster, range(90, 120))
+    reader.read(120, 60, world)
+    assert not world.hot_loops
+
+
+def test_until_ends_exactly_there_and_polls_end_at_once() -> None:
+    world, _, client = make(4)
+    tp = PARTITIONS[1]
+    client.assign([tp], until={tp: 33})
+    client.seek(tp, 7)
+    offsets = []
+    while client.position(tp) < 33:
+        offsets += [r.offset for r in client.poll(1.0, 5)]
+    assert offsets == list(range(7, 33))
+    begin = world.now
+    assert client.poll(timeout=60) == []
+    assert client.poll_arrow(timeout=60) is None
+    assert world.now == begin
+    client.assign([tp], until={tp: 40})  # the position is kept
+    assert [r.offset for r in client.poll(1.0)] == list(range(33, 40))
+
+
+def test_rows_of_arrow_are_the_records() -> None:
+    _, _, client = make(5)
+    client.assign(PARTITIONS)
+    rows = set()
+    while (batch := client.poll_arrow(1.0)) is not None:
+        assert len(set(batch.column("partition").to_pylist())) == 1
+        names = ("partition", "offset", "value")
+        rows |= set(zip(*(batch.column(n).to_pylist() for n in names), strict=True))
+    client.seek_to_beginning()
+    records = set()
+    while found := client.poll(1.0):
+        records |= {(r.partition, r.offset, r.value) for r in found}
+    assert rows == records
+    assert len(rows) == 300
+    client.seek(PARTITIONS[0], 0)
+    first = client.poll(1.0, 10)  # a poll may leave decoded rows to poll_arrow
+    rest = client.poll_arrow(1.0, columns=["offset"])
+    assert rest is not None
+    assert len(first) == 10
+    assert rest.schema.names == ["offset"]
+    assert rest.column("offset").to_pylist()[0] == 10
+
+
+def test_seeks_drop_what_was_fetched_before() -> None:
+    _, _, client = make(6)
+    tp = PARTITIONS[0]
+    client.assign([tp])
+    assert client.poll(1.0, 3)[-1].offset == 2
+    client.seek(tp, 50)
+    assert client.poll(1.0, 3)[0].offset == 50
+    client.seek_to_end([tp])
+    assert client.position(tp) == 100
+    client.seek_to_beginning()
+    assert client.position(tp, timeout=5) == 0
+    client.pause([tp])
+    assert client.poll(0.5) == []
+    client.resume([tp])
+    assert client.poll(0.5, 1)[0].offset == 0
+
+
+def test_polls_that_never_wait_get_on_as_well() -> None:
+    world, _, client = make(7)
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    for _ in range(1000):
+        reader.poll(timeout=0)
+        world.advance(0.001)
+        if reader.count == 300:
+            return
+    raise AssertionError(f"{reader.count} records\n{client.explain()}")
+
+
+def test_pauses_between_polls_are_no_failures() -> None:
+    world, _, client = make(8, background=False)
+    client.assign(PARTITIONS)
+    reader = Reader(client)
+    while reader.count < 300:
+        reader.poll(0.5, 50)
+        world.advance(100)  # answers wait in the host, or in the kernel
+    kinds = [e.kind for e in client._engine.events.history]
+    assert "dial_failed" not in kinds
+    assert client._engine.events.counts.get("rebootstrap", 0) == 0
+
+
+def test_offsets_of_all_kinds() -> None:
+    world, cluster, client = make(9)
+    assert client.beginning_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 0)
+    assert client.end_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 100)
+    world.advance(100)
+    now_ms = int(world.wall_clock() * 1000)
+    write(world, cluster, range(300, 303))
+    found = client.offsets_for_times({PARTITIONS[0]: now_ms, PARTITIONS[1]: now_ms + 10_000})
+    first = found[PARTITIONS[0]]
+    assert first is not None
+    assert first.offset == 100
+    assert found[PARTITIONS[1]] is None
+    assert client.end_offsets([]) == {}
+    assert [p.partition for p in client.partitions_for("t")] == [0, 1, 2]
+    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+        client.describe(["nowhere"])
+
+
+def test_offsets_of_a_partition_that_is_not_there_say_so_in_time() -> None:
+    world, _, client = make(10)
+    begin = world.now
+    with pytest.raises(KafkaTimeoutError, match="t-7.*the topic has 3 partitions"):
+        client.end_offsets([TopicPartition("t", 7)], timeout=3)
+    assert 3.0 - 1e-6 <= world.now - begin <= 3.1
+
+
+def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> None:
+    world, cluster, client = make(11, 30)
+    client.assign(PARTITIONS)
+    Reader(client).read(30, 10, world)
+    addresses = {str(b.address) for b in cluster.brokers.values()} | {cluster.bootstrap_servers}
+    for i in cluster.brokers:
+        cluster.crash(i)
+    begin = world.now
+    assert client.poll(timeout=4.0) == []
+    assert 4.0 - 1e-6 <= world.now - begin <= 4.1
+    for call in (
+        lambda: client.end_offsets(PARTITIONS, timeout=2.5),
+        lambda: client.describe(["t"], timeout=2.5),
+        lambda: client.offsets_for_times({PARTITIONS[0]: 0}, timeout=2.5),
+    ):
+        begin = world.now
+        with pytest.raises(NoBrokerAvailableError) as caught:
+            call()
+        assert 2.5 - 1e-6 <= world.now - begin <= 2.6
+        assert addresses <= {str(a.address) for a in caught.value.attempts}
+        assert "refused" in str(caught.value)
+    text = str(client.explain())
+    assert all(address in text for address in addresses)
+    assert not world.hot_loops
+
+
+def test_a_first_contact_that_never_comes_ends_in_time() -> None:
+    _, cluster, client = make(12, 0)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    client.assign(PARTITIONS)
+    with pytest.raises(NoBrokerAvailableError, match="kafka.simulated"):
+        client.position(PARTITIONS[0], timeout=2)
+    assert client.poll(1.0) == []
+    with pytest.raises(NoBrokerAvailableError):
+        client.cluster_id(timeout=1)
+
+
+def test_without_the_strategy_nothing_recovers_and_poll_says_why() -> None:
+    config: dict[str, Any] = {
+        "metadata_recovery_strategy": "none",
+        "metadata_unavailable_timeout_ms": 10_000,
+    }
+    world, cluster, client = make(13, 30, **config)
+    client.assign(PARTITIONS)
+    client.poll(1.0)
+    cluster.move(after=1.0)
+    begin = world.now
+    with pytest.raises(NoBrokerAvailableError, match=r"strategy=none.*rebootstrap would start"):
+        while True:
+            assert world.now - begin < 30
+            client.poll(5.0)
+    assert 10.0 <= world.now - begin <= 15.0
+    with pytest.raises(NoBrokerAvailableError):
+        client.poll(5.0)
+    assert client._engine.events.counts.get("rebootstrap", 0) == 0
+
+
+@pytest.mark.parametrize("recycled", [False, True])
+def test_a_foreign_cluster_is_refused_for_good(recycled: bool) -> None:
+    _, cluster, client = make(14, 30)
+    client.assign(PARTITIONS)
+    seen = [(r.partition, r.offset) for r in client.poll(1.0)]
+    while found := client.poll(0.2):
+        seen += [(r.partition, r.offset) for r in found]
+    assert len(seen) == 30
+    cluster.replace_with_foreign(after=0.5, recycle_addresses=recycled)
+    with pytest.raises(ClusterIdMismatchError) as caught:
+        for _ in range(60):
+            assert client.poll(1.0) == []
+    assert (caught.value.expected, caught.value.found) == (
+        "simulated-cluster-0001",
+        "foreign-cluster-0002",
+    )
+    for call in (lambda: client.poll(1.0), lambda: client.end_offsets(PARTITIONS)):
+        with pytest.raises(ClusterIdMismatchError):
+            call()
+    client.close()
+
+
+def test_a_position_outside_the_log() -> None:
+    _, _, client = make(15, auto_offset_reset="none")
+    tp, other = PARTITIONS[:2]
+    client.assign([tp, other])
+    client.seek(other, 0)
+    with pytest.raises(IllegalStateError, match=r"t-0 has no position.*seek"):
+        client.poll(1.0)
+    client.seek(tp, 1000)
+    with pytest.raises(NoSuchOffsetError) as caught:
+        for _ in range(10):
+            client.poll(1.0)
+    error = caught.value
+    assert (error.partition, error.position, error.log_start, error.log_end) == (tp, 1000, 0, 100)
+    client.seek(other, 0)
+    going_on: list[int] = []
+    while not going_on:
+        with suppress(NoSuchOffsetError):  # raised again after each backoff
+            going_on = [r.partition for r in client.poll(1.0)]
+    assert set(going_on) == {1}
+    client.seek(tp, 99)
+    client.assign([tp])
+    assert [r.offset for r in client.poll(1.0)] == [99]
+
+
+def test_a_position_outside_the_log_with_a_policy() -> None:
+    _, _, client = make(16, auto_offset_reset="earliest")
+    tp = PARTITIONS[0]
+    client.assign([tp])
+    client.seek(tp, 1000)
+    assert client.poll(2.0)[0].offset == 0
+
+
+def test_a_topic_that_is_gone_and_one_that_is_made_anew() -> None:
+    world, cluster, client = make(17, default_api_timeout_ms=8000)
+    client.assign(PARTITIONS)
+    reader = Reader(client)
+    reader.read(300, 10, world)
+    cluster.delete_topic("t")
+    begin = world.now
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-"):
+        while True:
+            assert world.now - begin < 30
+            assert client.poll(1.0) == []
+    assert 8.0 <= world.now - begin <= 12.0
+    cluster.create_topic("t", partitions=3)
+    write(world, cluster, range(30))
+    found: list[tuple[int, int]] = []
+    while len(found) < 30 and world.now < begin + 60:
+        try:
+            found += [(r.partition, r.offset) for r in client.poll(1.0)]
+        except UnknownTopicOrPartitionError:  # partition by partition
+            continue
+    assert sorted(found) == [(p, n) for p in range(3) for n in range(10)]
+
+
+def test_a_batch_larger_than_a_fetch_still_comes() -> None:
+    world, cluster, client = make(18, 0, max_partition_fetch_bytes=300, fetch_max_bytes=600)
+    write(world, cluster, range(60), size=500)
+    client.assign(PARTITIONS)
+    found = 0
+    while found < 60:
+        records = client.poll(2.0)
+        assert records, client.explain()
+        found += len(records)
+
+
+def test_a_hint_saves_the_metadata_request() -> None:
+    world, cluster, client = make(19)
+    client.describe(["t"])
+    client.assign(PARTITIONS)
+    client.poll(1.0)
+    second = consumer(world, cluster, hint=client.bootstrap_hint())
+    second.assign(PARTITIONS)
+    for tp in PARTITIONS:
+        second.seek(tp, 0)
+    assert second.poll(1.0)
+    counts = second._engine.events.counts
+    assert "metadata_request" not in counts
+    assert second.cluster_id() == client.cluster_id() == "simulated-cluster-0001"
+
+
+def test_misuse_is_answered_with_a_cure() -> None:
+    _, _, client = make(20, 0)
+    with pytest.raises(IllegalStateError, match="assign"):
+        client.poll(1.0)
+    with pytest.raises(UnsupportedFeatureError, match="assign"):
+        client.subscribe(["t"])
+    with pytest.raises(IllegalStateError, match="t-0"):
+        client.seek(PARTITIONS[0], 3)
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.poll(0)
