@@ -138,12 +138,12 @@ class MetadataUpdater:
             until = self._retry.failed(now)
             self.next_attempt_at = until
             self._events.emit(now, "round_failed", round=self.rounds, backoff=until - now)
-            while now < until and self._forced is None:
+            while now < min(until, self._trigger_at()) and self._forced is None:
                 self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
                 if any(a.reply.done for a in self._late):
                     break  # a good answer after all
                 waits = [a.reply for a in self._late]
-                now = yield Wait((self.metadata.wanted, *waits), until)
+                now = yield Wait((self.metadata.wanted, *waits), min(until, self._trigger_at()))
 
     def _round(self, round_: _Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""

@@ -53,14 +53,15 @@ class DialGovernor:
         `failed` says that the address itself failed and hasn't proved itself since: then a proof
         of another one doesn't lift the limit.
         """
-        if not self.engaged and not failed:
-            return max(0.0, self.next_dial_at - now) if for_metadata else 0.0
+        limited = self.engaged or failed
+        if not limited and not for_metadata:
+            return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        if self.pending >= MAX_PENDING:
+        if limited and self.pending >= MAX_PENDING:
             return math.inf
         full = len(self._recent) == MAX_PER_SECOND
-        earliest = self._recent[0] + 1.0 if full else -math.inf
+        earliest = self._recent[0] + 1.001 if full else -math.inf  # a bit more: floats
         return max(0.0, self.next_dial_at - now, earliest - now)
 
     def dialled(self, now: float, *, for_metadata: bool, failed: bool = False) -> None:
