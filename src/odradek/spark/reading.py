@@ -124,7 +124,6 @@ class RangeReader:
             position = self._consumer.position(tp)
             if position > at:
                 at, since = position, self._clock.now()
-                self._check_topic_id()
             else:
                 self._check_patience(at, since, last_error)
             if batch is not None and batch.num_rows:
@@ -132,6 +131,8 @@ class RangeReader:
                     yield ready
                     # Time that Spark took to drain isn't time that the broker was silent.
                     since = self._clock.now()
+        # Before the last batch goes out: an error here fails the task, and with it all it gave.
+        self._check_topic_id()
         yield from gatherer.flush()
 
     def _check_topic_id(self) -> None:

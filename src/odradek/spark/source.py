@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.common.errors import KafkaError, UnsupportedFeatureError
+from odradek.runtime.system_clock import SystemClock
 from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options
 from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
@@ -27,7 +28,6 @@ from odradek.spark.tracker import OffsetTracker, Plan
 from odradek.spark.worker_clients import (
     ClusterConsumer,
     Hint,
-    SystemClock,
     known_topic_id,
     process_clients,
 )

@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from odradek.runtime.system_clock import SystemClock
 from odradek.spark.offsets import SENTINEL
 from odradek.spark.options import LONG_MAX, SourceOptions
 from odradek.spark.schema import check_schema
 from odradek.spark.source import PlanningClients, input_partitions, read_partition
 from odradek.spark.tracker import OffsetTracker
-from odradek.spark.worker_clients import SystemClock
 
 if TYPE_CHECKING:
     import pyarrow as pa

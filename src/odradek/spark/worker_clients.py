@@ -2,8 +2,7 @@
 
 In: a configuration, and a picture of the cluster's metadata that a planner shipped. Out: a
 consumer, kept in a module-global cache by process id and fingerprint of the configuration.
-Must not connect, or start anything, when imported: Spark's daemon imports and then forks. This is
-also the one place of the room that reads a clock; all others are handed `Clock`.
+Must not connect, or start anything, when imported: Spark's daemon imports and then forks.
 
 A Python worker runs one task at a time and is reused by many, so a cached client saves bootstrap
 and dials. Sockets in all: executors × workers of each × brokers that lead something.
@@ -16,7 +15,6 @@ import hashlib
 import json
 import logging
 import os
-import time  # noqa: TID251  # the room's one clock, see above
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
@@ -80,20 +78,6 @@ class Clock(Protocol):
 
     def now(self) -> float: ...
     def pause(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    """The real clock: monotonic seconds."""
-
-    __slots__ = ()
-
-    def now(self) -> float:
-        """Give monotonic seconds."""
-        return time.monotonic()
-
-    def pause(self, seconds: float) -> None:
-        """Wait; only calls that Spark itself makes synchronously come here."""
-        time.sleep(seconds)
 
 
 def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:

@@ -1,0 +1,23 @@
+"""The real clock, for rooms that wait outside any client (Spark's synchronous callbacks).
+
+In: nothing. Out: monotonic seconds, and a pause. Must not: be used by an engine, which is handed
+its time.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Monotonic seconds, and a way to wait."""
+
+    __slots__ = ()
+
+    def now(self) -> float:
+        """Give monotonic seconds."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Wait; only calls that Spark itself makes synchronously come here."""
+        time.sleep(seconds)
