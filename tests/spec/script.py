@@ -59,9 +59,11 @@ def run_case(path: Path) -> None:
     case = load(path)
     assert not set(case) - KEYS, f"unknown keys: {set(case) - KEYS}"
     assert case["expect"] or any(s["do"] == "look" for s in case["steps"]), "it can't fail"
-    for seed in range(case.get("seeds", 5)):
+    seeds = case.get("seeds", 5)
+    seen: set[str] = set()
+    for seed in range(seeds):
         try:
-            Script(case, seed).run()
+            Script(case, seed, seen, last=seed == seeds - 1).run()
         except AssertionError as error:
             raise AssertionError(f"{case['shows']} (seed {seed}): {error}") from error
 
@@ -75,8 +77,13 @@ def _picture(of: dict[str, Any]) -> ClusterPicture:
 class Script:
     """One run of one case."""
 
-    def __init__(self, case: dict[str, Any], seed: int) -> None:
+    def __init__(
+        self, case: dict[str, Any], seed: int, seen: set[str] | None = None, *, last: bool = True
+    ) -> None:
         self.case = case
+        self.seen = set() if seen is None else seen
+        """Shared by the runs of one case."""
+        self.last = last
         self.world = World(
             case["config"],
             client=case.get("client", "consumer"),
@@ -345,3 +352,16 @@ class Script:
         """The connections that are ready at the end."""
         ready = [str(c.address) for c in self.world.engine.network.connections.values() if c.ready]
         assert sorted(ready) == sorted(addresses), f"{ready}"
+
+    def expect_leader(self, topic: str, partition: int, is_: int) -> None:
+        """The leader's broker id in the snapshot."""
+        snapshot = self.world.engine.metadata.snapshot
+        found = snapshot.leader(topic, partition) if snapshot is not None else None
+        assert found is not None, "no leader"
+        assert found.id == is_, f"broker {found.id} leads"
+
+    def expect_distinct_first_dials(self, count: int) -> None:
+        """Over all seeds so many addresses come first (checked after the last one)."""
+        self.seen.add(self.world.dials[0].address)
+        if self.last:
+            assert len(self.seen) == count, f"always first: {self.seen}"

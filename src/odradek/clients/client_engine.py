@@ -111,8 +111,9 @@ class ClientEngine(Engine):
     def topic(self, name: str, deadline: float) -> Flow[Topic]:
         """Wait until a topic is known; errors that waiting can't mend are raised at once."""
         now = yield START
+        if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
+            del self.metadata.topic_errors[name]  # what others were told before is asked anew
         while True:
-            self.metadata.want([name])
             snapshot = self.metadata.snapshot
             found = snapshot.topic(name) if snapshot is not None else None
             if found is not None and found.partitions:
@@ -120,6 +121,7 @@ class ClientEngine(Engine):
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
                 raise error_for(code, f"topic {name}")
+            self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")
             extra = f" (last answer: {error_for(code)})" if code else ""
