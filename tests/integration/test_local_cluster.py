@@ -187,3 +187,5 @@ def test_brokers_die_with_their_keeper() -> None:
             waiting.wait(0.05)
         assert start_time(broker) is None
         assert cluster.running == ()
+        assert cluster.directory.exists()
+    assert not cluster.directory.exists()

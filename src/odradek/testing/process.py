@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,7 @@ class Keeper:
         self._early: dict[int, Exit] = {}  # exits that overtook the answer to their spawn
         self._calls = 0
         self._gone = False
+        self._directories: list[Path] = []
         self._listener = threading.Thread(target=self._listen, name="keeper", daemon=True)
         self._listener.start()
 
@@ -116,6 +118,7 @@ class Keeper:
 
     def remove_at_end(self, directory: Path) -> None:
         """Have a directory removed when the owner closes the keeper or dies."""
+        self._directories.append(directory)
         self._send(do="remove", directory=str(directory))
 
     def close(self) -> None:
@@ -126,6 +129,8 @@ class Keeper:
             self._send(do="quit")
         self._process.wait()
         self._listener.join(timeout=5)
+        for directory in self._directories:  # there still if the keeper itself was killed
+            shutil.rmtree(directory, ignore_errors=True)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):  # an unsent rest, to a keeper that was killed
