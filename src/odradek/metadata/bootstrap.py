@@ -6,6 +6,7 @@ Must not: forget the cluster id (R-RB-5), or count the passes of one outage as s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,39 @@ class Standing:
     """A connection is established and not suspect (busy and throttled count as answering)."""
     unavailable: bool
     """Not connected, and the latest dial failed or has been pending for the suspicion time."""
+
+
+class Silence:
+    """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
+
+    __slots__ = ("_addresses", "_asks", "since")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """A good answer came."""
+        self._addresses: dict[Address, None] = {}
+        self._asks = 0
+        self.since = math.inf
+        """The last time that the first of them said anything, at the latest."""
+
+    def fell(self, address: Address, at: float) -> None:
+        """A connection is suspect; nothing came from it since `at`."""
+        self._addresses[address] = None
+        self.since = min(self.since, at)
+
+    def asked(self) -> None:
+        """One of them was asked for metadata, in vain."""
+        self._asks += 1
+
+    def general(self, known: int) -> bool:
+        """So many fell silent, two of them over a metadata request, that those which idle prove
+        nothing either. Asking each of them for the suspicion time would take minutes in a large
+        cluster whose network went away.
+        """
+        enough = len(self._addresses) >= min(known, ENOUGH)
+        return known > 0 and enough and self._asks >= min(known, 2)
 
 
 def reason(standings: Sequence[Standing], failed: Iterable[Address]) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
 from typing import cast
 
 from odradek.common.backoff import Backoff
@@ -19,8 +18,8 @@ from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import (
-    ENOUGH,
     Rebootstrap,
+    Silence,
     Standing,
     check_cluster_id,
     reason,
@@ -28,12 +27,12 @@ from odradek.metadata.bootstrap import (
 )
 from odradek.metadata.least_loaded_node import Action, Candidate, choose
 from odradek.metadata.metadata import Metadata
+from odradek.metadata.round import Asked, Round
 from odradek.network.connection import DATA, Connection
 from odradek.network.dial_governor import SPACING
 from odradek.network.engine import Engine
-from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import SUSPICION, NetworkClient
-from odradek.protocol.message import Message
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,30 +40,6 @@ from odradek.protocol.messages.metadata import (
 )
 
 ATTEMPTS_KEPT = 64
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A metadata request that was sent and not answered yet."""
-
-    connection: Connection
-    reply: Completion[Message]
-    topics: list[str]
-    partial: bool
-    bootstrap: bool
-    serial: int
-
-
-@dataclass(slots=True)
-class _Round:
-    """One pass over all candidates."""
-
-    number: int
-    failed: dict[Address, None] = field(default_factory=dict)
-    dialled: dict[Address, Connection] = field(default_factory=dict)
-    known: frozenset[Address] | None = None
-    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses."""
-    asked: _Asked | None = None
 
 
 class MetadataUpdater:
@@ -94,11 +69,8 @@ class MetadataUpdater:
         """Since when every known broker has been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
-        self._silent: dict[Address, None] = {}
-        """Known addresses whose connections fell silent since the last good answer."""
-        self._silent_since = math.inf
-        self._silent_asks = 0
-        self._late: list[_Asked] = []
+        self._silence = Silence()
+        self._late: list[Asked] = []
         self._forced: str | None = None
         network.on_lost.append(self._lost)
         network.on_suspect.append(self._suspected)
@@ -130,7 +102,7 @@ class MetadataUpdater:
         """Rounds until one of them brings an answer."""
         while True:
             self.rounds += 1
-            done, now = yield from self._round(_Round(self.rounds), now)
+            done, now = yield from self._round(Round(self.rounds), now)
             if done:
                 self._retry.succeeded()
                 self.next_attempt_at = None
@@ -145,7 +117,7 @@ class MetadataUpdater:
                 waits = [a.reply for a in self._late]
                 now = yield Wait((self.metadata.wanted, *waits), min(until, self._trigger_at()))
 
-    def _round(self, round_: _Round, now: float) -> Flow[tuple[bool, float]]:
+    def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""
         while True:
             if self._take_answers(round_, now):
@@ -184,7 +156,7 @@ class MetadataUpdater:
 
     # Candidates
 
-    def _candidates(self, round_: _Round, now: float) -> list[Candidate]:
+    def _candidates(self, round_: Round, now: float) -> list[Candidate]:
         snapshot = self.metadata.snapshot
         known = snapshot.addresses() if snapshot is not None else []
         starts = self.bootstrap if not known or self.current is not None else []
@@ -212,7 +184,7 @@ class MetadataUpdater:
             )
         return found
 
-    def _known_of_round(self, round_: _Round, known: list[Address], count: int) -> list[Address]:
+    def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
         """Known brokers in a round of a rebootstrap: the connected, and as many others as there are
         bootstrap addresses, longest undialled first. A pass over all of a large dead cluster would
         keep the bootstrap addresses waiting for minutes.
@@ -225,20 +197,14 @@ class MetadataUpdater:
         return [a for a in known if a in round_.known or network.connection(a) is not None]
 
     def _answering(self, connection: Connection) -> bool:
-        """Whether a connection can be counted on (R-RB-2, R-RB-3).
-
-        When several connections in a row fell silent, two of them over a metadata request, those
-        that idle and haven't said a word since prove nothing either: asking each of them for the
-        suspicion time would take minutes in a large cluster whose network went away.
-        """
+        """Whether a connection can be counted on (R-RB-2, R-RB-3)."""
         if connection.suspect:
             return False
         snapshot = self.metadata.snapshot
-        total = len(snapshot.brokers) if snapshot is not None else 0
-        many = len(self._silent) >= min(total, ENOUGH) and self._silent_asks >= min(total, 2)
-        if not many or not total or not connection.ready or len(connection.in_flight):
+        general = self._silence.general(len(snapshot.brokers) if snapshot is not None else 0)
+        if not general or not connection.ready or len(connection.in_flight):
             return True
-        return connection.last_received > self._silent_since
+        return connection.last_received > self._silence.since
 
     def _metadata_only(self, only: bool) -> None:
         """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
@@ -257,7 +223,7 @@ class MetadataUpdater:
         if any(c.bootstrap and c.connection is None and c.last_dial < since for c in candidates):
             self._network.make_room(now)
 
-    def _ask(self, round_: _Round, candidate: Candidate, now: float) -> None:
+    def _ask(self, round_: Round, candidate: Candidate, now: float) -> None:
         connection = cast("Connection", candidate.connection)
         topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
         body = MetadataRequest(
@@ -270,7 +236,7 @@ class MetadataUpdater:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)
             return
         serial = self.metadata.sent(topics)
-        round_.asked = _Asked(connection, reply, topics, partial, candidate.bootstrap, serial)
+        round_.asked = Asked(connection, reply, topics, partial, candidate.bootstrap, serial)
         self._events.emit(
             now,
             "metadata_request",
@@ -282,7 +248,7 @@ class MetadataUpdater:
 
     # Answers
 
-    def _take_answers(self, round_: _Round, now: float) -> bool:
+    def _take_answers(self, round_: Round, now: float) -> bool:
         """Look at the running request and at late ones; True when one was good."""
         asked = round_.asked
         if asked is not None:
@@ -295,7 +261,7 @@ class MetadataUpdater:
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
                 round_.asked = None
-                self._silent_asks += 1
+                self._silence.asked()
                 self._late.append(asked)
                 self.metadata.failed()
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
@@ -308,7 +274,7 @@ class MetadataUpdater:
                 return True
         return False
 
-    def _take(self, round_: _Round, asked: _Asked, now: float) -> bool:
+    def _take(self, round_: Round, asked: Asked, now: float) -> bool:
         address = asked.connection.address
         error = asked.reply.error
         if error is None:
@@ -323,7 +289,7 @@ class MetadataUpdater:
         return True
 
     def _refusal(
-        self, response: MetadataResponse, asked: _Asked, now: float
+        self, response: MetadataResponse, asked: Asked, now: float
     ) -> BaseException | None:
         """Why an answer can't be used, if so (R-MD-5, R-RB-3, R-RB-5)."""
         address = asked.connection.address
@@ -350,7 +316,7 @@ class MetadataUpdater:
             self._engine.end(foreign, "broken", error=str(foreign))
         return foreign
 
-    def _accept(self, response: MetadataResponse, asked: _Asked, now: float) -> None:
+    def _accept(self, response: MetadataResponse, asked: Asked, now: float) -> None:
         restarted = self.current is not None and asked.bootstrap
         snapshot = self.metadata.apply(
             response,
@@ -372,8 +338,7 @@ class MetadataUpdater:
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
-        self._silent.clear()
-        self._silent_since, self._silent_asks = math.inf, 0
+        self._silence.clear()
         self._late.clear()
         self.attempts.clear()
         self._metadata_only(False)
@@ -405,7 +370,7 @@ class MetadataUpdater:
     # Failures
 
     def _attempt_failed(
-        self, round_: _Round | None, address: Address, what: str, error: BaseException, now: float
+        self, round_: Round | None, address: Address, what: str, error: BaseException, now: float
     ) -> None:
         text = f"{type(error).__name__}: {error}"
         self.attempts.append(Attempt(address, what, text, now))
@@ -416,7 +381,7 @@ class MetadataUpdater:
                 now, "metadata_failed", address=str(address), error=text, round=round_.number
             )
 
-    def _note_ends(self, round_: _Round, now: float) -> None:
+    def _note_ends(self, round_: Round, now: float) -> None:
         """Dials of this round that have ended badly are failed candidates."""
         for address, connection in list(round_.dialled.items()):
             if connection.ended:
@@ -444,8 +409,7 @@ class MetadataUpdater:
     def _suspected(self, connection: Connection, now: float) -> None:
         self._failed_in_a_row[connection.address] = None
         if connection.ready:
-            self._silent[connection.address] = None
-            self._silent_since = min(self._silent_since, now - SUSPICION)
+            self._silence.fell(connection.address, now - SUSPICION)
         self.metadata.request(f"{connection.address} is silent")
 
     # Rebootstrap
@@ -455,7 +419,7 @@ class MetadataUpdater:
             return math.inf
         return self.due_since + self._trigger + 0.001  # strictly later, as in Kafka
 
-    def _check_rebootstrap(self, round_: _Round, now: float) -> None:
+    def _check_rebootstrap(self, round_: Round, now: float) -> None:
         snapshot = self.metadata.snapshot
         if snapshot is None:
             self._forced = None
@@ -497,7 +461,7 @@ class MetadataUpdater:
         known = [str(a) for a in snapshot.addresses()] if snapshot is not None else []
         self._events.emit(now, "rebootstrap", why=why, known=known)
 
-    def _forget(self, round_: _Round, now: float) -> None:
+    def _forget(self, round_: Round, now: float) -> None:
         """R-RB-4 for the triggers that don't wait for a better answer."""
         if round_.asked is not None:
             self.metadata.failed()

@@ -1,0 +1,38 @@
+"""One round of a refresh, and the request that is out: what `metadata_updater` keeps of them.
+
+R-MD-3: a round is one pass over all candidates. In and out: plain state with one owner, the
+updater. Must not: decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from odradek.common.types import Address
+from odradek.network.connection import Connection
+from odradek.network.flow import Completion
+from odradek.protocol.message import Message
+
+
+@dataclass(slots=True)
+class Asked:
+    """A metadata request that was sent and not answered yet."""
+
+    connection: Connection
+    reply: Completion[Message]
+    topics: list[str]
+    partial: bool
+    bootstrap: bool
+    serial: int
+
+
+@dataclass(slots=True)
+class Round:
+    """One pass over all candidates."""
+
+    number: int
+    failed: dict[Address, None] = field(default_factory=dict)
+    dialled: dict[Address, Connection] = field(default_factory=dict)
+    known: frozenset[Address] | None = None
+    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses."""
+    asked: Asked | None = None
