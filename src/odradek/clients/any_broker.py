@@ -9,6 +9,7 @@ deadline is the only limit. Must not: change the client's snapshot.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -23,6 +24,9 @@ from odradek.protocol.message import Message
 
 M = TypeVar("M", bound=Message)
 
+ATTEMPTS_KEPT = 20
+"""The last attempts of a call that its error lists."""
+
 
 class AnyBrokerCall:
     """One call: its backoff, its attempts, and whether an answer may have been lost."""
@@ -31,7 +35,7 @@ class AnyBrokerCall:
         self._engine = engine
         self.what = what
         self.deadline = deadline
-        self.attempts: list[Attempt] = []
+        self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         self.answer_lost = False
         """A request went out and no answer came: it may have been carried out."""
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
@@ -53,21 +57,24 @@ class AnyBrokerCall:
         now = yield START
         while True:
             connection, now = yield from self._connection(now)
-            error: BaseException | None
-            answer: M | None = None
             try:
-                answer, now = yield from self._once(connection, body, idempotent, now)
-                error = check(answer, connection)
+                once: Flow[tuple[M, float]] = self._once(connection, body, idempotent, now)
+                answer, now = yield from once
             except KafkaTimeoutError:
                 raise
             except KafkaError as failure:
                 error, now = failure, self._engine.now
                 self.answer_lost = self.answer_lost or isinstance(failure, DisconnectedError)
-            if error is None and answer is not None:
-                return answer
-            if isinstance(error, KafkaError) and not error.retriable:
-                raise error
-            now = yield from self.retry(connection.address, cast("KafkaError", error), now)
+                if not failure.retriable:
+                    raise
+            else:
+                found = check(answer, connection)  # what it raises goes to the caller as it is
+                if found is None:
+                    return answer
+                if not found.retriable:
+                    raise found
+                error = found
+            now = yield from self.retry(connection.address, error, now)
 
     def retry(self, address: Address | None, error: KafkaError, now: float) -> Flow[float]:
         """Note a failed attempt and wait for the backoff; raises at the deadline."""
@@ -95,7 +102,7 @@ class AnyBrokerCall:
 
     def timed_out(self, now: float) -> KafkaError:
         """The error at the deadline, with every attempt of this call."""
-        return self._engine.timeout(self.what, now, self.attempts)
+        return self._engine.timeout(self.what, now, list(self.attempts))
 
     def _once(
         self,

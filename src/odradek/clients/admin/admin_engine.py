@@ -113,7 +113,7 @@ class AdminEngine(ClientEngine):
                 if item.error_code == 0:
                     done.add(item.name)
                     continue
-                error = error_for(item.error_code, f"topic {item.name}. {item.error_message or ''}")
+                error = error_for(item.error_code, _words(item.name, item.error_message))
                 if isinstance(error, TopicAlreadyExistsError) and call.answer_lost:
                     done.add(item.name)  # our own request, whose answer was lost, made it
                 elif error.retriable:
@@ -162,7 +162,7 @@ class AdminEngine(ClientEngine):
                 if item.error_code == 0:
                     done.add(name)
                     continue
-                error = error_for(item.error_code, f"topic {name}. {item.error_message or ''}")
+                error = error_for(item.error_code, _words(name, item.error_message))
                 missing = isinstance(error, UnknownTopicOrPartitionError)
                 if missing and call.answer_lost:
                     done.add(name)  # our own request, whose answer was lost, deleted it
@@ -221,6 +221,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         replication_factor=topic.replication_factor,
         configs=[CreatableTopicConfig(name=k, value=str(v)) for k, v in topic.configs.items()],
     )
+
+
+def _words(topic: str, reason: str | None) -> str:
+    return f"topic {topic}: {reason}" if reason else f"topic {topic}"
 
 
 def _milliseconds(seconds: float) -> int:

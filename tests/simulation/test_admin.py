@@ -1,0 +1,147 @@
+"""The admin client that ships, in virtual time: retries, deadlines, lost answers, recovery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.errors import (
+    ClusterIdMismatchError,
+    ConfigurationError,
+    KafkaTimeoutError,
+    NoBrokerAvailableError,
+)
+from odradek.common.kafka_errors import (
+    InvalidPartitionsError,
+    InvalidReplicationFactorError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Admin]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, Admin(settings, _host=world.host("admin", background=False))
+
+
+def test_topics_come_and_go() -> None:
+    _, _, admin = make(1)
+    with admin:
+        made = admin.create_topics([NewTopic("a", 3, 2), NewTopic("b", 1, 1)])
+        assert [len(made[name].partitions) for name in ("a", "b")] == [3, 1]
+        assert made["a"].leaderless == 0
+        assert all(len(p.replicas) == 2 for p in made["a"].partitions)
+        assert admin.list_topics() == ["a", "b"]
+        assert admin.describe_topics(["a"]) == {"a": made["a"]}
+        admin.delete_topics(["a"])
+        assert admin.list_topics() == ["b"]
+        with pytest.raises(UnknownTopicOrPartitionError, match="a"):
+            admin.describe_topics(["b", "a"])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_topics(["a"])
+
+
+def test_refusals_name_the_topic() -> None:
+    _, cluster, admin = make(2)
+    cluster.create_topic("there")
+    with pytest.raises(TopicAlreadyExistsError, match="there"):
+        admin.create_topics([NewTopic("there", 1, 1)])
+    with pytest.raises(InvalidReplicationFactorError, match="wide"):
+        admin.create_topics([NewTopic("wide", 1, 9)])
+    with pytest.raises(InvalidPartitionsError, match="none"):
+        admin.create_topics([NewTopic("none", 0, 1)])
+    with pytest.raises(ConfigurationError, match="twice"):
+        admin.create_topics([NewTopic("x"), NewTopic("x")])
+    assert admin.create_topics([NewTopic("only", 1, 1)], validate_only=True) == {}
+    assert admin.list_topics() == ["there"]
+
+
+def test_the_cluster_is_described() -> None:
+    _, cluster, admin = make(3)
+    found = admin.describe_cluster()
+    assert found.cluster_id == cluster.cluster_id == admin._engine.metadata.cluster_id
+    assert [(b.id, b.host) for b in found.brokers] == [
+        (b.id, b.address.host) for b in cluster.brokers.values()
+    ]
+    assert found.controller in cluster.brokers
+
+
+def test_a_crash_in_mid_call_is_survived() -> None:
+    world, cluster, admin = make(4)
+    admin.describe_cluster()
+    for i in (1, 2):
+        cluster.crash(i)
+    begin = world.now
+    assert admin.list_topics(timeout=20) == []
+    assert world.now - begin < 5
+    assert len(admin.create_topics([NewTopic("t", 2, 3)], timeout=20)) == 1
+
+
+def test_a_lost_answer_is_no_refusal() -> None:
+    world, cluster, admin = make(5, **{"request.timeout.ms": 1000})
+    admin.describe_cluster()
+    for i in cluster.brokers:
+        cluster.go_silent(i)  # requests are carried out, answers swallowed
+    for i in cluster.brokers:
+        world.after(1.5, lambda i=i: cluster.repair(i))  # type: ignore[misc]
+    assert set(admin.create_topics([NewTopic("t", 2, 1)], timeout=30)) == {"t"}
+
+
+def test_the_whole_cluster_moves() -> None:
+    world, cluster, admin = make(6)
+    admin.describe_cluster()
+    cluster.move(after=3.0)
+    found = admin.describe_cluster(timeout=30)
+    assert [b.host for b in found.brokers] == [b.address.host for b in cluster.brokers.values()]
+    assert admin._engine.events.counts["rebootstrap"] == 1
+    assert not world.hot_loops
+
+
+def test_with_every_broker_dead_calls_end_in_time_and_list_the_attempts() -> None:
+    world, cluster, admin = make(7)
+    admin.describe_cluster()
+    addresses = {str(b.address) for b in cluster.brokers.values()} | {cluster.bootstrap_servers}
+    for i in cluster.brokers:
+        cluster.crash(i)
+    for call in (
+        lambda: admin.create_topics([NewTopic("t")], timeout=2),
+        lambda: admin.delete_topics(["t"], timeout=2),
+        lambda: admin.list_topics(timeout=2),
+        lambda: admin.describe_topics(["t"], timeout=2),
+        lambda: admin.describe_cluster(timeout=2),
+    ):
+        begin = world.now
+        with pytest.raises(NoBrokerAvailableError) as caught:
+            call()
+        assert 1.999 <= world.now - begin <= 2.1
+        found = {str(a.address) for a in caught.value.attempts}
+    assert addresses <= found
+    assert not world.hot_loops
+
+
+def test_without_the_strategy_a_move_is_the_end_and_says_why() -> None:
+    _, cluster, admin = make(8, **{"metadata.recovery.strategy": "none"})
+    admin.describe_cluster()
+    cluster.move(after=0.5)
+    with pytest.raises(NoBrokerAvailableError, match="strategy=none"):
+        admin.describe_cluster(timeout=15)
+
+
+@pytest.mark.parametrize("recycled", [False, True])
+def test_a_foreign_cluster_gets_no_topic(recycled: bool) -> None:
+    _, cluster, admin = make(9)
+    admin.describe_cluster()
+    foreign = cluster.replace_with_foreign(after=0.2, recycle_addresses=recycled)
+    with pytest.raises((ClusterIdMismatchError, KafkaTimeoutError)):
+        admin.describe_cluster(timeout=20)
+    with pytest.raises(ClusterIdMismatchError):
+        admin.create_topics([NewTopic("t", 1, 1)], timeout=20)
+    assert "t" not in foreign.topics
