@@ -1,6 +1,6 @@
-"""A driver of its own process: a topic to Parquet, slow inside its third batch when told so.
+"""A driver of its own process: a topic to Parquet, which hangs inside its third batch.
 
-Arguments: bootstrap servers, topic, folder, `slow` or `quick`. Not a test; run by one.
+Arguments: bootstrap servers, topic, folder. Not a test; run by one, which kills it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 
 from odradek.testing import ensure_java_environment
 
-SLOW_FROM = 1200
+HANG_AT = 1200
 
 
 def dawdle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
     """Hand the rows on; in the middle of the topic, say so and hang."""
     for batch in batches:
-        if any(int(value or b"0") >= SLOW_FROM for value in batch.column("value").to_pylist()):
+        if any(int(value or b"0") >= HANG_AT for value in batch.column("value").to_pylist()):
             half = batch.num_rows // 2
             yield batch.slice(0, half)
             Path(marker).touch()
@@ -30,7 +30,7 @@ def dawdle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.Record
         yield batch
 
 
-def main(servers: str, topic: str, folder: str, speed: str) -> None:
+def main(servers: str, topic: str, folder: str) -> None:
     ensure_java_environment()
     builder: Any = SparkSession.builder
     spark = (
@@ -50,12 +50,10 @@ def main(servers: str, topic: str, folder: str, speed: str) -> None:
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", "500")
-        .schema("value binary, partition int, offset bigint")
         .load()
     )
-    if speed == "slow":
-        marker = f"{folder}/in-the-middle"
-        frame = frame.mapInArrow(lambda batches: dawdle(batches, marker), frame.schema)
+    marker = f"{folder}/in-the-middle"
+    frame = frame.mapInArrow(lambda batches: dawdle(batches, marker), frame.schema)
     query = (
         frame.writeStream.format("parquet")
         .option("path", f"{folder}/rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,23 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     topics.fill(topic, rows(100, 130))
     job.run()  # goes on from the checkpoint, whatever startingOffsets says now
     assert job.values() == list(range(130))
+
+
+def test_tasks_ask_for_no_metadata(stream: Stream, topics: Any, tmp_path: Path) -> None:
+    topic = topics.create()
+    topics.fill(topic, rows(0, 90))
+    events = tmp_path / "events"
+    job = stream(topic)
+    job.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", eventsDir=str(events))
+    assert job.values() == list(range(90))
+    kinds = [
+        {json.loads(line)["kind"] for line in file.read_text().splitlines()}
+        for file in events.iterdir()
+    ]
+    tasks = [found for found in kinds if "first_record" in found]
+    assert tasks
+    assert not any("metadata_request" in found for found in tasks)
+    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's
 
 
 def test_latest_is_durable_before_the_first_record(stream: Stream, topics: Any) -> None:
