@@ -1,0 +1,159 @@
+"""The producer on real brokers that stay well; read back by a client that isn't ours."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from tests.interop.other_client import Row, read_all
+
+from odradek.api.producer import Producer
+from odradek.common.errors import ConfigurationError, KafkaTimeoutError
+from odradek.common.kafka_errors import MessageTooLargeError
+from odradek.testing import LocalCluster
+
+MIXED = [
+    Row(b"key", b"value", (), 1_700_000_000_000),
+    Row(None, b"no key", (("h", b"1"), ("h", b"again"), ("empty", b""), ("null", None)), 1),
+    Row(b"tombstone", None, (("why", "gelöscht".encode()),), 1_700_000_000_001),
+    Row(b"", b"", (), 0),
+    Row(None, None, (("ключ", bytes(range(256))),), 1_600_000_000_000),
+    Row(b"large", b"0123456789" * 20_000, (), 1_700_000_000_002),
+    *(Row(b"%d" % n, b"value %d" % n * 5, (("n", b"%d" % n),), 10**12 + n) for n in range(300)),
+]
+
+
+def dump(cluster: LocalCluster, topic: str, partition: int = 0, *, broker: int = 0) -> str:
+    """What Kafka's own tool says of the batches in a broker's log."""
+    log = cluster.directory / f"broker-{broker}" / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+    return cluster.run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", str(log)])
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_all_that_a_record_can_hold_arrives(cluster: LocalCluster, topic: str, codec: str) -> None:
+    cluster.create_topic(topic, partitions=2)
+    servers = cluster.bootstrap_servers
+    with Producer({"bootstrap.servers": servers, "compression.type": codec}) as producer:
+        futures = [
+            producer.send(topic, r.value, r.key, r.headers, n % 2, r.timestamp_ms)
+            for n, r in enumerate(MIXED)
+        ]
+        producer.flush(timeout=20)
+        results = [future.result(timeout=0) for future in futures]
+    found = read_all(servers, topic, 2)
+    assert found == {0: MIXED[::2], 1: MIXED[1::2]}
+    for partition, rows in found.items():
+        mine = [m for m in results if m.partition == partition]
+        assert [(m.offset, m.timestamp_ms) for m in mine] == [
+            (r.offset, r.timestamp_ms) for r in rows
+        ]
+
+
+def test_every_batch_in_the_log_is_numbered(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=1)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "zstd"}
+    with Producer(config, batch_size=2000) as producer:
+        for n in range(500):
+            producer.send(topic, b"%d" % n * 10, partition=0)
+        producer.flush(timeout=20)
+    text = dump(cluster, topic)
+    batches = re.findall(
+        r"baseOffset: (\d+) .*count: (\d+) baseSequence: (\d+) .*"
+        r"producerId: (\d+) producerEpoch: (\d+) .*compresscodec: (\w+)",
+        text,
+    )
+    assert len(batches) >= 10, text
+    assert {codec for *_, codec in batches} <= {"zstd", "none"}
+    assert len({(identity, epoch) for _, _, _, identity, epoch, _ in batches}) == 1
+    expected = 0
+    for offset, count, sequence, *_ in batches:
+        assert int(offset) == int(sequence) == expected
+        expected += int(count)
+    assert expected == 500
+
+
+def test_rows_of_arrow_data(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=2)
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    table = pa.table(
+        {
+            "key": pa.array([r.key for r in MIXED], pa.binary()),
+            "value": pa.array([r.value for r in MIXED], pa.binary()),
+            "headers": pa.array(
+                [[{"key": k, "value": v} for k, v in r.headers] or None for r in MIXED], header
+            ),
+            "partition": pa.array([n % 2 for n in range(len(MIXED))], pa.int32()),
+            "timestamp": pa.array([r.timestamp_ms for r in MIXED], pa.timestamp("ms", "UTC")),
+        }
+    )
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        future = producer.send_arrow(topic, table)
+        ranges = future.result(timeout=20)
+    assert future.rows == len(MIXED)
+    assert sum(r.last_offset - r.first_offset + 1 for r in ranges) == len(MIXED)
+    assert read_all(cluster.bootstrap_servers, topic, 2) == {0: MIXED[::2], 1: MIXED[1::2]}
+
+
+def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=3)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=3000) as producer:
+
+        def send(thread: int) -> None:
+            for n in range(1000):
+                producer.send(topic, b"%d:%d" % (thread, n), b"%d" % thread)
+
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(30)
+        producer.flush(timeout=20)
+    rows = [r for p in read_all(cluster.bootstrap_servers, topic, 3).values() for r in p]
+    assert len(rows) == 4000
+    for thread in range(4):
+        mine = [r.value for r in rows if r.key == b"%d" % thread]
+        assert mine == [b"%d:%d" % (thread, n) for n in range(1000)]
+
+
+def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=300) as producer:
+        producer.send(topic, b"warm")
+        producer.flush(timeout=10)
+        begin = time.monotonic()
+        producer.send(topic, b"alone").result(timeout=10)
+        assert 0.28 <= time.monotonic() - begin <= 2.0
+        begin = time.monotonic()
+        future = producer.send(topic, b"flushed")
+        producer.flush(timeout=10)
+        assert future.done()
+        assert time.monotonic() - begin < 0.28
+
+
+def test_what_the_broker_refuses_comes_out_of_the_future(cluster: LocalCluster, topic: str) -> None:
+    cluster.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic", topic,
+         "--partitions", "1", "--config", "max.message.bytes=2000"],
+    )  # fmt: skip
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+        good = producer.send(topic, b"small")
+        assert good.result(timeout=10).offset == 0
+        bad = producer.send(topic, bytes(5000))
+        assert isinstance(bad.exception(timeout=10), MessageTooLargeError)
+        assert producer.send(topic, b"small again").result(timeout=10).offset == 1
+
+
+def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1000) as producer:
+        begin = time.monotonic()
+        with pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION"):
+            producer.send(topic, b"nowhere")
+        assert 1.0 <= time.monotonic() - begin <= 1.1
+        cluster.create_topic(topic, partitions=2)
+        assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]
+        with pytest.raises(ConfigurationError, match="0 to 1, not 2"):
+            producer.send(topic, b"", partition=2)

@@ -1,0 +1,101 @@
+"""What confluent-kafka (librdkafka) reads and writes: the client that isn't ours.
+
+In: bootstrap servers, a topic. Out: rows as plain values. Must not: import Odradek's clients.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as both clients can say it; the last three are the log's, not the writer's."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int = field(default=-1, compare=False)
+    offset: int = field(default=-1, compare=False)
+
+
+def settings(servers: str, **more: Any) -> dict[str, Any]:
+    """The configuration that all of them share."""
+    return {
+        "bootstrap.servers": servers,
+        "log_level": 0,  # it would report every broker that a test takes away
+        "broker.address.family": "v4",
+        **more,
+    }
+
+
+def read_all(
+    servers: str, topic: str, partitions: int, timeout: float = 30.0
+) -> dict[int, list[Row]]:
+    """Every record of a topic, by partition, in the order of the log."""
+    consumer = Consumer(
+        settings(
+            servers,
+            **{"group.id": "reader", "enable.partition.eof": True, "enable.auto.commit": False},
+        )
+    )
+    found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in found])
+        open_ones = set(found)
+        deadline = time.monotonic() + timeout
+        while open_ones:
+            messages: list[Any] = consumer.consume(1000, timeout=0.2)
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    open_ones.discard(message.partition())
+                    continue
+                assert error is None, str(error)
+                found[message.partition()].append(_row(message))
+            assert time.monotonic() < deadline, f"no end of partitions {open_ones}"
+    finally:
+        consumer.close()
+    return found
+
+
+def _row(message: Any) -> Row:
+    kind, timestamp = message.timestamp()
+    assert kind == 1, "not the writer's timestamp"
+    headers = tuple((name, content) for name, content in message.headers() or ())
+    return Row(
+        message.key(), message.value(), headers, timestamp, message.partition(), message.offset()
+    )
+
+
+def write_all(
+    servers: str, topic: str, rows: Iterable[Row], partitions: Sequence[int] = (), **more: Any
+) -> None:
+    """Write rows; row n goes to `partitions[n % len]`, or where librdkafka's partitioner says."""
+    producer = Producer(settings(servers, **more))
+    failures: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for n, row in enumerate(rows):
+        where: dict[str, Any] = {}
+        if partitions:
+            where["partition"] = partitions[n % len(partitions)]
+        if row.timestamp_ms is not None:
+            where["timestamp"] = row.timestamp_ms
+        if row.headers:
+            where["headers"] = list(row.headers)
+        producer.produce(topic, row.value, row.key, on_delivery=delivered, **where)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    assert not failures, failures[0]
