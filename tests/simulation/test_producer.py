@@ -41,7 +41,7 @@ def values(cluster: SimulatedCluster, partition: int) -> list[int]:
 
 
 def test_a_record_comes_back_with_its_place() -> None:
-    world, cluster, producer = make(1)
+    _, cluster, producer = make(1)
     with producer:
         first = producer.send("t", b"1", partition=2).result(timeout=5)
         second = producer.send("t", b"2", partition=2, timestamp_ms=77).result(timeout=5)
