@@ -1,0 +1,125 @@
+"""The consumer on real brokers that die, move and are replaced by strangers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.interop.other_client import Row, write_all
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
+from odradek.common.types import TopicPartition
+from odradek.testing import LocalCluster
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def filled(mortal_cluster: LocalCluster, topic: str) -> Iterator[LocalCluster]:
+    with Admin(bootstrap_servers=mortal_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 3)], timeout=30)
+    write(mortal_cluster, topic, range(300))
+    yield mortal_cluster
+    mortal_cluster.restore()
+
+
+def write(cluster: LocalCluster, topic: str, numbers: range) -> None:
+    rows = [Row(None, b"%d" % n) for n in numbers]
+    write_all(cluster.bootstrap_servers, topic, rows, list(range(PARTITIONS)))
+
+
+def consumer(cluster: LocalCluster, topic: str, **config: Any) -> Consumer:
+    config = {"auto_offset_reset": "earliest", **config}
+    client = Consumer(bootstrap_servers=cluster.bootstrap_servers, **config)
+    client.assign([TopicPartition(topic, p) for p in range(PARTITIONS)])
+    return client
+
+
+class Reader:
+    """Reads and keeps what came; every record must be the next one of its partition."""
+
+    def __init__(self, client: Consumer) -> None:
+        self.client = client
+        self.values: dict[int, list[int]] = defaultdict(list)
+
+    def read(self, count: int, limit: float, most: int | None = None) -> None:
+        end = time.monotonic() + limit
+        while sum(map(len, self.values.values())) < count:
+            for r in self.client.poll(0.5, most):
+                assert r.offset == len(self.values[r.partition])
+                self.values[r.partition].append(int(r.value or b""))
+            assert time.monotonic() < end, str(self.client.explain())
+
+
+def test_a_killed_leader_stops_nothing(filled: LocalCluster, topic: str) -> None:
+    with consumer(filled, topic) as client:
+        reader = Reader(client)
+        reader.read(20, 20, most=20)
+        leader = client.describe([topic])[topic].partitions[0].leader
+        assert leader is not None
+        filled.kill(leader)
+        reader.read(300, 40)
+        write(filled, topic, range(300, 330))
+        reader.read(330, 40)
+    for partition, values in reader.values.items():
+        assert values == list(range(partition, 330, PARTITIONS))
+
+
+def test_the_whole_cluster_moves_while_it_is_read(filled: LocalCluster, topic: str) -> None:
+    with consumer(filled, topic) as client:
+        reader = Reader(client)
+        reader.read(150, 20, most=50)
+        mover = threading.Thread(target=filled.move)
+        mover.start()
+        try:
+            reader.read(300, 60, most=50)
+        finally:
+            mover.join()
+        write(filled, topic, range(300, 330))
+        reader.read(330, 60)
+        counts = client._engine.events.counts
+        assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
+        assert counts["first_record"] >= 2
+    for partition, values in reader.values.items():
+        assert values == list(range(partition, 330, PARTITIONS))
+
+
+def test_without_the_strategy_a_move_is_the_end_and_says_why(
+    filled: LocalCluster, topic: str
+) -> None:
+    config = {"metadata_recovery_strategy": "none", "metadata_unavailable_timeout_ms": 3000}
+    with consumer(filled, topic, **config) as client:
+        Reader(client).read(300, 20)
+        known = filled.broker_addresses
+        filled.move()
+        begin = time.monotonic()
+        with pytest.raises(NoBrokerAvailableError, match="strategy=none") as caught:
+            while time.monotonic() < begin + 30:
+                client.poll(2.0)
+        assert set(known) <= {str(a.address) for a in caught.value.attempts}
+        begin = time.monotonic()
+        with pytest.raises(NoBrokerAvailableError):
+            client.end_offsets([TopicPartition(topic, 0)], timeout=1.5)
+        assert time.monotonic() - begin < 1.6
+        assert client._engine.events.counts.get("rebootstrap", 0) == 0
+
+
+def test_a_foreign_cluster_is_refused(filled: LocalCluster, topic: str) -> None:
+    own = filled.cluster_id
+    with consumer(filled, topic) as client:
+        reader = Reader(client)
+        reader.read(300, 20)
+        foreign = filled.replace_with_foreign()
+        with pytest.raises(ClusterIdMismatchError) as caught:
+            for _ in range(60):
+                assert client.poll(1.0) == []
+        assert (caught.value.expected, caught.value.found) == (own, foreign)
+        with pytest.raises(ClusterIdMismatchError):
+            client.end_offsets([TopicPartition(topic, 0)])
