@@ -77,7 +77,7 @@ OPTIONS: dict[str, SparkOption] = {
             "outageTolerance",
             "5m",
             "How long driver and tasks wait for a cluster that doesn't answer (before the first "
-            "answer ever it is 30 s, so that a wrong address is noticed). Like 90s, 5m or 1h.",
+            "answer ever it is 25 s, so that a wrong address is noticed). Like 90s, 5m or 1h.",
         ),
         SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
     )

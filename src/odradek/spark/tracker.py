@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 ATTEMPT_S = 10.0
 """Deadline of one call to the client; an outage is a row of such calls."""
-FIRST_CONTACT_S = 30.0
+FIRST_CONTACT_S = 25.0
 """Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely."""
 SHORT_PATIENCE_S = 10.0
 """How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
@@ -377,8 +377,10 @@ class OffsetTracker:
             # A checkpoint with a cluster id shows that the address was right before.
             known = self._contacted or self._expected is not None
             tolerance = self._options.outage_tolerance if known else FIRST_CONTACT_S
+            since = begun if self._outage_since is None else self._outage_since
+            left = max(1.0, since + tolerance - self._clock.now())
             try:
-                result = function(self._connected(), min(ATTEMPT_S, tolerance))
+                result = function(self._connected(), min(ATTEMPT_S, left))
             except KafkaError as error:
                 last = error
                 self._after(error)

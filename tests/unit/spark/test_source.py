@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -178,3 +179,31 @@ def test_a_partition_travels_whole() -> None:
 def test_the_partition_that_spark_makes_up_holds_nothing() -> None:
     reader = source().reader(source().schema())
     assert list(reader.read(InputPartition(None))) == []
+
+
+@pytest.mark.parametrize(("known", "fresh"), [("1", False), ("2", True), (None, False)])
+def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
+    monkeypatch: pytest.MonkeyPatch, cluster: Any, known: str | None, fresh: bool
+) -> None:
+    asked: list[bool] = []
+    topics = {} if known is None else {"t": {"id": known.zfill(32), "partitions": [[0, 1]]}}
+    warm = cluster.connect({})
+    monkeypatch.setattr(warm, "bootstrap_hint", lambda: {"topics": topics})
+
+    class Clients:
+        def checkout(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
+            asked.append(fresh)
+            assert config["cluster.id.expected"] == "cluster-A"
+            return cluster.connect({}) if fresh else warm
+
+    monkeypatch.setattr("odradek.spark.source.process_clients", Clients)
+    wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
+    sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
+    batches = list(source().reader(VALUE).read(sent))
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == [
+        b"5",
+        b"6",
+        b"7",
+        b"8",
+    ]
+    assert any(asked) is fresh
