@@ -199,7 +199,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
     monkeypatch.setattr("odradek.spark.source.process_clients", Clients)
     wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
     sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
-    batches = list(source().reader(VALUE).read(sent))
+    batches: list[Any] = list(source().reader(VALUE).read(sent))
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == [
         b"5",
         b"6",
