@@ -1,0 +1,281 @@
+"""Single connections: bytes, versions, silence, what a lost connection does to its requests."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.spec.world import ClusterPicture, World, parse
+
+from odradek.common.errors import DisconnectedError, MalformedMessageError
+from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.network.connection import COORDINATOR, DATA
+from odradek.network.effects import IncomingResponse, Send
+from odradek.protocol.headers import encode_response
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.metadata import MetadataRequest
+
+
+class ByteWorld(World):
+    """The same brokers, their answers as bytes in pieces of `piece`."""
+
+    piece = 7
+
+    def _answer(self, number: int, identity: int, body: Any) -> None:
+        if number not in self._open:
+            return
+        answer = self.answer(self._open[number][0], body, "up")
+        assert answer is not None
+        data = b"".join(
+            bytes(b) for b in encode_response(answer, self.versions[identity, number], identity)
+        )
+        while data:
+            buffer = self.engine.get_buffer(number)
+            size = min(len(buffer), len(data), self.piece)
+            buffer[:size] = data[:size]
+            data = data[size:]
+            self.engine.buffer_updated(number, size)
+
+    def _send(self, effect: Send) -> None:
+        self.versions[effect.request.correlation_id, effect.connection] = effect.request.version
+        frame = b"".join(bytes(b) for b in effect.request.encode())
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        super()._send(effect)
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self.versions: dict[tuple[int, int], int] = {}
+        super().__init__(*args, **keywords)
+
+
+def world(kind: type[World] = World, **config: Any) -> World:
+    made = kind({"bootstrap.servers": "front:9092", **config})
+    made.modes.update({"front:9092": "up", "b1:9092": "up"})
+    made.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+    return made
+
+
+def do(w: World, action: Callable[[float], object]) -> None:
+    def run(now: float) -> None:
+        action(now)
+
+    w.engine.post(run)
+
+
+def ask(w: World, timeout: float = 5.0) -> Any:
+    flow = w.engine.ask(
+        parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + timeout
+    )
+    return w.wait(flow, timeout + 1)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100000])
+def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
+    w = world()
+    b = world(ByteWorld)
+    assert isinstance(b, ByteWorld)
+    b.piece = piece
+    for each in (w, b):
+        each.wait(each.engine.topic("t", 9.0), 9.0).result()
+        ask(each).result()
+    assert [(e.at, str(e)) for e in w.events] == [(e.at, str(e)) for e in b.events]
+
+
+def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnects() -> None:
+    w = world(ByteWorld)
+    ask(w).result()
+    w.delays["b1:9092"] = 3.0
+    lost = w.engine.start(
+        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9.0)
+    )
+    w.run(w.now + 0.1)
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.engine.get_buffer(connection.id)[:8] = b"HTTP/1.1"
+    w.engine.buffer_updated(connection.id, 8)
+    w.run(w.now + 0.01)
+    assert isinstance(lost.error, DisconnectedError)
+    assert "HTTP" in str(lost.error)
+    assert w.engine.network.states.state(parse("b1:9092")).failures == 1
+    assert w.closed[-1].connection == connection.id
+
+
+def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
+    w = world()
+    ask(w).result()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.engine.received(connection.id, IncomingResponse(4711, ListOffsetsResponse()))
+    w.run(w.now + 0.01)
+    assert w.connection("b1:9092") is None
+    error = w.engine.network.states.state(parse("b1:9092")).last_error
+    assert isinstance(error, MalformedMessageError)
+    assert "4711" in str(error)
+
+
+def test_what_comes_for_a_connection_that_ended_is_dropped() -> None:
+    w = world()
+    ask(w).result()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.engine.network.close(connection, w.now, "test")
+    w.engine.get_buffer(connection.id)[:3] = b"abc"
+    w.engine.buffer_updated(connection.id, 3)
+    w.engine.received(connection.id, IncomingResponse(0, ListOffsetsResponse()))
+    w.engine.disconnected(connection.id, "late")
+    w.engine.connected(connection.id)
+    w.engine.writable(connection.id, True)
+    w.engine.resolved(99, ["1"])
+    w.run(w.now + 1)
+    assert w.engine.ended is None
+
+
+def test_a_cancelled_calls_late_answer_is_dropped_and_the_connection_lives() -> None:
+    w = world()
+    ask(w).result()
+    w.delays["b1:9092"] = 1.0
+    call = w.engine.start(
+        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9.0)
+    )
+    w.run(w.now + 0.1)
+    w.engine.cancel(call, DisconnectedError("not wanted any more"))
+    w.run(w.now + 2)
+    assert isinstance(call.error, DisconnectedError)
+    w.delays.clear()
+    assert isinstance(ask(w).result(), ListOffsetsResponse)
+    assert len([d for d in w.dials if d.address == "b1:9092"]) == 1
+
+
+def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
+    w = world()
+    ask(w).result()
+    w.delays["b1:9092"] = 1.0
+    assert ask(w, timeout=0.3).error is not None
+    w.run(w.now + 2)
+    assert len([d for d in w.dials if d.address == "b1:9092"]) == 1
+    assert w.engine.network.states.state(parse("b1:9092")).failures == 0
+
+
+def test_trickling_bytes_are_life() -> None:
+    w = world(ByteWorld, **{"request.timeout.ms": 5000})
+    ask(w).result()
+    w.delays["b1:9092"] = 1e6
+    call = w.engine.start(
+        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 60)
+    )
+    w.run(w.now + 0.01)
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    head = (1000).to_bytes(4, "big") + (connection.in_flight.head.correlation_id).to_bytes(4, "big")  # type: ignore[union-attr]
+    for n in range(20):
+        w.engine.get_buffer(connection.id)[:1] = head[n % 8 : n % 8 + 1] if n < 8 else b"\0"
+        w.engine.buffer_updated(connection.id, 1)
+        w.run(w.now + 1.0)
+        assert not connection.suspect
+        assert not connection.ended
+    w.run(w.now + 2.1)
+    assert connection.suspect or connection.ended  # silent now, and long overdue
+    w.run(w.now + 1.0)
+    assert isinstance(call.error, DisconnectedError)
+
+
+def test_a_long_poll_may_be_silent_for_its_time() -> None:
+    w = world()
+    ask(w).result()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.delays["b1:9092"] = 30.0
+    do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
+    start = w.now
+    w.run(start + 4.9)
+    assert not connection.suspect
+    w.run(start + 5.1)
+    assert connection.suspect
+
+
+def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
+    w = world()
+    ask(w).result()
+    network, address = w.engine.network, parse("b1:9092")
+    do(w, lambda now: network.ready(address, now, purpose=COORDINATOR))
+    w.run(w.now + 1)
+    data, coordinator = (network.connection(address, p) for p in (DATA, COORDINATOR))
+    assert data is not None
+    assert coordinator is not None
+    assert data is not coordinator
+    w.cut("b1:9092", "reset")
+    w.run(w.now + 0.001)
+    assert network.states.state(address).failures == 2
+
+
+def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
+    w = world()
+    ask(w).result()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.engine.writable(connection.id, False)
+    call = w.engine.start(
+        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9)
+    )
+    steps = w.steps
+    w.run(w.now + 2)
+    assert not call.done
+    assert w.steps - steps < 10
+    w.engine.writable(connection.id, True)
+    w.run(w.now + 0.1)
+    assert call.done
+
+
+class OldBroker(World):
+    """Speaks ApiVersions up to 2 only, answers version 4 as KIP-511 asks."""
+
+    seen: list[int]
+
+    def _send(self, effect: Send) -> None:
+        if isinstance(effect.request.body, ApiVersionsRequest):
+            self.seen.append(effect.request.version)
+        super()._send(effect)
+
+    def answer(self, address: str, body: Any, mode: str) -> Any:
+        if isinstance(body, ApiVersionsRequest) and self.seen[-1] > 2:
+            return ApiVersionsResponse(
+                error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
+            )
+        return super().answer(address, body, mode)
+
+
+def test_kip_511_an_older_broker_is_asked_again_with_what_it_speaks() -> None:
+    w = OldBroker({"bootstrap.servers": "front:9092"})
+    w.seen = []
+    w.modes["front:9092"] = "up"
+    w.pictures["*"] = ClusterPicture(brokers={1: "front:9092"}, topics={"t": [1]})
+    w.wait(w.engine.topic("t", 5.0), 5.0).result()
+    assert w.seen == [4, 2]
+
+
+def test_an_api_the_broker_does_not_speak_is_a_typed_error() -> None:
+    w = world()
+    ask(w).result()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    connection.versions.pop(MetadataRequest.API_KEY)
+    with pytest.raises(UnsupportedVersionError, match="b1:9092"):
+        w.engine.network.version_for(connection, MetadataRequest)
+
+
+def test_the_end_closes_every_connection_and_pending_dial() -> None:
+    w = world()
+    ask(w).result()
+    w.modes["b2:9092"] = "black_hole"
+    do(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
+    w.run(w.now + 0.1)
+    open_ones = set(w._open)
+    assert len(open_ones) == 2
+    w.engine.shut()
+    w.run(w.now + 0.1)
+    assert open_ones <= {c.connection for c in w.closed}
+    assert not w.engine.network.connections
+    assert w.engine.step(w.now + 100) is None
