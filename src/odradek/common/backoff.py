@@ -49,8 +49,9 @@ class ExponentialBackoff:
             return self.maximum
         if self.base == 0.0:
             return 0.0
-        exponent = min(float(failures), math.log2(self.maximum / self.base))  # R-BO-4: no overflow
-        value: float = self.base * 2.0**exponent
+        doublings = math.log2(self.maximum) - math.log2(self.base)
+        # R-BO-4: a million failures, or a tiny base, overflow nothing.
+        value = self.maximum if failures >= doublings else math.ldexp(self.base, failures)
         if self.jitter:
             value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
         return min(value, self.maximum)

@@ -1,0 +1,210 @@
+"""Configuration: names, types, the rules between options, warnings."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config, parse_address
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.types import Address
+
+B = {"bootstrap.servers": "h:9092"}
+
+
+def config(client: str = CONSUMER, **values: Any) -> Config:
+    return Config(client, {**B, **{k.replace("__", "."): v for k, v in values.items()}})
+
+
+@pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
+def test_defaults_of_the_seeds_hold_for_every_client(client: str) -> None:
+    c = Config(client, B)
+    assert c["reconnect.backoff.ms"] == 0.05
+    assert c["reconnect.backoff.max.ms"] == 1.0
+    assert c["retry.backoff.ms"] == 0.1
+    assert c["retry.backoff.max.ms"] == 1.0
+    assert c["socket.connection.setup.timeout.ms"] == 10.0
+    assert c["socket.connection.setup.timeout.max.ms"] == 30.0
+    assert c["metadata.recovery.strategy"] == "rebootstrap"
+    assert c["metadata.recovery.rebootstrap.trigger.ms"] == 300.0
+
+
+@pytest.mark.parametrize(
+    ("given", "pair"),
+    [
+        ({}, (0.05, 1.0)),
+        ({"reconnect.backoff.ms": 50}, (0.05, 0.05)),
+        ({"reconnect.backoff.ms": 123, "reconnect.backoff.max.ms": 12345}, (0.123, 12.345)),
+        ({"reconnect.backoff.max.ms": 7000}, (0.05, 7.0)),
+        ({"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000}, (2.0, 1.0)),
+    ],
+)
+def test_kip_144_max_follows_the_base_by_presence(
+    given: dict[str, int], pair: tuple[float, float]
+) -> None:
+    policy = Config(CONSUMER, {**B, **given}).backoff("reconnect.backoff")
+    assert (policy.base, policy.maximum) == pair
+
+
+def test_kip_144_presence_counts_for_keywords_too() -> None:
+    assert Config(PRODUCER, B, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
+
+
+def test_retry_max_never_inherits() -> None:
+    assert config(retry__backoff__ms=5000)["retry.backoff.max.ms"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])
+def test_a_base_above_its_max_warns_once_at_construction(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    c = Config(CONSUMER, {**B, f"{name}.ms": 40000, f"{name}.max.ms": 30000})
+    (record,) = caplog.records
+    assert f"{name}.ms (40000)" in record.getMessage()
+    assert "constant 30000 ms" in record.getMessage()
+    for _ in range(3):
+        assert c.backoff(name).constant
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08
+        {"retry.backoff.ms": 1000},
+        {},
+    ],
+)
+def test_no_warning_without_need(given: dict[str, int], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    Config(CONSUMER, {**B, **given})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("bootstrap.server", "bootstrap.servers"), ("retry.backof.ms", "retry.backoff.ms")],
+)
+def test_unknown_names_are_errors_with_a_suggestion(name: str, suggestion: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name!r}.*did you mean {suggestion}"):
+        Config(CONSUMER, {**B, name: "1"})
+
+
+def test_a_name_like_no_other_gets_no_suggestion() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Config(CONSUMER, {**B, "zzz": 1})
+    assert "did you mean" not in str(caught.value)
+
+
+def test_an_option_of_another_client_says_whose_it_is() -> None:
+    with pytest.raises(ConfigurationError, match="option of the producer, not the consumer"):
+        config(CONSUMER, linger__ms=5)
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "value"),
+    [
+        (CONSUMER, "group.id", "g"),
+        (PRODUCER, "transactional.id", "x"),
+        (CONSUMER, "ssl.cafile", "x"),
+        (CONSUMER, "security.protocol", "SSL"),
+        (PRODUCER, "acks", "1"),
+        (PRODUCER, "compression.type", "lz4"),
+        (PRODUCER, "enable.idempotence", False),
+    ],
+)
+def test_what_is_not_there_yet_says_so(client: str, name: str, value: Any) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        Config(client, {**B, name: value})
+
+
+@pytest.mark.parametrize("spelling", ["REBOOTSTRAP", "rebootstrap", "Rebootstrap "])
+def test_the_strategy_is_case_insensitive(spelling: str) -> None:
+    assert config(metadata__recovery__strategy=spelling)["metadata.recovery.strategy"] == (
+        "rebootstrap"
+    )
+
+
+def test_a_wrong_strategy_names_the_right_ones() -> None:
+    with pytest.raises(ConfigurationError, match="rebootstrap, none"):
+        config(metadata__recovery__strategy="xyz")
+
+
+def test_poll_raises_after_a_minute_with_none_only() -> None:
+    name = "metadata.unavailable.timeout.ms"
+    assert config()[name] is None
+    assert config(metadata__recovery__strategy="none")[name] == 60.0
+    assert Config(CONSUMER, {**B, name: 5, "metadata.recovery.strategy": "none"})[name] == 0.005
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n.endswith(".ms")])
+def test_negative_times_are_refused(name: str) -> None:
+    client = next(iter(sorted(OPTIONS[name].clients)))
+    with pytest.raises(ConfigurationError, match=name):
+        Config(client, {**B, name: -1})
+
+
+@pytest.mark.parametrize("value", ["x", 1.5, True, None, ""])
+def test_numbers_must_be_whole(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"retry\.backoff\.ms"):
+        config(retry__backoff__ms=value)
+
+
+@pytest.mark.parametrize("value", ["250", 250, 250.0])
+def test_numbers_may_be_texts(value: Any) -> None:
+    assert config(retry__backoff__ms=value)["retry.backoff.ms"] == 0.25
+
+
+def test_a_name_given_twice_is_refused_in_whatever_spelling() -> None:
+    with pytest.raises(ConfigurationError, match="twice"):
+        Config(CONSUMER, {**B, "client.id": "a"}, client_id="b")
+    with pytest.raises(ConfigurationError, match="twice"):
+        Config(CONSUMER, {**B, "client.id": "a", "client_id": "b"})
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("text", "address"),
+        [
+            ("h:9092", Address("h", 9092)),
+            ("[::1]:9092", Address("::1", 9092)),
+            ("PLAINTEXT://h:1", Address("h", 1)),
+        ],
+    )
+    def test_read(self, text: str, address: Address) -> None:
+        assert parse_address("x", text) == address
+
+    @pytest.mark.parametrize("text", ["h", "h:", ":9092", "h:0", "h:65536", "h:x"])
+    def test_refused(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match="host:port"):
+            Config(CONSUMER, {"bootstrap.servers": text})
+
+    def test_lists_lose_their_doubles(self) -> None:
+        c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})
+        assert c["bootstrap.servers"] == (Address("a", 1), Address("b", 2))
+        c = Config(CONSUMER, {"bootstrap.servers": ["a:1"]})
+        assert c["bootstrap.servers"] == (Address("a", 1),)
+
+    @pytest.mark.parametrize("given", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": []}])
+    def test_at_least_one_is_needed(self, given: dict[str, Any]) -> None:
+        with pytest.raises(ConfigurationError, match=r"bootstrap\.servers"):
+            Config(CONSUMER, given)
+
+
+class TestBetweenOptions:
+    def test_delivery_timeout_covers_linger_and_request(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"delivery\.timeout\.ms"):
+            config(PRODUCER, delivery__timeout__ms=1000, request__timeout__ms=2000)
+
+    def test_a_short_delivery_timeout_alone_shortens_requests(self) -> None:
+        c = config(PRODUCER, delivery__timeout__ms=1000)
+        assert c["linger.ms"] + c["request.timeout.ms"] == pytest.approx(1.0)
+
+    def test_a_long_poll_must_end_before_the_request_does(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"fetch\.max\.wait\.ms"):
+            config(CONSUMER, fetch__max__wait__ms=30000)
+
+
+def test_every_option_has_a_text() -> None:
+    assert all(o.doc.strip() for o in OPTIONS.values())
