@@ -54,6 +54,9 @@ def demo(
     except (KafkaError, ClusterStartError, JavaNotFoundError, OSError) as error:
         typer.echo(f"the demo couldn't be finished: {type(error).__name__}: {error}", err=True)
         raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted; all that the demo started is stopped", err=True)
+        raise typer.Exit(130) from None
     for name, value in result.to_dict().items():
         typer.echo(f"{name:>22}  {value}", err=json)
     typer.echo(f"results, timeline and picture: {folder}", err=json)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ class Pipeline:
         builder: Any = SparkSession.builder
         with _stderr_to(self.log):  # the JVM and its workers keep what they inherit here
             self.spark: Any = self._session(builder)
+        # PySpark's handler calls the JVM from within the signal; ours ends the demo in order.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _session(self, builder: Any) -> Any:
         return (
