@@ -1,0 +1,32 @@
+"""One small cluster for all that other clients write and read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.testing import LocalCluster
+
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=1) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test of this run has."""
+    return f"interop-{next(_numbers)}"

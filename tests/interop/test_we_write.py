@@ -1,0 +1,99 @@
+"""What our producer wrote, Kafka's own console consumer (Java) and librdkafka read in full."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop.other_client import Row, read_all, write_all
+
+from odradek.api.producer import Producer
+from odradek.testing import LocalCluster
+
+CODECS = ("none", "gzip", "zstd")
+# Text without tabs, so that the console consumer's lines can be taken apart again.
+ROWS = [
+    Row(b"N14228", b"JFK", (("source", b"test"), ("source", b"twice")), 1_700_000_000_123),
+    Row(None, b"no key", (), 1),
+    Row(b"tombstone", None, (("why", b"gone"), ("null", None)), 1_600_000_000_000),
+    Row("ключ".encode(), "Größe ✈".encode(), (("имя", "é".encode()),), 1_700_000_000_124),
+    *(Row(b"k%d" % n, b"value %d " % n * 9, (("n", b"%d" % n),), 10**12 + n) for n in range(60)),
+]
+
+
+def write(cluster: LocalCluster, topic: str, codec: str, partition: int | None = None) -> None:
+    servers = cluster.bootstrap_servers
+    with Producer({"bootstrap.servers": servers, "compression.type": codec}) as producer:
+        for row in ROWS:
+            producer.send(topic, row.value, row.key, row.headers, partition, row.timestamp_ms)
+        producer.flush(timeout=20)
+
+
+def java_line(row: Row, partition: int, offset: int) -> str:
+    """The console consumer's line for a row, with all that it can print."""
+    headers = ",".join(
+        f"{name}:{'null' if content is None else content.decode()}" for name, content in row.headers
+    )
+    return "\t".join(
+        (
+            f"CreateTime:{row.timestamp_ms}",
+            f"Partition:{partition}",
+            f"Offset:{offset}",
+            headers or "NO_HEADERS",
+            "null" if row.key is None else row.key.decode(),
+            "null" if row.value is None else row.value.decode(),
+        )
+    )
+
+
+def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
+    """One partition for each codec: a Java start takes a second."""
+    cluster.create_topic(topic, partitions=len(CODECS))
+    for partition, codec in enumerate(CODECS):
+        write(cluster, topic, codec, partition)
+    printed = cluster.console_consumer(
+        topic,
+        *(
+            option
+            for name in ("timestamp", "partition", "offset", "headers", "key", "value")
+            for option in ("--formatter-property", f"print.{name}=true")
+        ),
+        max_messages=len(CODECS) * len(ROWS),
+        timeout=20,
+    )
+    expected = [
+        java_line(row, partition, offset)
+        for partition in range(len(CODECS))
+        for offset, row in enumerate(ROWS)
+    ]
+    assert sorted(printed.splitlines()) == sorted(expected)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_librdkafka_reads_all_of_it(cluster: LocalCluster, topic: str, codec: str) -> None:
+    cluster.create_topic(topic)
+    write(cluster, topic, codec)
+    assert read_all(cluster.bootstrap_servers, topic, 1) == {0: ROWS}
+
+
+def test_the_same_key_goes_where_java_and_librdkafka_put_it(
+    cluster: LocalCluster, topic: str
+) -> None:
+    keys = [f"ключ {n}" if n % 5 == 0 else "k" * (n % 9) + str(n) for n in range(200)]
+    places = {}
+    for who in ("ours", "java", "librdkafka"):
+        cluster.create_topic(f"{topic}-{who}", partitions=7)
+        rows = [Row(key.encode(), b"x") for key in keys]
+        if who == "ours":
+            with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                for row in rows:
+                    producer.send(f"{topic}-ours", row.value, row.key)
+        elif who == "java":
+            lines = "".join(f"{key}\tx\n" for key in keys).encode()
+            cluster.console_producer(f"{topic}-java", lines, "--reader-property", "parse.key=true")
+        else:
+            servers = cluster.bootstrap_servers
+            write_all(servers, f"{topic}-librdkafka", rows, partitioner="murmur2_random")
+        found = read_all(cluster.bootstrap_servers, f"{topic}-{who}", 7)
+        places[who] = {row.key: partition for partition, rows in found.items() for row in rows}
+    assert len(places["ours"]) == len(keys)
+    assert places["ours"] == places["java"] == places["librdkafka"]
+    assert set(places["ours"].values()) == set(range(7))
