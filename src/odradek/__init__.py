@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from odradek.common.types import Address as Address
     from odradek.common.types import TopicPartition as TopicPartition
     from odradek.record.arrow import ArrowSchemaError as ArrowSchemaError
+    from odradek.spark.problems import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -48,10 +49,15 @@ _HOME = {
     "ClusterDescription": "odradek.clients.admin.admin_engine",
     "Consumer": "odradek.api.consumer",
     "ConsumerRecord": "odradek.clients.consumer.records",
+    "DataLossError": "odradek.spark.problems",
     "Event": "odradek.common.events",
     "Explanation": "odradek.api.explain",
+    "MissingTopicError": "odradek.spark.problems",
     "NewTopic": "odradek.clients.admin.admin_engine",
+    "NoProgressError": "odradek.spark.problems",
     "NoSuchOffsetError": "odradek.clients.consumer.records",
+    "OptionError": "odradek.spark.problems",
+    "OutageError": "odradek.spark.problems",
     "OffsetAndTimestamp": "odradek.clients.consumer.records",
     "OffsetRange": "odradek.api.record_future",
     "PartitionDescription": "odradek.clients.descriptions",
