@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,12 +21,11 @@ PARTITIONS = 3
 
 
 @pytest.fixture
-def filled(mortal_cluster: LocalCluster, topic: str) -> Iterator[LocalCluster]:
+def filled(mortal_cluster: LocalCluster, topic: str) -> LocalCluster:
     with Admin(bootstrap_servers=mortal_cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 3)], timeout=30)
     write(mortal_cluster, topic, range(300))
-    yield mortal_cluster
-    mortal_cluster.restore()
+    return mortal_cluster
 
 
 def write(cluster: LocalCluster, topic: str, numbers: range) -> None:
@@ -68,6 +66,7 @@ def test_a_killed_leader_stops_nothing(filled: LocalCluster, topic: str) -> None
         reader.read(300, 40)
         write(filled, topic, range(300, 330))
         reader.read(330, 40)
+        filled.start(leader)
     for partition, values in reader.values.items():
         assert values == list(range(partition, 330, PARTITIONS))
 
@@ -117,9 +116,12 @@ def test_a_foreign_cluster_is_refused(filled: LocalCluster, topic: str) -> None:
         reader = Reader(client)
         reader.read(300, 20)
         foreign = filled.replace_with_foreign()
-        with pytest.raises(ClusterIdMismatchError) as caught:
-            for _ in range(60):
-                assert client.poll(1.0) == []
+        try:
+            with pytest.raises(ClusterIdMismatchError) as caught:
+                for _ in range(60):
+                    assert client.poll(1.0) == []
+        finally:
+            filled.restore()
         assert (caught.value.expected, caught.value.found) == (own, foreign)
         with pytest.raises(ClusterIdMismatchError):
             client.end_offsets([TopicPartition(topic, 0)])
