@@ -1,0 +1,175 @@
+"""What all facades share: timeouts, ends, texts, and the names that users import."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import odradek
+from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek.api.base import checked_timeout
+from odradek.common.errors import (
+    ClientBrokenError,
+    ClientClosedError,
+    ConfigurationError,
+    KafkaTimeoutError,
+)
+from odradek.simulation import SimulatedCluster, World
+
+FACADES = (Producer, Consumer, Admin)
+SERVERS = "127.0.0.1:1"
+
+
+def in_world() -> tuple[World, SimulatedCluster, Admin]:
+    world = World(seed=5)
+    cluster = SimulatedCluster(world, brokers=3)
+    host = world.host("admin", background=False)
+    return world, cluster, Admin(bootstrap_servers=cluster.bootstrap_servers, _host=host)
+
+
+@pytest.mark.parametrize("bad", [-1, -0.001, math.nan])
+def test_timeouts_that_are_none(bad: float) -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        checked_timeout(bad)
+
+
+def test_a_timeout_may_be_zero_or_endless() -> None:
+    assert checked_timeout(0) == 0
+    assert math.isfinite(checked_timeout(math.inf))
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_a_client_that_did_nothing_closes_twice_and_says_so(facade: Any) -> None:
+    with facade(bootstrap_servers=SERVERS, client_id="me") as client:
+        assert repr(client) == f"<{facade.__name__} me of {SERVERS}>"
+    client.close()
+    assert repr(client).endswith("closed>")
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_configurations_are_checked_when_a_client_is_made(facade: Any) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean retry"):
+        facade({"bootstrap.servers": SERVERS, "retry.backof.ms": 1})
+    with pytest.raises(ConfigurationError, match="twice"):
+        facade({"bootstrap.servers": SERVERS}, bootstrap_servers=SERVERS)
+
+
+def test_calls_after_the_end_say_why() -> None:
+    _, _, admin = in_world()
+    admin.close()
+    with pytest.raises(ClientClosedError, match="Admin is closed"):
+        admin.list_topics()
+    _, _, broken = in_world()
+    broken.list_topics()
+
+    def bug(_: float) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    broken._engine.post(bug)
+    for _ in range(2):
+        with pytest.raises(ClientBrokenError, match="division"):
+            broken.list_topics()
+    broken.close()
+
+
+def test_an_interrupted_call_leaves_the_client_usable() -> None:
+    world, cluster, admin = in_world()
+    admin.list_topics()
+    for i in cluster.brokers:
+        cluster.go_silent(i)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    world.after(0.5, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        admin.list_topics(timeout=20)
+    for i in cluster.brokers:
+        cluster.repair(i)
+    assert admin.list_topics(timeout=20) == []
+    assert admin.explain().waiting == ()
+
+
+def test_events_reach_listeners() -> None:
+    _, _, admin = in_world()
+    kinds = []
+    admin.listen(lambda event: kinds.append(event.kind))
+    admin.list_topics()
+    admin.close()
+    assert kinds[0] == "dial"
+    assert {"connected", "ready", "metadata_request", "metadata"} < set(kinds)
+    assert kinds[-1] == "closed"
+
+
+def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODRADEK_EVENTS_DIR", str(tmp_path))
+    with (
+        Consumer(bootstrap_servers=SERVERS, client_id="c1") as client,
+        pytest.raises(KafkaTimeoutError, match=SERVERS),
+    ):
+        client.end_offsets([TopicPartition("t", 0)], timeout=0.05)
+    (file,) = tmp_path.iterdir()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {line["client"] for line in lines} == {"c1"}
+    assert {"dial", "dial_failed"} <= {line["kind"] for line in lines}
+
+
+def test_explain_before_during_and_after() -> None:
+    world, cluster, admin = in_world()
+    before = admin.explain()
+    assert (before.metadata_age, before.cluster_id, before.waiting) == (None, None, ())
+    assert "no call waits" in str(before)
+    admin.list_topics()
+    for i in cluster.brokers:
+        cluster.crash(i)
+    during: list[Any] = []
+    world.after(1.0, lambda: during.append(admin.explain()))
+    with pytest.raises(KafkaTimeoutError):
+        admin.list_topics(timeout=3)
+    picture = during[0]
+    text = str(picture)
+    for broker in cluster.brokers.values():
+        assert f"{broker.address} (broker {broker.id}): disconnected" in text
+    assert "connection refused" in text
+    assert "waits for list of topics, 2.0 s left" in text
+    assert any(a.backoff_left > 0 for a in picture.addresses)
+    assert picture.rebootstrapping
+    assert json.loads(json.dumps(picture.to_dict()))["client"] == "Admin"
+    admin.close()
+    assert "closed" in (admin.explain().ended or "")
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_public_methods_have_full_docstrings(facade: type) -> None:
+    for name, method in inspect.getmembers(facade, inspect.isfunction):
+        if not name.startswith("_"):
+            assert method.__doc__, f"{facade.__name__}.{name}"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in dir(odradek):
+        assert getattr(odradek, name) is not None
+    assert set(odradek.__all__) <= set(dir(odradek))
+    assert {"NotLeaderOrFollowerError", "ClusterIdMismatchError"} <= set(dir(odradek))
+    assert issubclass(odradek.NoSuchOffsetError, odradek.OffsetOutOfRangeError)
+    with pytest.raises(AttributeError, match="Nonsense"):
+        odradek.Nonsense  # noqa: B018
+    with pytest.raises(AttributeError):
+        odradek.NonsenseError  # noqa: B018
+
+
+def test_the_import_is_light() -> None:
+    code = (
+        "import sys, odradek; odradek.Consumer, odradek.Producer, odradek.Admin;"
+        "heavy = {'pyarrow', 'pyspark', 'pandas', 'rich', 'asyncio'};"
+        "print(sorted(heavy.intersection(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,124 @@
+"""What is made of a fetch answer's bytes: by their headers first, by decoding later."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from odradek.clients.consumer.fetched import Fetched, survey
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.backoff import Backoff, ExponentialBackoff
+from odradek.common.errors import CorruptRecordError
+from odradek.common.types import Address, TopicPartition
+from odradek.record.columns import CREATE_TIME, Row
+from odradek.record.reference import encode
+
+
+def rows(first: int, count: int) -> list[Row]:
+    return [
+        (n, 1000 + n, CREATE_TIME, None, b"value %d" % n, ()) for n in range(first, first + count)
+    ]
+
+
+BATCHES = [encode(rows(10 * n, 10), leader_epoch=n // 2) for n in range(4)]
+ALL = b"".join(BATCHES)
+
+
+def state(position: int = 0) -> PartitionState:
+    backoff = Backoff(ExponentialBackoff(0.1, 1.0), random.Random(1))
+    made = PartitionState(TopicPartition("t", 0), "earliest", backoff)
+    made.move_to(position)
+    return made
+
+
+def fetched(made: PartitionState, data: bytes, start: int = 0) -> Fetched:
+    view = memoryview(data)
+    found = survey(view, start)
+    return Fetched(made, view, found, start=start, aborted=(), address=Address("b", 1), arrived=0.0)
+
+
+def test_whole_batches() -> None:
+    found = survey(memoryview(ALL), 0)
+    assert (found.next_offset, found.size, found.needed, found.odd) == (40, len(ALL), None, False)
+    assert found.epochs == [(0, 0), (20, 1)]
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 20, 26, 27, 61, len(BATCHES[1]) - 1])
+def test_an_answer_cut_in_its_second_batch_counts_its_first(kept: int) -> None:
+    found = survey(memoryview(BATCHES[0] + BATCHES[1][:kept]), 0)
+    assert (found.next_offset, found.size, found.needed, found.odd) == (
+        10,
+        len(BATCHES[0]),
+        None,
+        False,
+    )
+
+
+@pytest.mark.parametrize("kept", [12, 20, 26, 27, 61, len(BATCHES[0]) - 1])
+def test_an_answer_cut_in_its_first_batch_says_how_much_is_needed(kept: int) -> None:
+    found = survey(memoryview(BATCHES[0][:kept]), 5)
+    assert (found.next_offset, found.size, found.needed) == (5, 0, len(BATCHES[0]))
+
+
+@pytest.mark.parametrize("at", [8, 16, 23])
+def test_odd_headers_end_the_survey_and_are_left_to_the_decoder(at: int) -> None:
+    bad = bytearray(BATCHES[1])
+    bad[at] = 0xFF  # a negative length, an unknown magic, a negative offset delta
+    found = survey(memoryview(BATCHES[0] + bytes(bad)), 0)
+    assert (found.next_offset, found.size, found.odd) == (10, len(BATCHES[0]), True)
+
+
+def test_positions_move_with_what_is_handed_out() -> None:
+    made = state(3)
+    entry = fetched(made, ALL, 3)
+    offsets = []
+    while not entry.exhausted:
+        part = entry.take(7)
+        offsets += [row[0] for row in part]
+        assert made.position == offsets[-1] + 1
+    assert offsets == list(range(3, 40))
+
+
+def test_each_row_has_the_epoch_of_its_batch() -> None:
+    entry = fetched(state(), ALL)
+    columns = entry.take(100)
+    assert entry.leader_epochs(columns) == [0] * 20 + [1] * 20
+    assert fetched(state(), BATCHES[3]).leader_epochs(columns) == 1
+
+
+def test_a_gap_behind_the_last_record_is_passed() -> None:
+    made = state()
+    entry = fetched(made, encode(rows(0, 3), base_offset=0, last_offset=9))
+    assert entry.take(3).count == 3
+    assert entry.exhausted
+    assert made.position == 10
+
+
+def test_until_cuts_in_mid_batch() -> None:
+    made = state()
+    made.until = 15
+    entry = fetched(made, ALL)
+    assert [row[0] for row in entry.take(100)] == list(range(15))
+    assert entry.exhausted
+    assert made.finished
+
+
+def test_a_corrupt_batch_raises_only_when_it_is_reached() -> None:
+    made = state()
+    bad = bytearray(BATCHES[1])
+    bad[-1] ^= 1
+    entry = fetched(made, BATCHES[0] + bytes(bad) + BATCHES[2])
+    assert entry.take(100).count == 10
+    assert not entry.exhausted
+    with pytest.raises(CorruptRecordError, match="10"):
+        entry.take(100)
+    assert made.position == 10
+
+
+def test_a_seek_makes_it_useless() -> None:
+    made = state()
+    entry = fetched(made, ALL)
+    assert entry.valid
+    made.move_to(5)
+    assert not entry.valid

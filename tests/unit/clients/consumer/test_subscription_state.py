@@ -1,0 +1,98 @@
+"""Assignments, seeks and pauses, without anything that fetches."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.common.types import TopicPartition
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+
+
+def subscription(policy: str = "latest") -> SubscriptionState:
+    return SubscriptionState(policy, ExponentialBackoff(0.1, 1.0), random.Random(1))
+
+
+def test_partitions_that_stay_keep_their_positions() -> None:
+    s = subscription()
+    s.assign([A, B], {})
+    s.seek(A, 7)
+    gone = s.get(B)
+    generation = gone.generation
+    s.assign([A, C], {})
+    assert s.get(A).position == 7
+    assert s.get(C).position is None
+    assert gone.generation > generation
+    assert not s.holds(gone)
+    with pytest.raises(IllegalStateError, match="t-1"):
+        s.get(B)
+
+
+def test_until_ends_what_is_wanted() -> None:
+    s = subscription()
+    s.assign([A], {A: 10})
+    assert not s.finished()  # no position yet
+    s.seek(A, 9)
+    assert s.get(A).wants_fetch()
+    s.seek(A, 10)
+    assert not s.get(A).wants_fetch()
+    assert s.finished()
+    s.assign([A], {})
+    assert s.get(A).position == 10
+    assert s.get(A).wants_fetch()
+
+
+def test_resets_forget_the_position_and_keep_who_asked() -> None:
+    s = subscription()
+    s.assign([A, B], {})
+    s.seek(A, 3)
+    s.seek(B, 3)
+    s.request_reset(None, "earliest")
+    assert [(p.position, p.reset) for p in s.partitions.values()] == [(None, "earliest")] * 2
+    s.policy_reset(s.get(A))
+    assert s.get(A).reset == "latest"
+
+
+def test_a_pause_drops_what_is_under_way_and_a_resume_asks_again() -> None:
+    s = subscription()
+    s.assign([A], {})
+    s.seek(A, 3)
+    state = s.get(A)
+    state.fetch_offset = 50
+    s.pause([A], paused=True)
+    assert not state.wants_fetch()
+    assert state.fetch_offset == 3
+    s.pause([A], paused=False)
+    assert state.wants_fetch()
+
+
+def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:
+    s = subscription()
+    s.assign([A, B], {})
+    s.seek(A, 3)
+    state = s.get(A)
+    s.fail(state, KafkaError("first"), 10.0)
+    s.fail(state, KafkaError("second"), 10.0)
+    assert not state.wants_fetch()
+    assert 10.0 < s.next_backoff(10.0) < 10.3
+    with pytest.raises(KafkaError, match="first"):
+        s.raise_pending()
+    assert not s.pending
+    assert state.wants_fetch()
+
+
+@pytest.mark.parametrize("bad", [TopicPartition("", 0), TopicPartition("t", -1)])
+def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
+    s = subscription()
+    with pytest.raises(ConfigurationError):
+        s.assign([bad], {})
+    with pytest.raises(ConfigurationError, match="t-1"):
+        s.assign([A], {B: 5})
+    s.assign([A], {})
+    with pytest.raises(ConfigurationError, match="-1"):
+        s.seek(A, -1)
