@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from odradek.common.types import Address as Address
     from odradek.common.types import TopicPartition as TopicPartition
     from odradek.record.arrow import ArrowSchemaError as ArrowSchemaError
-    from odradek.spark.problems import *  # noqa: F403
 
 __version__ = "0.1.0"
 
