@@ -15,6 +15,7 @@ from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.errors import (
     ClientClosedError,
     ClusterIdMismatchError,
+    CorruptRecordError,
     IllegalStateError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
@@ -414,6 +415,30 @@ def test_a_batch_larger_than_a_fetch_still_comes() -> None:
         records = client.poll(2.0)
         assert records, client.explain()
         found += len(records)
+
+
+def test_a_corrupt_batch_is_named_and_can_be_passed() -> None:
+    _, cluster, client = make(21)
+    batches = cluster.log("t", 0).batches
+    bad = batches[len(batches) // 2]
+    bad.data = bad.data[:-1] + bytes([bad.data[-1] ^ 1])
+    client.assign(PARTITIONS)
+    found: list[tuple[int, int]] = []
+    errors: list[str] = []
+    for _ in range(30):
+        try:
+            found += [(r.partition, r.offset) for r in client.poll(0.3)]
+        except CorruptRecordError as error:
+            errors.append(f"{error} {client.position(PARTITIONS[0])}")
+            if len(errors) == 3:
+                client.seek(PARTITIONS[0], bad.last_offset + 1)
+    assert len(errors) == 3
+    assert all(f"t-0: record batch at offset {bad.base_offset}" in text for text in errors)
+    assert all(text.endswith(f" {bad.base_offset}") for text in errors)
+    whole = {(p, n) for p in range(3) for n in range(100)}
+    lost = {(0, n) for n in range(bad.base_offset, bad.last_offset + 1)}
+    assert len(found) == len(set(found))
+    assert set(found) == whole - lost
 
 
 def test_a_hint_saves_the_metadata_request() -> None:
