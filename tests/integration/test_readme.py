@@ -1,0 +1,82 @@
+"""The README's snippets run as printed (Spark's: tests/spark/test_readme_spark.py)."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.testing import LocalCluster
+
+README = Path(__file__).parents[2] / "README.md"
+PRINTED = "localhost:9092"
+
+
+def snippets(path: Path = README) -> dict[str, str]:
+    """The Python blocks behind comments like `<!-- snippet: produce -->`, by name."""
+    pattern = r"<!-- snippet: (\w+) -->\n```python\n(.*?)```"
+    return dict(re.findall(pattern, path.read_text(), re.DOTALL))
+
+
+def printed_port() -> int:
+    """The README's port where it is free, else any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 9092))
+        except OSError:
+            return 0
+    return 9092
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[str], str]]:
+    """Run a snippet in a Python of its own; gives what it printed."""
+    with LocalCluster(brokers=1, port=printed_port()) as cluster:
+        cluster.create_topic("flights", partitions=3)
+
+        def run_snippet(name: str) -> str:
+            text = snippets()[name]
+            port = cluster.bootstrap_servers.rpartition(":")[2]
+            if port != "9092":
+                text = text.replace(PRINTED, f"localhost:{port}")
+            done = subprocess.run(
+                [sys.executable, "-c", text], capture_output=True, text=True, timeout=60
+            )
+            assert done.returncode == 0, done.stderr
+            assert done.stderr == ""
+            return done.stdout
+
+        yield run_snippet
+
+
+def test_every_python_block_is_run_by_a_test() -> None:
+    blocks = README.read_text().count("```python")
+    assert set(snippets()) == {"produce", "consume", "frames", "admin", "spark"}
+    assert blocks == len(snippets())
+
+
+def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
+    printed = run("produce")
+    assert re.fullmatch(
+        r"RecordMetadata\(topic='flights', partition=\d, offset=0, timestamp_ms=\d{13}\)\n", printed
+    )
+    lines = run("consume").splitlines()
+    assert len(lines) == 10
+    assert all(re.fullmatch(r"\d+ (None|b'N14228') b'(JFK|flight \d+)'", line) for line in lines)
+    printed = run("frames")
+    assert sum(int(n) for n in re.findall(r"│ \d\s+┆ (\d+)\s+│", printed)) == 1001
+    assert "[5 rows x 7 columns]" in printed  # how pandas ends a wide table
+
+
+def test_topics(run: Callable[[str], str]) -> None:
+    printed = run("admin")
+    assert "TopicDescription(name='readme'" in printed
+    assert printed.count("PartitionDescription(") == 6
+    assert "ClusterDescription(" in printed
+    assert "proved" in printed or "ready" in printed  # what explain() says of the broker
