@@ -39,8 +39,12 @@ class TlsTransport(Transport):
         The file descriptor stays the same when the socket is wrapped.
         """
         if self._tls is None:
+            sock = self._socket()
+            # When these two fail inside `wrap_socket`, Python 3.11 loses the descriptor.
+            self.address.host.encode("idna")
+            sock.getpeername()
             self.sock = self._tls = self._context.wrap_socket(
-                self._socket(),
+                sock,
                 server_hostname=self.address.host,
                 do_handshake_on_connect=False,
             )

@@ -1,0 +1,224 @@
+"""A scripted engine and loopback peers for the hosts' tests; no Kafka in it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, cast
+
+from odradek.common.errors import KafkaError
+from odradek.common.events import EventLog
+from odradek.common.types import Address
+from odradek.network.effects import (
+    Call,
+    Close,
+    IncomingResponse,
+    Open,
+    OutgoingRequest,
+    Resolve,
+    Send,
+)
+from odradek.network.engine import Engine
+from odradek.network.flow import Completion
+
+PATIENCE = 10.0
+"""Seconds that a test waits at most; nothing here takes so long."""
+
+
+class RawRequest:
+    """Stands for a request: its frame is given."""
+
+    def __init__(self, *buffers: bytes | memoryview) -> None:
+        self.buffers = list(buffers)
+
+    def encode(self) -> list[bytes | memoryview]:
+        return self.buffers
+
+
+class ScriptedEngine(Engine):
+    """The real engine's loop, with connections that only note what the host tells them."""
+
+    def __init__(self) -> None:
+        super().__init__(EventLog("scripted"))
+        self.up: dict[int, Completion[None]] = defaultdict(Completion)
+        self.down: dict[int, Completion[BaseException | str | None]] = defaultdict(Completion)
+        self.names: dict[int, Completion[list[str]]] = {}
+        self.results: dict[int, Completion[Any]] = {}
+        self.received_bytes: dict[int, bytearray] = defaultdict(bytearray)
+        self.writable_calls: list[tuple[int, bool]] = []
+        self.scratch = bytearray(1 << 20)
+        self._expected: list[tuple[int, int, Completion[None]]] = []
+        self._next_connection = 0
+
+    # Inputs
+
+    def connected(self, connection: int) -> None:
+        self.post(lambda now: self.up[connection].complete(None))
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        self.post(lambda now: self.down[connection].complete(error))
+
+    def get_buffer(self, connection: int) -> memoryview:
+        return memoryview(self.scratch)
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        self.received_bytes[connection] += memoryview(self.scratch)[:count]
+        self.post(lambda now: self._arrived())
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        raise AssertionError("a byte host hands in bytes")
+
+    def writable(self, connection: int, ready: bool) -> None:
+        self.post(lambda now: self.writable_calls.append((connection, ready)))
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        def note(now: float) -> None:
+            if isinstance(result, BaseException):
+                self.names[token].fail(result)
+            else:
+                self.names[token].complete(list(result))
+
+        self.post(note)
+
+    def called(self, token: int, result: Any, error: BaseException | None) -> None:
+        def note(now: float) -> None:
+            if error is None:
+                self.results[token].complete(result)
+            else:
+                self.results[token].fail(error)
+
+        self.post(note)
+
+    def _arrived(self) -> None:
+        for entry in list(self._expected):
+            connection, count, completion = entry
+            if len(self.received_bytes[connection]) >= count:
+                self._expected.remove(entry)
+                completion.complete(None)
+
+    # What tests ask for
+
+    def open(self, port: int, host: str = "127.0.0.1", ip: str = "127.0.0.1") -> int:
+        self._next_connection += 1
+        number = self._next_connection
+        effect = Open(number, Address(host, port), ip)
+        self.post(lambda now: self.effects.append(effect))
+        return number
+
+    def send(self, connection: int, *buffers: bytes | memoryview) -> None:
+        request = cast("OutgoingRequest", RawRequest(*buffers))
+        self.post(lambda now: self.effects.append(Send(connection, request)))
+
+    def close(self, connection: int) -> None:
+        self.post(lambda now: self.effects.append(Close(connection, "test")))
+
+    def expect(self, connection: int, count: int) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        self._expected.append((connection, count, completion))
+        self.post(lambda now: self._arrived())
+        return completion
+
+    def resolve(self, host: str, deadline: float) -> Completion[list[str]]:
+        token = self.new_token()
+        self.names[token] = Completion()
+        self.post(lambda now: self.effects.append(Resolve(token, host, 9092, deadline)))
+        return self.names[token]
+
+    def ask(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        where: Literal["caller", "worker"],
+        deadline: float,
+    ) -> Completion[Any]:
+        token = self.new_token()
+        self.results[token] = Completion()
+        effect = Call(token, function, arguments, where, deadline)
+        self.post(lambda now: self.effects.append(effect))
+        return self.results[token]
+
+    def finish(self, completion: Completion[Any], error: KafkaError | None = None) -> None:
+        if error is None:
+            self.post(lambda now: completion.complete(None))
+        else:
+            self.post(lambda now: completion.fail(error))
+
+
+Talk = Callable[[socket.socket], None]
+
+
+class Peer:
+    """A loopback listener; each connection is handled by `talk` in a thread, then closed."""
+
+    def __init__(self, talk: Talk, context: ssl.SSLContext | None = None) -> None:
+        self._talk = talk
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.errors: list[Exception] = []
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self._sockets.append(sock)
+            thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            if self._context is not None:
+                sock = self._context.wrap_socket(sock, server_side=True)
+                self._sockets.append(sock)
+            self._talk(sock)
+        except OSError as error:
+            self.errors.append(error)
+        finally:
+            sock.close()
+
+    def close(self) -> None:
+        self._end(self._listener)
+        self._threads[0].join(PATIENCE)  # from now on no connection is added
+        for sock in list(self._sockets):
+            self._end(sock)
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    @staticmethod
+    def _end(sock: socket.socket) -> None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()
+
+
+@contextmanager
+def peer(talk: Talk, context: ssl.SSLContext | None = None) -> Iterator[Peer]:
+    """A listener that is gone afterwards, with its threads."""
+    running = Peer(talk, context)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def echo(sock: socket.socket) -> None:
+    while data := sock.recv(1 << 20):
+        sock.sendall(data)
+
+
+def refused_port() -> int:
+    """A port where nothing listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port

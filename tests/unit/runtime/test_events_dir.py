@@ -1,0 +1,87 @@
+"""Events as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from odradek.common.events import Event, EventLog
+from odradek.common.types import Address
+from odradek.runtime.events_dir import EventFile
+
+
+def lines(events: EventFile) -> list[dict[str, object]]:
+    return [json.loads(line) for line in events.path.read_text().splitlines()]
+
+
+def test_one_line_per_event(tmp_path: Path) -> None:
+    directory = tmp_path / "not" / "there" / "yet"
+    events = EventFile(directory, client="c-1")
+    assert not directory.exists()  # opened at the first event
+    log = EventLog("c-1")
+    log.listen(events)
+    before = time.time()
+    log.emit(1.5, "dial", address=Address("b", 9092), purpose="data", ip=None, seconds=math.inf)
+    log.emit(1.6, "closed")
+    first, second = lines(events)
+    assert before <= float(str(first.pop("time"))) <= time.time()
+    assert first.pop("address")
+    assert first == {
+        "pid": os.getpid(),
+        "client": "c-1",
+        "kind": "dial",
+        "purpose": "data",
+        "ip": None,
+        "seconds": "inf",
+    }
+    assert second["kind"] == "closed"
+    events.close()
+
+
+def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
+    both = [EventFile(tmp_path, "a"), EventFile(tmp_path, "b")]
+    for events in both * 2:
+        events(Event(0.0, "closed"))
+    assert [line["client"] for line in lines(both[0])] == ["a", "b", "a", "b"]
+    assert len(list(tmp_path.iterdir())) == 1
+    for events in both:
+        events.close()
+
+
+def test_after_close_it_opens_again(tmp_path: Path) -> None:
+    events = EventFile(tmp_path, "c")
+    for _ in range(2):
+        events(Event(0.0, "closed"))
+        events.close()
+        events.close()
+    assert len(lines(events)) == 2
+
+
+def test_a_directory_that_cannot_be_is_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    events = EventFile(tmp_path / "file", "c")
+    with caplog.at_level(logging.WARNING, "odradek"):
+        events(Event(0.0, "closed"))
+        events(Event(0.0, "closed"))
+    assert len(caplog.records) == 1
+
+
+def test_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = EventFile(tmp_path, "c")
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
+        events(Event(0.0, "broken"))  # cut off
+    events(Event(1.0, "closed"))
+    assert json.loads(events.path.read_text().splitlines()[-1])["kind"] == "closed"
+    events.close()

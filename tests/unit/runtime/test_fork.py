@@ -1,0 +1,105 @@
+"""A forked child's copy of a client is dead; the parent's goes on."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
+
+from odradek.common.errors import ClientForkedError
+from odradek.common.events import Event
+from odradek.network.flow import Completion
+from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.events_dir import EventFile
+
+Host = SelectorHost | ThreadHost
+
+
+def in_child(check: Callable[[], None]) -> None:
+    """Run a check in a forked child; its failure fails the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forking with threads
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            check()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def every_call_is_refused(host: Host) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: host.run(Completion(), None),
+        host.wake,
+        host.drive,
+        lambda: host.defer(lambda: None),
+        host.rng,
+    ]
+    for call in calls:
+        with pytest.raises(ClientForkedError, match="forked child"):
+            call()
+    host.close(host.now() + PATIENCE)  # the end of a `with` block raises nothing
+
+
+@pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
+def test_the_parent_goes_on(kind: type[Host], engine: ScriptedEngine) -> None:
+    host = kind()
+    host.attach(engine)
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        engine.send(connection, b"one")
+        assert host.run(engine.expect(connection, 3), host.now() + PATIENCE)
+        assert not host.run(Completion(), host.now() + 0.01)  # has slept: all descriptors exist
+        inner = host._inner if isinstance(host, ThreadHost) else host
+        ours = {t.fd for t in inner._transports.values()}
+        assert len(ours) == 1
+
+        def check() -> None:
+            every_call_is_refused(host)
+            for descriptor in ours:  # closed in the child
+                with pytest.raises(OSError, match="Bad file descriptor"):
+                    os.fstat(descriptor)
+
+        in_child(check)
+        engine.send(connection, b"two")
+        assert host.run(engine.expect(connection, 6), host.now() + PATIENCE)
+        assert engine.received_bytes[connection] == b"onetwo"
+        assert not engine.down[connection].done
+        host.close(host.now() + PATIENCE)
+
+
+def test_the_lock_is_never_waited_for_in_a_child() -> None:
+    host = ThreadHost()
+    with host.lock:
+
+        def check() -> None:
+            with pytest.raises(ClientForkedError), host.lock:
+                pass
+
+        in_child(check)
+
+
+def test_an_unused_client_is_dead_in_a_child_too(host: SelectorHost) -> None:
+    in_child(lambda: every_call_is_refused(host))
+
+
+def test_a_child_writes_no_events(tmp_path: Path) -> None:
+    events = EventFile(tmp_path, "client")
+    events(Event(0.0, "closed"))
+    in_child(lambda: events(Event(1.0, "closed")))
+    assert len(events.path.read_text().splitlines()) == 1
+    events(Event(2.0, "closed"))
+    assert len(events.path.read_text().splitlines()) == 2
+    events.close()

@@ -1,0 +1,444 @@
+"""The host in the caller's thread, over real loopback sockets."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import random
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, refused_port
+
+from odradek.common.errors import IllegalStateError
+from odradek.network.flow import Completion
+from odradek.runtime import SelectorHost
+from odradek.runtime.transport import IOV_MAX
+
+
+def run(host: SelectorHost, completion: Completion[Any]) -> None:
+    assert host.run(completion, host.now() + PATIENCE)
+
+
+def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        engine.send(connection, b"be", b"fore ", b"")  # before TCP is up: queued
+        run(host, engine.up[connection])
+        engine.send(connection, b"after")
+        run(host, engine.expect(connection, 12))
+        assert engine.received_bytes[connection] == b"before after"
+        engine.close(connection)
+        host.drive()
+        assert not engine.down[connection].done  # nothing is reported about what the engine closed
+
+
+def test_refused(host: SelectorHost, engine: ScriptedEngine) -> None:
+    connection = engine.open(refused_port())
+    run(host, engine.down[connection])
+    assert isinstance(engine.down[connection].result(), ConnectionRefusedError)
+
+
+def test_an_address_that_is_none(host: SelectorHost, engine: ScriptedEngine) -> None:
+    connection = engine.open(9092, ip="not-an-ip")
+    run(host, engine.down[connection])
+    assert isinstance(engine.down[connection].result(), socket.gaierror)
+
+
+def test_end_of_stream_after_the_last_bytes(host: SelectorHost, engine: ScriptedEngine) -> None:
+    with peer(lambda sock: sock.sendall(b"bye")) as server:
+        connection = engine.open(server.port)
+        run(host, engine.down[connection])
+        assert engine.down[connection].result() is None
+        assert engine.received_bytes[connection] == b"bye"
+        engine.send(connection, b"too late")  # dropped: the engine was told
+        host.drive()
+
+
+def test_reset(host: SelectorHost, engine: ScriptedEngine) -> None:
+    def reset(sock: socket.socket) -> None:
+        sock.recv(1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+
+    with peer(reset) as server:
+        connection = engine.open(server.port)
+        engine.send(connection, b"x")
+        run(host, engine.down[connection])
+        error = engine.down[connection].result()
+        assert isinstance(error, ConnectionResetError)
+        assert error.errno == errno.ECONNRESET
+
+
+def test_a_request_that_cannot_be_encoded_ends_the_connection(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send(connection, "text")  # type: ignore[arg-type]  # what is tested
+        run(host, engine.down[connection])
+        assert isinstance(engine.down[connection].result(), TypeError)
+
+
+def test_fifty_megabytes_out_in_order_with_the_high_water_mark(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    large = random.Random(1).randbytes(25 << 20)
+    small = [bytes([i % 256]) * 7 for i in range(3 * IOV_MAX)]
+    buffers: list[bytes | memoryview] = [memoryview(large), *small, memoryview(large)]
+    expected = hashlib.sha256(b"".join(buffers)).digest()
+    total = sum(len(b) for b in buffers)
+    go = threading.Event()
+
+    def digest(sock: socket.socket) -> None:
+        go.wait(PATIENCE)
+        seen, state = 0, hashlib.sha256()
+        while seen < total and (data := sock.recv(1 << 20)):
+            seen += len(data)
+            state.update(data)
+        sock.sendall(state.digest())
+
+    with peer(digest) as server:
+        connection = engine.open(server.port)
+        engine.send(connection, *buffers)
+        run(host, engine.up[connection])
+        host.drive()
+        assert engine.writable_calls == [(connection, False)]
+        go.set()
+        run(host, engine.expect(connection, 32))
+        assert engine.received_bytes[connection] == expected
+        assert engine.writable_calls == [(connection, False), (connection, True)]
+
+
+def test_much_in_without_starving_the_other_connection(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    large = random.Random(2).randbytes(50 << 20)
+    with peer(lambda sock: sock.sendall(large)) as flood, peer(echo) as server:
+        first, second = engine.open(flood.port), engine.open(server.port)
+        engine.send(second, b"ping")
+        run(host, engine.expect(second, 4))
+        assert len(engine.received_bytes[first]) < len(large)
+        run(host, engine.down[first])
+        assert engine.received_bytes[first] == large
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.05])
+def test_the_deadline_is_kept(host: SelectorHost, engine: ScriptedEngine, timeout: float) -> None:
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        begin = time.monotonic()
+        assert not host.run(engine.expect(connection, 1), host.now() + timeout)
+        assert timeout <= time.monotonic() - begin < timeout + 0.1
+
+
+def test_the_deadline_is_kept_while_bytes_stream_in(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    block = bytes(1 << 20)
+
+    def pour(sock: socket.socket) -> None:
+        while True:
+            sock.sendall(block)
+
+    with peer(pour) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        begin = time.monotonic()
+        assert not host.run(Completion(), host.now() + 0.05)
+        assert time.monotonic() - begin < 0.15
+        assert engine.received_bytes[connection]
+
+
+def test_the_engines_own_deadline_ends_the_sleep(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    from odradek.network.flow import START, Flow, Wait
+
+    def pause() -> Flow[float]:
+        now = yield START
+        return (yield Wait((), now + 0.02)) - now
+
+    completion = engine.start(pause())
+    run(host, completion)
+    assert 0.02 <= completion.result() < 0.12
+
+
+def test_wake_from_another_thread(host: SelectorHost, engine: ScriptedEngine) -> None:
+    done: Completion[None] = Completion()
+
+    def other() -> None:
+        while not host._wake_up.sleeping:  # until the main thread has gone to sleep
+            pass
+        engine.finish(done)
+        host.wake()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    run(host, done)
+    thread.join()
+
+
+def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
+    rounds = [Completion[None]() for _ in range(2000)]
+    turn = threading.Semaphore(0)
+
+    def other() -> None:
+        for done in rounds:
+            turn.acquire()
+            engine.finish(done)
+            host.wake()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    for done in rounds:
+        turn.release()
+        run(host, done)
+    thread.join()
+
+
+def test_waking_nobody_opens_nothing(host: SelectorHost, engine: ScriptedEngine) -> None:
+    host.wake()
+    assert host._wake_up._pair is None
+    assert host._selector is None
+
+
+def test_calls_of_the_caller_run_inline(host: SelectorHost, engine: ScriptedEngine) -> None:
+    deadline = host.now() + PATIENCE
+    answer = engine.ask(lambda x: (x, threading.get_ident()), 7, where="caller", deadline=deadline)
+    run(host, answer)
+    assert answer.result() == (7, threading.get_ident())
+
+
+def test_calls_of_a_worker_run_elsewhere(host: SelectorHost, engine: ScriptedEngine) -> None:
+    deadline = host.now() + PATIENCE
+    answer = engine.ask(threading.get_ident, where="worker", deadline=deadline)
+    run(host, answer)
+    assert answer.result() != threading.get_ident()
+
+
+@pytest.mark.parametrize("where", ["caller", "worker"])
+def test_the_error_of_a_call_is_handed_in(
+    host: SelectorHost, engine: ScriptedEngine, where: str
+) -> None:
+    answer = engine.ask(int, "seven", where=where, deadline=host.now() + PATIENCE)  # type: ignore[arg-type]
+    run(host, answer)
+    with pytest.raises(ValueError, match="seven"):
+        answer.result()
+
+
+def test_a_worker_that_is_late_is_left_alone(host: SelectorHost, engine: ScriptedEngine) -> None:
+    go = threading.Event()
+    answer = engine.ask(go.wait, PATIENCE, where="worker", deadline=host.now() + 0.02)
+    run(host, answer)
+    assert isinstance(answer.error, TimeoutError)
+    go.set()
+
+
+def test_a_call_may_use_the_host_again(host: SelectorHost, engine: ScriptedEngine) -> None:
+    inner: Completion[None] = Completion()
+
+    def nested() -> bool:
+        engine.finish(inner)
+        return host.run(inner, host.now() + PATIENCE)
+
+    answer = engine.ask(nested, where="caller", deadline=host.now() + PATIENCE)
+    run(host, answer)
+    assert answer.result() is True
+
+
+def test_a_callback_inside_a_step_cannot_wait_but_may_close(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    seen: list[str] = []
+    done: Completion[None] = Completion()
+
+    def callback(_: object) -> None:
+        with pytest.raises(IllegalStateError, match="callback"):
+            host.run(Completion(), None)
+        host.drive()
+        host.close(host.now() + 1)
+        assert not host._closed  # not before the step has ended
+        host.defer(lambda: seen.append("deferred"))
+
+    done.when_done(callback)
+    engine.finish(done)
+    run(host, done)
+    assert host._closed
+    assert seen == ["deferred"]
+
+
+def test_two_threads_at_once_are_refused(host: SelectorHost, engine: ScriptedEngine) -> None:
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            host.drive()
+        except IllegalStateError as error:
+            errors.append(error)
+
+    def call() -> None:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    run(host, engine.ask(call, where="caller", deadline=host.now() + PATIENCE))
+    assert "another thread" in str(errors[0])
+
+
+def test_close_writes_what_is_queued(host: SelectorHost, engine: ScriptedEngine) -> None:
+    go, got = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def count(sock: socket.socket) -> None:
+        go.wait(PATIENCE)
+        total = 0
+        while data := sock.recv(1 << 20):
+            total += len(data)
+        seen.append(total)
+        got.set()
+
+    with peer(count) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send(connection, bytes(20 << 20))
+        host.drive()
+        assert host._transports[connection].queued
+        engine.close(connection)
+        go.set()
+        host.close(host.now() + PATIENCE)
+        assert got.wait(PATIENCE)
+        assert seen == [20 << 20]
+
+
+def test_close_does_not_wait_for_a_peer_that_takes_nothing(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    go = threading.Event()
+    with peer(lambda sock: (go.wait(PATIENCE), None)[1]) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send(connection, bytes(20 << 20))
+        host.drive()
+        begin = time.monotonic()
+        host.close(host.now() + 0.05)
+        assert 0.05 <= time.monotonic() - begin < 0.15
+        go.set()
+
+
+def test_after_close_nothing_is_opened(host: SelectorHost, engine: ScriptedEngine) -> None:
+    host.close(host.now())
+    host.close(host.now())
+    engine.open(refused_port())
+    done: Completion[None] = Completion()
+    assert not host.run(done, None)  # nothing can come any more
+    engine.finish(done)
+    assert host.run(done, None)
+    host.drive()
+    assert host._selector is None
+
+
+def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    with peer(echo) as server:
+        host = SelectorHost()
+        host.attach(engine)
+        connections = [engine.open(server.port), engine.open(refused_port())]
+        run(host, engine.up[connections[0]])
+        run(host, engine.down[connections[1]])
+        assert not host.run(Completion(), host.now() + 0.01)
+        host.close(host.now())
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: ScriptedEngine) -> None:
+    main = threading.main_thread().ident
+    assert main == threading.get_ident()
+
+    def other() -> None:
+        while not host._wake_up.sleeping:
+            pass
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        thread = threading.Thread(target=other)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            host.run(Completion(), host.now() + PATIENCE)
+        thread.join()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        engine.send(connection, b"still here")
+        run(host, engine.expect(connection, 10))
+
+
+def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: ScriptedEngine) -> None:
+    steps: list[str] = []
+
+    def interrupted(now: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("went on")
+
+    engine.post(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        host.run(Completion(), host.now() + PATIENCE)
+    assert steps == ["went on"]
+    assert engine.ended is None
+    done: Completion[None] = Completion()
+    engine.finish(done)
+    run(host, done)
+
+
+def test_a_second_ctrl_c_is_not_held_back(host: SelectorHost, engine: ScriptedEngine) -> None:
+    def stuck(now: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not reached")
+
+    engine.post(stuck)
+    with pytest.raises(KeyboardInterrupt):
+        host.run(Completion(), host.now() + PATIENCE)
+    assert engine.ended is not None  # half moved: the engine gave itself up
+
+
+def test_ctrl_c_in_user_code_is_raised_there(host: SelectorHost, engine: ScriptedEngine) -> None:
+    answer = engine.ask(
+        signal.raise_signal, signal.SIGINT, where="caller", deadline=host.now() + PATIENCE
+    )
+    with pytest.raises(KeyboardInterrupt):
+        host.run(answer, host.now() + PATIENCE)
+    host.drive()
+    assert isinstance(answer.error, KeyboardInterrupt)
+
+
+def test_the_programs_own_handler_stays(host: SelectorHost, engine: ScriptedEngine) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        done: Completion[None] = Completion()
+        engine.post(lambda now: signal.raise_signal(signal.SIGINT))
+        engine.finish(done)
+        run(host, done)
+        assert seen == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_each_client_has_a_generator_of_its_own() -> None:
+    assert SelectorHost(seed=7).rng().random() == SelectorHost(seed=7).rng().random()
+    assert SelectorHost().rng().random() != SelectorHost().rng().random()
+    host = SelectorHost(seed=1)
+    assert host.rng() is host.rng()
+
+
+def test_attach_once(host: SelectorHost) -> None:
+    with pytest.raises(IllegalStateError, match="already"):
+        host.attach(ScriptedEngine())
+    with pytest.raises(IllegalStateError, match="no engine"):
+        SelectorHost().drive()

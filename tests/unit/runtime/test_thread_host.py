@@ -1,0 +1,175 @@
+"""The host with a thread of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
+
+from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.network.flow import Completion
+from odradek.runtime import ThreadHost
+
+
+def run(host: ThreadHost, completion: Completion[Any]) -> None:
+    assert host.run(completion, host.now() + PATIENCE)
+
+
+def io_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name == "odradek-io"]
+
+
+def test_the_thread_is_lazy_and_works_alone(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
+    assert not io_threads()
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        engine.send(connection, b"alone")
+        arrived = threading.Event()
+        engine.expect(connection, 5).when_done(lambda _: arrived.set())
+        thread_host.wake()
+        assert arrived.wait(PATIENCE)
+        assert len(io_threads()) == 1
+        assert engine.received_bytes[connection] == b"alone"
+
+
+def test_the_deadline_is_kept_and_leaves_nothing_behind(thread_host: ThreadHost) -> None:
+    never: Completion[None] = Completion()
+    begin = time.monotonic()
+    assert not thread_host.run(never, thread_host.now() + 0.03)
+    assert 0.03 <= time.monotonic() - begin < 0.13
+    assert not never._callbacks
+    assert not thread_host._waiters
+
+
+def test_many_threads_wait_at_once(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
+    results: list[bool] = []
+
+    def call() -> None:
+        for _ in range(200):
+            done: Completion[None] = Completion()
+            engine.finish(done)
+            results.append(thread_host.run(done, thread_host.now() + PATIENCE))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 800
+
+
+def test_calls_run_in_the_thread_that_waits(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
+    deadline = thread_host.now() + PATIENCE
+    answer = engine.ask(threading.get_ident, where="caller", deadline=deadline)
+    run(thread_host, answer)
+    assert answer.result() == threading.get_ident()
+
+
+def test_a_call_that_nobody_runs_ends_at_its_deadline(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
+    ended, ran = threading.Event(), threading.Event()
+    answer = engine.ask(ran.set, where="caller", deadline=thread_host.now() + 0.02)
+    answer.when_done(lambda _: ended.set())
+    thread_host.wake()
+    assert ended.wait(PATIENCE)
+    assert isinstance(answer.error, TimeoutError)
+    done: Completion[None] = Completion()
+    engine.finish(done)
+    run(thread_host, done)
+    assert not ran.is_set()  # its time was over
+
+
+def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        run(thread_host, engine.up[connection])
+        begin = time.monotonic()
+        thread_host.close(thread_host.now() + PATIENCE)
+        assert time.monotonic() - begin < 1
+        assert not io_threads()
+    done: Completion[None] = Completion()
+    assert not thread_host.run(done, None)
+    engine.finish(done)
+    assert thread_host.run(done, None)
+    assert not io_threads()
+
+
+def test_close_before_the_first_call_starts_nothing(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
+    thread_host.close(thread_host.now())
+    thread_host.wake()
+    assert not io_threads()
+
+
+def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
+    errors: list[BaseException] = []
+    done: Completion[None] = Completion()
+
+    def callback(_: object) -> None:
+        try:
+            thread_host.run(Completion(), None)
+        except IllegalStateError as error:
+            errors.append(error)
+        thread_host.close(thread_host.now() + PATIENCE)  # doesn't wait for its own end
+
+    done.when_done(callback)
+    engine.finish(done)
+    run(thread_host, done)
+    for thread in io_threads():
+        thread.join(PATIENCE)
+    assert not io_threads()
+    assert len(errors) == 1
+
+
+def test_deferred_actions_run_in_the_thread(thread_host: ThreadHost) -> None:
+    where: list[str] = []
+    ran = threading.Event()
+
+    def act() -> None:
+        where.append(threading.current_thread().name)
+        ran.set()
+
+    thread_host.defer(act)
+    assert ran.wait(PATIENCE)
+    assert where == ["odradek-io"]
+
+
+def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> None:
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    thread_host.defer(fail)
+    with pytest.raises(ClientBrokenError, match="a bug"):
+        thread_host.run(Completion(), thread_host.now() + PATIENCE)
+
+
+PROGRAM = """
+import sys, threading
+from odradek.runtime import ThreadHost
+from tests.unit.runtime.peers import ScriptedEngine, echo, peer
+assert threading.active_count() == 1
+host, engine = ThreadHost(), ScriptedEngine()
+host.attach(engine)
+with peer(echo) as server:
+    connection = engine.open(server.port)
+    assert host.run(engine.up[connection], host.now() + 10)
+print("over")
+"""
+
+
+def test_the_interpreter_ends_while_the_thread_runs() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "over\n", "")
