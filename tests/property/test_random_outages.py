@@ -1,0 +1,79 @@
+"""Random outages in virtual time: the books stay right, nothing turns in circles, all recover."""
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.spec.world import ClusterPicture, World, parse
+
+from odradek.network.flow import Completion
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+MODES = ["up", "up", "up", "refused", "black_hole", "reset", "mute", "handshake"]
+
+
+def books_are_right(world: World) -> None:
+    network = world.engine.network
+    by_id = network._by_id.values()
+    pending = [c for c in by_id if not c.ready]
+    assert network.governor.pending == len(pending)
+    assert sum(s.dialling for s in network.states.all()) == len(pending)
+    assert {id(c) for c in network.connections.values()} == {id(c) for c in by_id}
+    assert set(world._open) <= set(network._by_id)
+
+
+def want(world: World, address: str, now: float) -> None:
+    world.engine.network.ready(parse(address), now)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_the_books_are_right_and_it_recovers(seed: int) -> None:
+    rng = random.Random(seed)
+    brokers = [f"b{n}:9092" for n in range(rng.choice([1, 2, 3, 8]))]
+    strategy = rng.choice(["rebootstrap", "none"])
+    world = World(
+        {"bootstrap.servers": "front:9092,b0:9092", "metadata.recovery.strategy": strategy},
+        seed=seed,
+    )
+    picture = ClusterPicture(brokers=dict(enumerate(brokers)), topics={"t": [0], "u": [0]})
+    world.pictures["*"] = picture
+    everything = ["front:9092", *brokers]
+    world.modes.update(dict.fromkeys(everything, "up"))
+    calls: list[Completion[Any]] = [world.engine.start(world.engine.topic("t", 9999.0))]
+    for _ in range(80):
+        world.run(world.now + rng.choice([0.001, 0.01, 0.1, 0.5, 3.0]))
+        books_are_right(world)
+        address = rng.choice(everything)
+        match rng.randrange(7):
+            case 0 | 1:
+                world.mode(address, rng.choice(MODES), cut=rng.random() < 0.7)
+            case 2:
+                world.cut(address, rng.choice([None, "reset"]))
+            case 3:
+                world.delays[address] = rng.choice([0.0, 0.0, 0.5, 2.5, 40.0])
+            case 4:
+                world.engine.post(partial(want, world, address))
+            case 5:
+                flow = world.engine.ask(
+                    parse(address), ListOffsetsRequest(), ListOffsetsResponse, world.now + 9.0
+                )
+                calls.append(world.engine.start(flow))
+            case _:
+                world.engine.metadata.request("chance")
+    assert world.engine.ended is None
+    assert world.steps / world.now < 60
+    world.modes.update(dict.fromkeys(everything, "up"))
+    world.delays.clear()
+    start = world.now
+    world.engine.metadata.request("all is well again")
+    last = world.engine.start(world.engine.topic("u", start + 60.0))
+    world.run(start + 60.0)  # a dial into a black hole may hang for 30 s, a request too
+    books_are_right(world)
+    last.result()
+    assert all(c.done for c in calls)
+    assert world.engine.metadata.snapshot is not None
+    world.engine.shut()
+    world.run(world.now + 1.0)
+    assert not world._open
+    assert world.engine.network.governor.pending == 0
