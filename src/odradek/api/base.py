@@ -22,6 +22,11 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     from odradek.api.explain import Explanation
 
+
+def _nothing() -> None:
+    """Stand for the closing of a file that was never asked for."""
+
+
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 
@@ -51,6 +56,7 @@ class Client(Generic[E]):
         """Take a host, or make the client's usual one; `build` makes the engine for it."""
         self._config = config
         self._closed = False
+        self._close_events: Callable[[], None] = _nothing
         directory = config["events.dir"]
         if host is None:
             directory = directory or os.environ.get(EVENTS_DIR)
@@ -60,7 +66,9 @@ class Client(Generic[E]):
         if directory:
             from odradek.runtime.events_dir import EventFile
 
-            self._engine.events.listen(EventFile(directory, client=config["client.id"]))
+            events = EventFile(directory, client=config["client.id"])
+            self._engine.events.listen(events)
+            self._close_events = events.close
         host.attach(self._engine)
 
     def _usual_host(self) -> Host:
@@ -143,6 +151,7 @@ class Client(Generic[E]):
         self._closed = True
         self._engine.shut()
         self._host.close(self._host.now() + checked_timeout(timeout))
+        self._close_events()
 
     def __enter__(self) -> Self:
         return self
