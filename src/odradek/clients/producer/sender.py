@@ -95,8 +95,7 @@ class Sender:
             return moved
         for queue in active.values():
             moved = self._expire(queue, now) or moved
-        if not self.identity.usable(now):
-            self._wake_at = min(self._wake_at, self.identity.next_try)
+        if not self.identity.usable():
             return moved
         return self._drain(active, now) or moved
 
