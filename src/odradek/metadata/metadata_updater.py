@@ -40,6 +40,8 @@ from odradek.protocol.messages.metadata import (
 )
 
 ATTEMPTS_KEPT = 64
+SAME_OUTAGE = 60.0
+"""Seconds after its end in which a rebootstrap can turn out to have helped nothing."""
 
 
 class MetadataUpdater:
@@ -353,15 +355,17 @@ class MetadataUpdater:
 
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
+        first = current.address is None
         current.ended, current.address = now, used.address
         self.current = None
-        self._events.emit(
-            now,
-            "rebootstrapped",
-            address=str(used.address),
-            seconds=round(now - current.started, 6),
-            cluster_id=self.metadata.cluster_id,
-        )
+        if first:  # not where its brokers couldn't be reached and it had to be asked again
+            self._events.emit(
+                now,
+                "rebootstrapped",
+                address=str(used.address),
+                seconds=round(now - current.started, 6),
+                cluster_id=self.metadata.cluster_id,
+            )
         if restarted:  # R-RB-4: old sockets may lead elsewhere; what they carried is retried
             for connection in list(self._network.connections.values()):
                 if connection is not used:
@@ -428,7 +432,7 @@ class MetadataUpdater:
             why = self._forced or f"no metadata for {self._trigger:.0f} s"
             self._forced = None
             self.due_since = now
-            self._begin(why, now)
+            self._begin(why, now, forced=True)
             self._forget(round_, now)
             return
         standings = [self._standing(a, now) for a in snapshot.addresses()]
@@ -451,15 +455,30 @@ class MetadataUpdater:
         failed = self._network.states.state(address).dial_failed
         return Standing(address, answering=False, unavailable=failed)
 
-    def _begin(self, why: str, now: float) -> None:
+    def _begin(self, why: str, now: float, *, forced: bool = False) -> None:
         if self.current is not None:
+            return
+        snapshot = self.metadata.snapshot
+        known = snapshot.addresses() if snapshot is not None else []
+        last = self.history[-1] if self.history else None
+        if last is not None and not forced and self._goes_on(last, known, now):
+            last.ended, self.current = None, last
             return
         self.current = Rebootstrap(why, now)
         self.history.append(self.current)
         self.rebootstrap_count += 1
-        snapshot = self.metadata.snapshot
-        known = [str(a) for a in snapshot.addresses()] if snapshot is not None else []
-        self._events.emit(now, "rebootstrap", why=why, known=known)
+        self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in known])
+
+    def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:
+        """Whether it is still the outage of the last rebootstrap (R-RB-4: that counts one).
+
+        So it is when a bootstrap address answered but no broker that it named was ever reached, as
+        with advertised addresses that lead nowhere from here.
+        """
+        if last.ended is None or now > last.ended + SAME_OUTAGE:
+            return False
+        states = self._network.states
+        return not any(states.state(a).proved_at > last.ended for a in known)
 
     def _forget(self, round_: Round, now: float) -> None:
         """R-RB-4 for the triggers that don't wait for a better answer."""

@@ -24,6 +24,8 @@ class AddressState:
     failures: int = 0
     """Failures in a row since the address last proved itself."""
     backoff_until: float = -math.inf
+    proved_at: float = -math.inf
+    """When it last answered a real request for the first time on a connection."""
     setup_failures: int = 0
     setup_timeout: float = 0.0
     last_dial: float = -math.inf
@@ -124,7 +126,7 @@ class ClusterConnectionStates:
         state = self.state(address)
         state.setup_failures, state.setup_timeout = 0, 0.0
 
-    def proved(self, address: Address) -> None:
+    def proved(self, address: Address, now: float) -> None:
         """The address answered a real request: the only reset of its backoff (R-CS-3)."""
         state = self.state(address)
         state.failures_before_proof = state.failures
@@ -132,6 +134,7 @@ class ClusterConnectionStates:
         state.backoff_until = -math.inf
         state.dial_failed = False
         state.last_error = None
+        state.proved_at = now
 
     def disproved(self, address: Address) -> None:
         """The answer was another cluster's (R-RB-5): the address goes on backing off."""

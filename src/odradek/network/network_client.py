@@ -422,7 +422,7 @@ class NetworkClient:
 
     def _prove(self, connection: Connection, now: float) -> None:
         connection.proved = True
-        self.states.proved(connection.address)
+        self.states.proved(connection.address, now)
         self.governor.proved()
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()

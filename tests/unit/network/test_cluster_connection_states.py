@@ -32,7 +32,7 @@ def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
         assert s.backoff_left(A, now) == until - now
         now = until
         assert s.backoff_left(A, now) == 0.0
-    s.proved(A)
+    s.proved(A, 1.0)
     assert s.failed(A, now, None, connecting=True) - now <= 0.06
 
 
@@ -85,7 +85,7 @@ def test_what_a_false_proof_reset_comes_back() -> None:
     s = states()
     for _ in range(5):
         s.failed(A, 0.0, None, connecting=True)
-    s.proved(A)
+    s.proved(A, 1.0)
     s.disproved(A)
     assert s.failed(A, 0.0, None, connecting=False) >= 0.8
     assert s.state(A).failures == 6
