@@ -135,6 +135,31 @@ def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
     assert world.now - begin <= 1.6
 
 
+@pytest.mark.parametrize("seed", range(20, 40))
+def test_writes_held_for_a_dead_replica_hide_no_healthy_broker(seed: int) -> None:
+    """One of three is killed; the others hold acks=all until the controller gives it up (9 s)."""
+    world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100})
+    cluster.session_timeout = 9.0
+    for n in range(30):
+        producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+    producer.flush(timeout=10)
+    begin = world.now
+    world.after(0.2, lambda: cluster.crash(1))
+    for n in range(30, 330):
+        producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+        world.advance(0.01)
+    producer.flush(timeout=60)
+    assert 9.0 < world.now - begin < 12.0
+    events = producer._engine.events
+    assert "rebootstrap" not in events.counts
+    lost = [e.fields["address"] for e in events.history if e.kind == "disconnected"]
+    healthy = {str(cluster.brokers[i].address) for i in (2, 3)}
+    unwanted = [e for e in events.history if e.kind == "disconnected" and e.fields["failure"]]
+    assert not {e.fields["address"] for e in unwanted} & healthy, lost
+    for partition in range(PARTITIONS):
+        assert values(cluster, partition) == list(range(partition, 330, PARTITIONS))
+
+
 def test_a_foreign_cluster_gets_no_record() -> None:
     world, cluster, producer = make(8)
     producer.send("t", b"0", partition=0).result(timeout=5)

@@ -19,17 +19,15 @@ from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import (
     Rebootstrap,
-    Silence,
-    Standing,
     check_cluster_id,
     reason,
     shuffled,
 )
+from odradek.metadata.candidates import Candidates
 from odradek.metadata.least_loaded_node import Action, Candidate, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Asked, Round
-from odradek.network.connection import DATA, Connection
-from odradek.network.dial_governor import SPACING
+from odradek.network.connection import COORDINATOR, DATA, METADATA, Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import SUSPICION, NetworkClient
@@ -56,10 +54,10 @@ class MetadataUpdater:
         self.metadata = metadata
         self._config = config
         self.bootstrap = shuffled(config["bootstrap.servers"], rng.shuffle)
+        self._candidates = Candidates(network, metadata, self.bootstrap)
         self._rebootstraps: bool = config["metadata.recovery.strategy"] == "rebootstrap"
         self._trigger: float = config["metadata.recovery.rebootstrap.trigger.ms"]
         self._retry = Backoff(config.backoff("retry.backoff"), rng)
-        self._spacing = SPACING.base
         self.rounds = 0
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
@@ -71,7 +69,6 @@ class MetadataUpdater:
         """Since when every known broker has been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
-        self._silence = Silence()
         self._late: list[Asked] = []
         self._forced: str | None = None
         network.on_lost.append(self._lost)
@@ -130,7 +127,9 @@ class MetadataUpdater:
             self._check_rebootstrap(round_, now)
             wait_until = self._trigger_at()
             if round_.asked is None:
-                candidates = self._candidates(round_, now)
+                candidates = self._candidates.of_round(
+                    round_, now, rebootstrapping=self.current is not None
+                )
                 self._metadata_only(
                     not any(
                         c.connection and c.connection.ready and not c.suspect for c in candidates
@@ -144,69 +143,24 @@ class MetadataUpdater:
                     continue
                 if choice.action is Action.DIAL and choice.candidate is not None:
                     address = choice.candidate.address
-                    round_.dialled[address] = self._network.dial(address, now, for_metadata=True)
+                    purpose = METADATA if self._network.connection(address) else DATA
+                    round_.dialled[address] = self._network.dial(
+                        address, now, purpose=purpose, for_metadata=True
+                    )
                     continue
                 if not candidates or (round_.failed and all(c.suspect for c in candidates)):
                     # All failed, or only silent ones are left, which had their time. (With no
                     # failure there would be nothing to try again: then wait for one to end.)
                     return False, now
                 wait_until = min(wait_until, choice.until)
+            else:
+                wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
             self.next_attempt_at = wait_until
             now = yield Wait(
                 (self._network.changed,), None if wait_until == math.inf else wait_until
             )
 
-    # Candidates
-
-    def _candidates(self, round_: Round, now: float) -> list[Candidate]:
-        snapshot = self.metadata.snapshot
-        known = snapshot.addresses() if snapshot is not None else []
-        starts = self.bootstrap if not known or self.current is not None else []
-        if starts and known:
-            known = self._known_of_round(round_, known, len(starts))
-        found = []
-        for address in dict.fromkeys([*starts, *known]):
-            if address in round_.failed:
-                continue
-            connection = self._network.connection(address)
-            state = self._network.states.state(address)
-            young = -math.inf
-            if connection is not None and not connection.ready:
-                young = connection.dialled_at + self._spacing
-            found.append(
-                Candidate(
-                    address,
-                    connection,
-                    connection is not None and not self._answering(connection),
-                    young,
-                    state.last_dial,
-                    state.backoff_until,
-                    address in starts,
-                )
-            )
-        return found
-
-    def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
-        """Known brokers in a round of a rebootstrap: the connected, and as many others as there are
-        bootstrap addresses, longest undialled first. A pass over all of a large dead cluster would
-        keep the bootstrap addresses waiting for minutes.
-        """
-        network = self._network
-        if round_.known is None:
-            free = [a for a in known if a not in round_.failed and network.connection(a) is None]
-            free.sort(key=lambda a: network.states.state(a).last_dial)
-            round_.known = frozenset(free[:count])
-        return [a for a in known if a in round_.known or network.connection(a) is not None]
-
-    def _answering(self, connection: Connection) -> bool:
-        """Whether a connection can be counted on (R-RB-2, R-RB-3)."""
-        if connection.suspect:
-            return False
-        snapshot = self.metadata.snapshot
-        general = self._silence.general(len(snapshot.brokers) if snapshot is not None else 0)
-        if not general or not connection.ready or len(connection.in_flight):
-            return True
-        return connection.last_received > self._silence.since
+    # Asking
 
     def _metadata_only(self, only: bool) -> None:
         """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
@@ -260,10 +214,15 @@ class MetadataUpdater:
                     self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
+            elif asked.connection.is_held(now):
+                # It waits behind a write that the broker may hold: no failure, but ask elsewhere.
+                round_.asked = None
+                self._late.append(asked)
+                self.metadata.failed()
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
                 round_.asked = None
-                self._silence.asked()
+                self._candidates.silence.asked()
                 self._late.append(asked)
                 self.metadata.failed()
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
@@ -340,7 +299,7 @@ class MetadataUpdater:
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
-        self._silence.clear()
+        self._candidates.silence.clear()
         self._late.clear()
         self.attempts.clear()
         self._metadata_only(False)
@@ -349,9 +308,11 @@ class MetadataUpdater:
         known = set(snapshot.addresses())
         for connection in list(self._network.connections.values()):
             gone = connection.address not in known
+            spare = connection.purpose == METADATA and connection is not asked.connection
             idle = not len(connection.in_flight)
-            if gone and (idle or not connection.ready):
-                self._network.close(connection, now, "not a broker of the cluster (any more)")
+            if (gone or spare) and (idle or not connection.ready):
+                why = "not a broker of the cluster (any more)" if gone else "not needed any more"
+                self._network.close(connection, now, why)
 
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
@@ -400,7 +361,7 @@ class MetadataUpdater:
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
             self.metadata.wanted.notify()
-        if not failure or connection.purpose != DATA:
+        if not failure or connection.purpose == COORDINATOR:
             return
         if not connection.proved:
             self._failed_in_a_row[connection.address] = None
@@ -411,9 +372,12 @@ class MetadataUpdater:
         self.metadata.request(f"{connection.address} was lost")
 
     def _suspected(self, connection: Connection, now: float) -> None:
+        if connection.is_held(now):  # a reason to ask, and no proof of anything
+            self.metadata.request(f"{connection.address} holds writes")
+            return
         self._failed_in_a_row[connection.address] = None
         if connection.ready:
-            self._silence.fell(connection.address, now - SUSPICION)
+            self._candidates.silence.fell(connection.address, now - SUSPICION)
         self.metadata.request(f"{connection.address} is silent")
 
     # Rebootstrap
@@ -435,7 +399,7 @@ class MetadataUpdater:
             self._begin(why, now, forced=True)
             self._forget(round_, now)
             return
-        standings = [self._standing(a, now) for a in snapshot.addresses()]
+        standings = [self._candidates.standing(a, now) for a in snapshot.addresses()]
         why_not = reason(standings, self._failed_in_a_row)
         if why_not is None:
             self.unavailable_since = None
@@ -445,15 +409,6 @@ class MetadataUpdater:
             self._begin(why_not, now)
             for address in self.bootstrap:  # they join this round, also where one failed as broker
                 round_.failed.pop(address, None)
-
-    def _standing(self, address: Address, now: float) -> Standing:
-        connection = self._network.connection(address)
-        if connection is not None and connection.ready:
-            return Standing(address, self._answering(connection), connection.suspect)
-        if connection is not None:
-            return Standing(address, answering=False, unavailable=connection.suspect)
-        failed = self._network.states.state(address).dial_failed
-        return Standing(address, answering=False, unavailable=failed)
 
     def _begin(self, why: str, now: float, *, forced: bool = False) -> None:
         if self.current is not None:

@@ -14,8 +14,11 @@ from odradek.network.flow import Completion
 from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequests
 
-DATA, COORDINATOR = "data", "coordinator"
-"""Purposes: a long fetch must never delay a heartbeat. Backoff is per address all the same."""
+DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
+"""Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata
+(that connection is made only then). Backoff is per address all the same."""
+HELD = 0.25
+"""Seconds after which a write that isn't answered counts as held by the broker."""
 
 
 class Connection:
@@ -93,6 +96,19 @@ class Connection:
         if head is None:
             return None
         return max(head.sent_at + head.patience, self.last_received) + suspicion
+
+    @property
+    def held_at(self) -> float | None:
+        """When what it carries counts as held: answers behind it will be late for no fault."""
+        head = self.in_flight.head
+        if head is None or not head.held:
+            return None
+        return max(head.sent_at, self.last_received) + HELD
+
+    def is_held(self, now: float) -> bool:
+        """A write that the broker may rightly hold is unanswered for a while."""
+        at = self.held_at
+        return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float | None:
         """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""

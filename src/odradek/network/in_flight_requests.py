@@ -28,6 +28,9 @@ class InFlightRequest:
     deadline: float
     patience: float
     """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
+    held: bool = False
+    """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
+    replicas have it, or the controller has given one of them up)."""
 
 
 class InFlightRequests:

@@ -138,12 +138,21 @@ class SimulatedCluster:
         return sum(self.brokers[r].reachable for r in partition.replicas)
 
     def replicate(self, partition: Partition, batch: StoredBatch) -> None:
-        """Commit a batch a moment from now, unless its leader is lost before."""
+        """Commit a batch a moment from now, unless its leader is lost before.
+
+        A replica that is gone holds it up until the controller has given that broker up.
+        """
         leader = self.brokers[partition.leader]
 
         def commit() -> None:
-            if leader.reachable and partition.leader == leader.id:
+            if not leader.reachable or partition.leader != leader.id:
+                return
+            if any(self.brokers[r].registered > self.brokers[r].reachable for r in replicas):
+                self.environment.time.after(self.replication_delay, commit)
+            else:
                 partition.log.commit(batch)
+
+        replicas = partition.replicas
 
         self.environment.time.after(self.replication_delay, commit)
 

@@ -271,6 +271,7 @@ class Sender:
             for data in topics.values():
                 data.topic_id = NO_ID
         request = self._network.send_version(connection, body, version, now)
+        request.held = True  # acks=all waits for replicas; metadata doesn't wait behind it
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(lambda reply: self._answered(connection, batches, reply))
 

@@ -1,0 +1,106 @@
+"""Whom a metadata round can ask, and what counts of each known broker.
+
+In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
+standings for `bootstrap`. Must not: dial, ask or remember anything but who fell silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from odradek.common.types import Address
+from odradek.metadata.bootstrap import Silence, Standing
+from odradek.metadata.least_loaded_node import Candidate
+from odradek.metadata.metadata import Metadata
+from odradek.metadata.round import Round
+from odradek.network.connection import METADATA, Connection
+from odradek.network.dial_governor import SPACING
+from odradek.network.network_client import NetworkClient
+
+
+class Candidates:
+    """The addresses of one client as its metadata rounds see them."""
+
+    def __init__(
+        self, network: NetworkClient, metadata: Metadata, bootstrap: Sequence[Address]
+    ) -> None:
+        self._network = network
+        self._metadata = metadata
+        self._bootstrap = bootstrap
+        self._spacing = SPACING.base
+        self.silence = Silence()
+
+    def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> list[Candidate]:
+        """Those that may still be asked in a round, with what is known of each."""
+        snapshot = self._metadata.snapshot
+        known = snapshot.addresses() if snapshot is not None else []
+        starts = self._bootstrap if not known or rebootstrapping else []
+        if starts and known:
+            known = self._known_of_round(round_, known, len(starts))
+        found = []
+        for address in dict.fromkeys([*starts, *known]):
+            if address in round_.failed:
+                continue
+            connection = self.line(address, now)
+            state = self._network.states.state(address)
+            young = -math.inf
+            if connection is not None and not connection.ready:
+                young = connection.dialled_at + self._spacing
+            found.append(
+                Candidate(
+                    address,
+                    connection,
+                    connection is not None and not self.answering(connection),
+                    young,
+                    state.last_dial,
+                    state.backoff_until,
+                    address in starts,
+                )
+            )
+        return found
+
+    def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
+        """Known brokers in a round of a rebootstrap: the connected, and as many others as there are
+        bootstrap addresses, longest undialled first. A pass over all of a large dead cluster would
+        keep the bootstrap addresses waiting for minutes.
+        """
+        network = self._network
+        if round_.known is None:
+            free = [a for a in known if a not in round_.failed and network.connection(a) is None]
+            free.sort(key=lambda a: network.states.state(a).last_dial)
+            round_.known = frozenset(free[:count])
+        return [a for a in known if a in round_.known or network.connection(a) is not None]
+
+    def line(self, address: Address, now: float) -> Connection | None:
+        """The connection on which an address can be asked; None where one has to be dialled.
+
+        Brokers answer the requests of a connection in order. With a replica dead, a write with
+        acks=all may be held for the controller's session timeout (9 s by default): a question
+        behind it would make a healthy broker look silent. So it gets a connection of its own then.
+        """
+        own = self._network.connection(address, METADATA)
+        if own is not None:
+            return own
+        data = self._network.connection(address)
+        return None if data is not None and data.is_held(now) else data
+
+    def answering(self, connection: Connection) -> bool:
+        """Whether a connection can be counted on (R-RB-2, R-RB-3)."""
+        if connection.suspect:
+            return False
+        snapshot = self._metadata.snapshot
+        general = self.silence.general(len(snapshot.brokers) if snapshot is not None else 0)
+        if not general or not connection.ready or len(connection.in_flight):
+            return True
+        return connection.last_received > self.silence.since
+
+    def standing(self, address: Address, now: float) -> Standing:
+        """What counts of one known broker (R-RB-2)."""
+        failed = self._network.states.state(address).dial_failed
+        connection = self.line(address, now)
+        if connection is not None and connection.ready:
+            return Standing(address, self.answering(connection), connection.suspect)
+        if connection is not None:
+            return Standing(address, answering=False, unavailable=connection.suspect)
+        return Standing(address, answering=False, unavailable=failed)
