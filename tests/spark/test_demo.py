@@ -1,0 +1,32 @@
+"""`odradek demo` itself, with a small part of the data: it mustn't rot between releases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+ROWS = 6000
+
+
+@pytest.mark.timeout(240)
+def test_a_small_demo_ends_well(tmp_path: Path) -> None:
+    output = tmp_path / "demo"
+    command = [str(Path(sys.executable).with_name("odradek")), "demo", "--json"]
+    command += ["--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
+    assert done.returncode == 0, done.stderr[-4000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result == json.loads((output / "result.json").read_text())
+    assert (result["rows_sent"], result["rows_landed"]) == (ROWS, ROWS)
+    assert (result["lost"], result["duplicated"]) == (0, 0)
+    assert result["matches_reference"] is True
+    assert result["rebootstraps"] >= 1
+    for name in ("outage_s", "producer_recovery_s", "source_recovery_s"):
+        assert result[name] >= 0, name
+    assert (output / "demo.png").stat().st_size > 10_000
