@@ -27,6 +27,10 @@ BATCH, STREAM = "batch", "stream"
 BOTH = frozenset((BATCH, STREAM))
 
 
+CLIENT_ID = "odradek-spark"
+"""What brokers' logs and events call Spark's clients unless `kafka.client.id` says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOption:
     """One option as the documentation lists it."""
@@ -155,6 +159,7 @@ class SourceOptions:
         """Build the configuration of a client that refuses every cluster but the expected one."""
         config = dict(self.kafka)
         config["auto.offset.reset"] = "none"
+        config.setdefault("client.id", CLIENT_ID)
         if expected_cluster is not None:
             config.setdefault("cluster.id.expected", expected_cluster)
         return config
