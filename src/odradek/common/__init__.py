@@ -1,1 +1,1 @@
-"""Placeholder docstring: replaced by the room's owner."""
+"""What every room shares: types, errors, configuration, backoff, events. Imports no other room."""

@@ -257,7 +257,7 @@ class LoopbackServer:
 
     def black_hole(self, address: Address, on: bool) -> None:
         """Loopback dials can't be swallowed."""
-        raise NotImplementedError("loopback sockets have no black holes")
+        raise ValueError("loopback sockets have no black holes")
 
     # The thread
 

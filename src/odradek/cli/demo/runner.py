@@ -15,6 +15,7 @@ from pathlib import Path
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
 from odradek.cli.demo import report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import Display
@@ -63,8 +64,8 @@ class Sending(threading.Thread):
                 future.add_done_callback(self._count)
                 self.sent += 1
 
-    def _count(self, future: object) -> None:
-        if getattr(future, "exception")() is None:  # noqa: B009  # done: it doesn't wait
+    def _count(self, future: RecordFuture) -> None:
+        if future.exception() is None:
             self.acknowledged += 1
 
 
