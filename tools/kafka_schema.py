@@ -130,7 +130,7 @@ def _field(source: dict[str, Any], valid: Versions, common: _CommonStructs) -> F
     if versions.empty:
         return None
     if "flexibleVersions" in source:
-        raise NotImplementedError(f"{source['name']}: flexibleVersions of a single field")
+        raise ValueError(f"{source['name']}: flexibleVersions of a single field")
     kind = str(source["type"])
     array = kind.startswith("[]")
     kind = kind.removeprefix("[]")
@@ -233,7 +233,7 @@ def smallest_element(message: Message, item: Field, version: int) -> int:
         else _width(item.type, version in message.flexible)
     )
     if size < 1:
-        raise NotImplementedError(f"{item.name}: elements of no bytes")
+        raise ValueError(f"{item.name}: elements of no bytes")
     return size
 
 

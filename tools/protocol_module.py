@@ -133,7 +133,7 @@ class Module:
             line = f"    {attribute(item)}: {python_type(item)} = {default_source(item)}"
             lines.append(line + self._version_comment(item, struct, message))
         if not struct.fields and not extra:
-            raise NotImplementedError(f"{struct.name} has no fields")
+            raise ValueError(f"{struct.name} has no fields")
         return "\n".join(lines)
 
     @staticmethod
@@ -283,7 +283,7 @@ class Module:
             read = [f'{name} = read_numbers(view, pos, count, "{code(item.type)}")']
             read.append(f"pos += {FIXED[item.type][1]} * count")
         else:
-            raise NotImplementedError(f"array of {item.type}")
+            raise ValueError(f"array of {item.type}")
         if not nullable:
             return [*lines, *read]
         annotation = python_type(item)
@@ -399,7 +399,7 @@ class Module:
             if item.type == "records" or (
                 item.struct and not item.array and version in item.nullable
             ):
-                raise NotImplementedError(f"tagged field {item.name}")
+                raise ValueError(f"tagged field {item.name}")
             lines.append(f"if {differs(item, f'm.{attribute(item)}')}:")
             lines.append("    value = Output()")
             lines += _indent(self._write_field(message, item, version, True, "value"))

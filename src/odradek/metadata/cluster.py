@@ -98,10 +98,6 @@ class Cluster:
         ordered = (self.brokers[i].address for i in sorted(self.brokers))
         return list(dict.fromkeys(ordered))
 
-    def broker_at(self, address: Address) -> Broker | None:
-        """The broker that advertises an address."""
-        return next((b for b in self.brokers.values() if b.address == address), None)
-
 
 def updated(
     old: Cluster | None,

@@ -97,11 +97,6 @@ class Fetcher:
         self._wake_at = math.inf
         self._seen: Cluster | None = None
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of records, as fetched, that wait for the caller."""
-        return sum(self._buffered.values())
-
     # The component's part
 
     def advance(self, now: float) -> bool:

@@ -23,11 +23,6 @@ class RecordMetadata:
     offset: int
     timestamp_ms: int
 
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Topic and partition together."""
-        return TopicPartition(self.topic, self.partition)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
