@@ -24,7 +24,7 @@ def contact(count: int, mode: str, seed: int, *, connected: int, cut: bool = Tru
     world.engine.post(lambda now: world.engine.metadata.request("a call wants it"))
     world.run(start + 30.0, lambda: bool(world.kinds("rebootstrapped")))
     assert world.worst_second(start) <= 6
-    assert world.engine.updater.rebootstrap_count == 1
+    assert world.engine.events.counts["rebootstrap"] == 1
     return world.kinds("rebootstrapped")[0].at - start
 
 

@@ -19,6 +19,9 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
     RecordTooLargeError,
 )
+from odradek.common.kafka_errors import TopicAuthorizationFailedError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
 from odradek.simulation import SimulatedCluster, World
 
@@ -327,3 +330,26 @@ def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize(("attempts", "bumps"), [(1, False), (2, True)])
+def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_written(
+    attempts: int, bumps: bool
+) -> None:
+    """An earlier attempt may have been written: another batch would be taken for its duplicate."""
+    world, cluster, producer = make(41, **{"linger.ms": 0})
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    cluster.go_silent(leader.id)
+    future = producer.send("t", b"1", partition=0)
+    world.advance(0.1)
+    sender = producer._engine.sender
+    queue = sender.queues[TopicPartition("t", 0)]
+    (batch,) = queue.in_flight
+    batch.attempts = attempts
+    refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationFailedError.code or 0)
+    sender._settle(batch, refusal, None, world.now)
+    assert isinstance(future.exception(timeout=0), TopicAuthorizationFailedError)
+    assert sender.identity.bumping is bumps
+    assert (queue.next_sequence == batch.sequence) is not bumps

@@ -345,7 +345,8 @@ class Script:
 
     def expect_brokers(self, brokers: list[str]) -> None:
         """The brokers of the snapshot."""
-        known = sorted(str(b.address) for b in self.world.engine.brokers().values())
+        snapshot = self.world.engine.metadata.snapshot
+        known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else []
         assert known == sorted(brokers), f"{known}"
 
     def expect_connected(self, addresses: list[str]) -> None:

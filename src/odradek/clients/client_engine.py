@@ -20,7 +20,7 @@ from odradek.common.errors import (
 from odradek.common.events import EventLog
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, Rng
-from odradek.metadata.cluster import Broker, Cluster, Topic, from_hint
+from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.network.connection import DATA, Connection
@@ -208,11 +208,6 @@ class ClientEngine(Engine):
                     connection.address, "request", what, connection.last_received
                 )
         return sorted(found.values(), key=lambda a: a.at)
-
-    def brokers(self) -> dict[int, Broker]:
-        """The known brokers."""
-        snapshot = self.metadata.snapshot
-        return dict(snapshot.brokers) if snapshot is not None else {}
 
     def shut(self) -> None:
         """Close the client: in the next step everything that is open ends."""

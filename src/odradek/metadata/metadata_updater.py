@@ -61,7 +61,6 @@ class MetadataUpdater:
         self.rounds = 0
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
-        self.rebootstrap_count = 0
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         """Failed attempts since the last good answer."""
         self.due_since: float | None = None
@@ -421,7 +420,6 @@ class MetadataUpdater:
             return
         self.current = Rebootstrap(why, now)
         self.history.append(self.current)
-        self.rebootstrap_count += 1
         self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in known])
 
     def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:

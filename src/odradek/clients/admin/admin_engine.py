@@ -47,7 +47,6 @@ from odradek.protocol.messages.describe_cluster import (
 
 HEARSAY = 30.0
 """Seconds after its making during which a topic may be unknown to a broker that lags behind."""
-LEADERLESS_PAUSE = "partitions without a leader yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,9 @@ class AdminEngine(ClientEngine):
             left = sum(t.leaderless for t in found.values())
             if not left:
                 return found
-            yield from call.retry(None, KafkaError(f"{left} {LEADERLESS_PAUSE}"), self.now)
+            yield from call.retry(
+                None, KafkaError(f"{left} partitions without a leader yet"), self.now
+            )
 
     def delete_topics(self, names: Sequence[str], deadline: float) -> Flow[None]:
         """Delete topics by name."""

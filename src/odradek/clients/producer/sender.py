@@ -75,7 +75,6 @@ class Sender:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.batch_done = Signal()
         self.acknowledged = 0
-        self.retries = 0
         self._requests: dict[int, int] = {}  # by connection
         self._disturbed = True
         self._wake_at = math.inf
@@ -169,7 +168,7 @@ class Sender:
     def _drain(self, active: dict[TopicPartition, PartitionQueue], now: float) -> bool:
         """Send what can be sent, one batch per partition and request; say whether any went."""
         snapshot = self._metadata.snapshot
-        by_broker: dict[Address, list[tuple[TopicPartition, PartitionQueue, int]]] = {}
+        by_broker: dict[Address, list[tuple[PartitionQueue, int]]] = {}
         for partition, queue in active.items():
             if not queue.waiting:
                 continue
@@ -182,7 +181,7 @@ class Sender:
             known = snapshot.partition(*_pair(partition))
             epoch = known.leader_epoch if known is not None else -1
             if self._sendable(queue, epoch, now):
-                by_broker.setdefault(leader.address, []).append((partition, queue, epoch))
+                by_broker.setdefault(leader.address, []).append((queue, epoch))
         sent = False
         for address, ready in by_broker.items():
             sent = self._send_to(address, ready, now) or sent
@@ -199,7 +198,7 @@ class Sender:
         return not self.identity.bumping and len(queue.in_flight) < self._max_in_flight
 
     def _send_to(
-        self, address: Address, ready: list[tuple[TopicPartition, PartitionQueue, int]], now: float
+        self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
     ) -> bool:
         connection = self._network.ready(address, now)
         if connection is None:
@@ -211,24 +210,21 @@ class Sender:
             return False
         size = 0
         chosen: list[ProducerBatch] = []
-        for partition, queue, epoch in ready:
+        for queue, epoch in ready:
             batch = queue.waiting[0]
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
             queue.waiting.popleft()
-            self._number(partition, queue, batch)
+            self._number(queue, batch)
             batch.attempts += 1
             batch.epoch_tried = epoch
             queue.in_flight.append(batch)
             chosen.append(batch)
         self._request(connection, chosen, now)
-        # A partition that was led over to the next request, or has more, is looked at again.
-        return True
+        return True  # so the engine asks again: for what didn't fit, and for further batches
 
-    def _number(
-        self, partition: TopicPartition, queue: PartitionQueue, batch: ProducerBatch
-    ) -> None:
+    def _number(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if batch.sequence != NO_SEQUENCE:
             return
         if queue.identity != self.identity.current:
@@ -239,14 +235,14 @@ class Sender:
     def _request(self, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         topics: dict[str, TopicProduceData] = {}
         snapshot = self._metadata.snapshot
-        with_ids = True
+        names: dict[bytes, str] = {}
         for batch in batches:
             name = batch.partition.topic
             data = topics.get(name)
             if data is None:
                 topic = snapshot.topic(name) if snapshot is not None else None
                 topic_id = topic.topic_id if topic is not None else NO_ID
-                with_ids = with_ids and topic_id != NO_ID
+                names[topic_id] = name
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             data.partition_data.append(
                 PartitionProduceData(index=batch.partition.partition, records=batch.sealed())
@@ -262,7 +258,7 @@ class Sender:
                 self._fail(batch, error)
             return
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            if with_ids:
+            if NO_ID not in names:
                 for data in topics.values():
                     data.name = ""
             else:
@@ -273,12 +269,16 @@ class Sender:
         request = self._network.send_version(connection, body, version, now)
         request.held = True  # acks=all waits for replicas; metadata doesn't wait behind it
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
-        request.reply.when_done(lambda reply: self._answered(connection, batches, reply))
+        request.reply.when_done(lambda reply: self._answered(connection, batches, names, reply))
 
     # Answers
 
     def _answered(
-        self, connection: Connection, batches: list[ProducerBatch], reply: Completion[Message]
+        self,
+        connection: Connection,
+        batches: list[ProducerBatch],
+        names: dict[bytes, str],
+        reply: Completion[Message],
     ) -> None:
         now = self._engine.now
         left = self._requests.get(connection.id, 1) - 1
@@ -294,7 +294,6 @@ class Sender:
             return
         response = cast("ProduceResponse", reply.result())
         answers: dict[tuple[str, int], PartitionProduceResponse] = {}
-        names = self._names(batches)
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
             for partition in topic.partition_responses:
@@ -310,15 +309,6 @@ class Sender:
                 continue
             self._apply_hint(batch, answer, brokers)
             self._settle(batch, answer, None, now)
-
-    def _names(self, batches: list[ProducerBatch]) -> dict[bytes, str]:
-        snapshot = self._metadata.snapshot
-        found = {}
-        for name in {b.partition.topic for b in batches}:
-            topic = snapshot.topic(name) if snapshot is not None else None
-            if topic is not None:
-                found[topic.topic_id] = name
-        return found
 
     def _apply_hint(
         self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
@@ -357,8 +347,10 @@ class Sender:
                 self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
                 batch.sequence = NO_SEQUENCE
         elif not (failure.retriable or failure.refresh_metadata):
-            if batch.sequence != NO_SEQUENCE and any(b.serial > batch.serial for b in others):
-                # The sequence of a refused batch is missing for those behind it.
+            behind = any(b.serial > batch.serial for b in others)
+            if batch.sequence != NO_SEQUENCE and (behind or batch.attempts > 1):
+                # Its sequence is missing for those behind it; or an earlier attempt may have been
+                # written, and another batch with that sequence would be taken for it.
                 self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
             elif batch.sequence != NO_SEQUENCE:
                 queue.next_sequence = batch.sequence
@@ -371,7 +363,6 @@ class Sender:
     ) -> None:
         delay = self._retry.delay(batch.attempts - 1, self._engine.rng)
         batch.retry_at = now + delay
-        self.retries += 1
         self._disturbed = True
         self._events.emit(
             now,
