@@ -68,11 +68,13 @@ class Fetched:
     __slots__ = (
         "_aborted",
         "_at",
+        "_before",
         "_decoded",
         "_epochs",
         "_records",
         "_row",
         "_start",
+        "_wanted",
         "address",
         "arrived",
         "generation",
@@ -101,6 +103,9 @@ class Fetched:
         self._aborted = aborted
         self._start = start
         self._at = 0
+        self._before = (0, aborted)
+        """Where the last decoding began: what is left of it may be wanted with more columns."""
+        self._wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self._row = 0
 
@@ -124,6 +129,13 @@ class Fetched:
         Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
         """
         decoded = self._decoded
+        wanted = (key, value, headers)
+        if decoded is not None and any(
+            w and not h for w, h in zip(wanted, self._wanted, strict=True)
+        ):
+            self._at, self._aborted = self._before
+            self._start = decoded.next_offset_after(self._row)
+            decoded = None
         while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
             decoded = self._decode_on(most, key, value, headers)
         columns = decoded.columns.slice(self._row, self._row + most)
@@ -133,6 +145,7 @@ class Fetched:
 
     def _decode_on(self, enough: int, key: bool, value: bool, headers: bool) -> DecodedRecords:
         until = self.state.until
+        self._before, self._wanted = (self._at, self._aborted), (key, value, headers)
         decoded = decode(
             self._records[self._at :],
             start_offset=self._start,

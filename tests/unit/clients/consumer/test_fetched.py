@@ -122,3 +122,17 @@ def test_a_seek_makes_it_useless() -> None:
     assert entry.valid
     made.move_to(5)
     assert not entry.valid
+
+
+def test_what_is_left_of_a_batch_can_be_wanted_with_more_columns() -> None:
+    made = state()
+    data = encode(rows(0, 6), base_offset=0) + encode(rows(6, 4), base_offset=6)
+    entry = fetched(made, data)
+    first = entry.take(2, value=False, headers=False)
+    whole = list(entry.take(3))
+    rest = [row for _ in range(3) if not entry.exhausted for row in entry.take(9)]
+    expected = [row for columns in (fetched(state(), data).take(100),) for row in columns]
+    assert first.count == 2
+    assert [*whole, *rest] == expected[2:]
+    assert all(row[4] is not None for row in [*whole, *rest])
+    assert made.position == 10
