@@ -32,6 +32,9 @@ COMMANDS = {
     "cluster": Command(
         "odradek.cli.cluster", "app", "Real Kafka brokers on this machine: start, status, stop."
     ),
+    "simulate": Command(
+        "odradek.cli.simulate", "app", "Clusters that die, move and come back, in virtual time."
+    ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
 

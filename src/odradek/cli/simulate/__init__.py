@@ -1,0 +1,18 @@
+"""`odradek simulate …`: whole clusters and fleets of clients in virtual time.
+
+In: the command line. Out: one module per subcommand (`recovery`, `fleet`, `explore` …) registers
+itself with `app`. Must not: import a simulation to print help; each command does so when it runs.
+"""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    help="Clusters that die, move and come back, in virtual time.", no_args_is_help=True
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Make typer treat even a single command as a subcommand."""
