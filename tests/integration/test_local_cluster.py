@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.common.types import Address
 from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
@@ -135,14 +136,20 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 def test_an_older_kafka_and_data_that_stays(tmp_path: Path, topic: str) -> None:
     folder = tmp_path / "kept"
-    with LocalCluster(brokers=1, version="4.1", directory=folder) as cluster:
+    looks = {"log.initial.task.delay.ms": "200", "log.retention.check.interval.ms": "200"}
+    with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:
         assert cluster.version.startswith("4.1.")
         first_id = cluster.cluster_id
         cluster.create_topic(topic)
         cluster.console_producer(topic, TEXT)
-    with LocalCluster(brokers=1, version="4.1", directory=folder) as cluster:
+        cluster.create_topic(f"{topic}-old")
+        old = [Row(None, b"of 2001", (), 1_000_000_000_000)]
+        write_all(cluster.bootstrap_servers, f"{topic}-old", old)
+    with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:
         assert cluster.cluster_id == first_id
         assert read(cluster, topic) == sorted(LINES)
+        # Several looks for what is older than the retention time have passed by now.
+        assert read_all(cluster.bootstrap_servers, f"{topic}-old", 1) == {0: old}
 
 
 OWNER = """

@@ -43,6 +43,8 @@ _SMALL = {
     "controller.quorum.election.backoff.max.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's 128 MiB is a third of the heap
+    # Kafka's week would delete records with old timestamps at the first look, 30 s after the start.
+    "log.retention.ms": "-1",
     "num.io.threads": "4",
     "num.network.threads": "2",
     "offsets.topic.num.partitions": "5",
