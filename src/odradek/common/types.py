@@ -6,8 +6,7 @@ In: nothing. Out: addresses, topic-partitions and the protocols of what is hande
 from __future__ import annotations
 
 from collections.abc import MutableSequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 
 class Rng(Protocol):
@@ -18,8 +17,10 @@ class Rng(Protocol):
     def shuffle(self, x: MutableSequence[Any], /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Address:
+# Tuples, because these two are the keys of nearly every map, and a dataclass hashes in Python.
+
+
+class Address(NamedTuple):
     """A broker's host name and port as configured or advertised (never a resolved IP)."""
 
     host: str
@@ -29,8 +30,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one topic, as Kafka's own clients name it."""
 
     topic: str
