@@ -7,7 +7,7 @@ Must not: forget the cluster id (R-RB-5), or count the passes of one outage as s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from odradek.common.errors import ClusterIdMismatchError
@@ -25,17 +25,6 @@ class Rebootstrap:
     started: float
     ended: float | None = None
     address: Address | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What counts of one known broker: R-RB-2's words."""
-
-    address: Address
-    answering: bool
-    """A connection is established and not suspect (busy and throttled count as answering)."""
-    unavailable: bool
-    """Not connected, and the latest dial failed or has been pending for the suspicion time."""
 
 
 class Silence:
@@ -71,22 +60,35 @@ class Silence:
         return known > 0 and enough and self._asks >= min(known, 2)
 
 
-def reason(standings: Sequence[Standing], failed: Iterable[Address]) -> str | None:
+def reason(
+    known: Collection[Address],
+    failed: Collection[Address],
+    *,
+    answering: bool,
+    unavailable: Callable[[Address], bool],
+) -> str | None:
     """Why the known set counts as unavailable (R-RB-3), or None while it doesn't.
 
-    `failed` are the known addresses that failed in a row since the last good answer. While one
-    broker answers, no count leads to a rebootstrap.
+    `failed` are the addresses that failed in a row since the last good answer. `answering` says
+    that a connection to a known broker is established and not suspect (busy and throttled ones
+    count): while one broker answers, no count leads to a rebootstrap. `unavailable` tells of one
+    broker that it isn't connected, and that its latest dial failed or has been pending for the
+    suspicion time (R-RB-2).
     """
-    if not standings or any(s.answering for s in standings):
+    if not known or answering:
         return None
-    total = len(standings)
-    if all(s.unavailable for s in standings):
+    total = len(known)
+    if all(map(unavailable, known)):
         return f"none of the {total} known brokers is available"
-    known = {s.address for s in standings}
-    count = len(known.intersection(failed))
-    if count >= min(total, ENOUGH):
-        return f"{count} of {total} known brokers failed in a row and none answers"
-    return None
+    enough = min(total, ENOUGH)
+    if len(failed) < enough:
+        return None
+    count = len(set(known).intersection(failed))
+    return (
+        f"{count} of {total} known brokers failed in a row and none answers"
+        if (count >= enough)
+        else None
+    )
 
 
 def check_cluster_id(

@@ -1,16 +1,17 @@
 """Whom a metadata round can ask, and what counts of each known broker.
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
-standings for `bootstrap`. Must not: dial, ask or remember anything but who fell silent.
+what `bootstrap` decides by. Must not: dial, ask or remember anything but who fell silent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from odradek.common.types import Address
-from odradek.metadata.bootstrap import Silence, Standing
+from odradek.metadata.bootstrap import Silence, reason
+from odradek.metadata.cluster import Cluster
 from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Round
@@ -28,7 +29,8 @@ class Candidates:
         self._network = network
         self._metadata = metadata
         self._bootstrap = bootstrap
-        self._spacing = SPACING.base
+        self.spacing = SPACING.base
+        """A pending dial that is younger is waited for (R-MD-2)."""
         self.silence = Silence()
 
     def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> list[Candidate]:
@@ -39,14 +41,15 @@ class Candidates:
         if starts and known:
             known = self._known_of_round(round_, known, len(starts))
         found = []
+        states = self._network.states
         for address in dict.fromkeys([*starts, *known]):
             if address in round_.failed:
                 continue
             connection = self.line(address, now)
-            state = self._network.states.state(address)
+            state = states.state(address)
             young = -math.inf
             if connection is not None and not connection.ready:
-                young = connection.dialled_at + self._spacing
+                young = connection.dialled_at + self.spacing
             found.append(
                 Candidate(
                     address,
@@ -95,12 +98,28 @@ class Candidates:
             return True
         return connection.last_received > self.silence.since
 
-    def standing(self, address: Address, now: float) -> Standing:
-        """What counts of one known broker (R-RB-2)."""
-        failed = self._network.states.state(address).dial_failed
+    def why_unavailable(
+        self, snapshot: Cluster, failed: Collection[Address], now: float
+    ) -> str | None:
+        """Why the known brokers count as unavailable, or None while they don't (R-RB-3)."""
+
+        def unavailable(address: Address) -> bool:
+            connection = self.line(address, now)
+            if connection is not None:
+                return connection.suspect
+            return self._network.states.state(address).dial_failed
+
+        return reason(
+            snapshot.addresses(),
+            failed,
+            answering=any(
+                self._answers(address, now)
+                for address, _ in self._network.connections
+                if snapshot.knows(address)
+            ),
+            unavailable=unavailable,
+        )
+
+    def _answers(self, address: Address, now: float) -> bool:
         connection = self.line(address, now)
-        if connection is not None and connection.ready:
-            return Standing(address, self.answering(connection), connection.suspect)
-        if connection is not None:
-            return Standing(address, answering=False, unavailable=connection.suspect)
-        return Standing(address, answering=False, unavailable=failed)
+        return connection is not None and connection.ready and self.answering(connection)

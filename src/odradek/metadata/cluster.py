@@ -75,6 +75,11 @@ class Cluster:
     controller: int = -1
     topics: Mapping[str, Topic] = field(default_factory=dict)
     updated_at: float = 0.0
+    _addresses: dict[Address, None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ordered = (self.brokers[i].address for i in sorted(self.brokers))
+        object.__setattr__(self, "_addresses", dict.fromkeys(ordered))
 
     def topic(self, name: str) -> Topic | None:
         """A topic that exists, by name."""
@@ -95,8 +100,11 @@ class Cluster:
 
     def addresses(self) -> list[Address]:
         """The brokers' addresses, each once, in the order of their ids."""
-        ordered = (self.brokers[i].address for i in sorted(self.brokers))
-        return list(dict.fromkeys(ordered))
+        return list(self._addresses)
+
+    def knows(self, address: Address) -> bool:
+        """Whether it is the address of a broker."""
+        return address in self._addresses
 
 
 def updated(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.network.connection import Connection
@@ -24,8 +25,7 @@ class Action(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One address of a round. Times are the engine's."""
 
     address: Address

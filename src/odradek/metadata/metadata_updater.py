@@ -20,7 +20,6 @@ from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import (
     Rebootstrap,
     check_cluster_id,
-    reason,
     shuffled,
 )
 from odradek.metadata.candidates import Candidates
@@ -146,12 +145,13 @@ class MetadataUpdater:
                     round_.dialled[address] = self._network.dial(
                         address, now, purpose=purpose, for_metadata=True
                     )
-                    continue
-                if not candidates or (round_.failed and all(c.suspect for c in candidates)):
+                    wait_until = min(wait_until, now + self._candidates.spacing)
+                elif not candidates or (round_.failed and all(c.suspect for c in candidates)):
                     # All failed, or only silent ones are left, which had their time. (With no
                     # failure there would be nothing to try again: then wait for one to end.)
                     return False, now
-                wait_until = min(wait_until, choice.until)
+                else:
+                    wait_until = min(wait_until, choice.until)
             else:
                 wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
             self.next_attempt_at = wait_until
@@ -398,8 +398,7 @@ class MetadataUpdater:
             self._begin(why, now, forced=True)
             self._forget(round_, now)
             return
-        standings = [self._candidates.standing(a, now) for a in snapshot.addresses()]
-        why_not = reason(standings, self._failed_in_a_row)
+        why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None
         elif self.unavailable_since is None:

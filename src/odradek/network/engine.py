@@ -116,6 +116,7 @@ class Engine:
         raise RuntimeError(f"a step of more than {MAX_TURNS} turns")
 
     def _next_deadline(self, now: float) -> float | None:
+        self._drop_stale_timers()
         deadlines = [self._timers[0][0]] if self._timers else []
         if self.ended is None:
             for component in self.components:
@@ -146,14 +147,20 @@ class Engine:
 
     def _fire_timers(self, now: float) -> None:
         timers = self._timers
-        while timers:
-            deadline, _, task, serial = timers[0]
-            stale = serial != task.serial or task.completion.done
-            if not stale and deadline > now:
-                return
+        while timers and (timers[0][0] <= now or self._stale(timers[0])):
+            timer = heapq.heappop(timers)
+            if not self._stale(timer):
+                timer[2].wake()
+
+    def _drop_stale_timers(self) -> None:
+        """Deadlines of waits that are over must not wake the host."""
+        timers = self._timers
+        while timers and self._stale(timers[0]):
             heapq.heappop(timers)
-            if not stale:
-                task.wake()
+
+    @staticmethod
+    def _stale(timer: tuple[float, int, Task[Any], int]) -> bool:
+        return timer[3] != timer[2].serial or timer[2].completion.done
 
     def _cancel(self, completion: Completion[Any], error: KafkaError) -> None:
         for task in self._tasks:

@@ -3,40 +3,42 @@
 import random
 
 from odradek.common.types import Address
-from odradek.metadata.bootstrap import ENOUGH, Silence, Standing, check_cluster_id, reason, shuffled
+from odradek.metadata.bootstrap import ENOUGH, Silence, check_cluster_id, reason, shuffled
 
 A = [Address(f"b{n}", 1) for n in range(20)]
 
 
-def standings(total: int, *, answering: int = 0, unavailable: int = 0) -> list[Standing]:
-    """The first ones answer, the last ones are unavailable."""
-    return [Standing(A[n], n < answering, n >= total - unavailable) for n in range(total)]
+def why(total: int, failed: list[Address], *, answering: int = 0, unavailable: int = 0) -> str:
+    """So many known brokers answer, and the last so many are unavailable."""
+    away = A[total - unavailable : total]
+    found = reason(A[:total], failed, answering=answering > 0, unavailable=away.__contains__)
+    return found or ""
 
 
 def test_all_unavailable() -> None:
     for total in (1, 3, 20):
-        assert reason(standings(total, unavailable=total), []) is not None
+        assert why(total, [], unavailable=total)
 
 
 def test_one_that_was_not_tried_keeps_the_set_available() -> None:
-    assert reason(standings(3, unavailable=2), A[1:3]) is None
+    assert not why(3, A[1:3], unavailable=2)
 
 
 def test_one_that_answers_outweighs_any_count() -> None:
-    assert reason(standings(20, answering=1, unavailable=19), A[1:]) is None
+    assert not why(20, A[1:], answering=1, unavailable=19)
 
 
 def test_five_failures_in_a_row_are_enough_in_a_large_cluster() -> None:
-    assert reason(standings(20), A[: ENOUGH - 1]) is None
-    assert "5 of 20" in (reason(standings(20), A[:ENOUGH]) or "")
+    assert not why(20, A[: ENOUGH - 1])
+    assert "5 of 20" in why(20, A[:ENOUGH])
 
 
 def test_failures_of_others_do_not_count() -> None:
-    assert reason(standings(10), A[10:]) is None
+    assert not why(10, A[10:])
 
 
 def test_nothing_known_is_no_reason() -> None:
-    assert reason([], A) is None
+    assert not why(0, A)
 
 
 def test_silence_is_general_after_five_two_of_them_asked() -> None:
