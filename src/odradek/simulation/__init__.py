@@ -20,7 +20,7 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
 steps a client only inside its own calls, as `SelectorHost` does.
 """
 
-from odradek.simulation.broker import Fault, SimulatedBroker
+from odradek.simulation.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.cluster import FrontDoor, SimulatedCluster
 from odradek.simulation.host import SimulatedHost
 from odradek.simulation.link import LinkProfile
@@ -30,9 +30,9 @@ from odradek.simulation.world import Dial, World
 
 __all__ = [
     "Dial",
-    "Fault",
     "FrontDoor",
     "LinkProfile",
+    "Misbehaviour",
     "SimulatedBroker",
     "SimulatedCluster",
     "SimulatedHost",

@@ -17,14 +17,14 @@ from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.registry import api_name
-from odradek.simulation.broker_handlers import HANDLERS, api_versions
+from odradek.simulation.broker_handlers import HANDLERS, Picture, api_versions
 from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
 
 if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
 
 
-class Fault(Enum):
+class Misbehaviour(Enum):
     """How a broker that runs misbehaves."""
 
     NONE = "none"
@@ -43,24 +43,27 @@ class Fault(Enum):
 class BrokerSession:
     """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
 
-    __slots__ = ("_busy", "_inbox", "broker", "ended", "peer")
+    __slots__ = ("_busy", "_inbox", "broker", "ended", "forgotten", "peer")
 
     def __init__(self, broker: SimulatedBroker, peer: Peer) -> None:
         self.broker = broker
         self.peer = peer
         self.ended = False
+        self.forgotten = False
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
 
     def receive(self, request: ReceivedRequest) -> None:
         """Queue a request."""
-        if not self.ended and self.broker.fault is not Fault.SILENT:
+        if self.forgotten:
+            self.peer.close(reset=True)  # as a host does with bytes for a connection it lost
+        if not self.ended and self.broker.fault is not Misbehaviour.SILENT:
             self._inbox.append(request)
             self.go_on()
 
     def go_on(self) -> None:
         """Begin with the next request unless one is being worked on."""
-        if self._busy or self.ended or not self._inbox or self.broker.fault is Fault.PAUSED:
+        if self._busy or self.ended or not self._inbox or self.broker.fault is Misbehaviour.PAUSED:
             return
         self._busy = True
         self.broker.time.after(self.broker.processing_time(), self._work)
@@ -68,7 +71,7 @@ class BrokerSession:
     def _work(self) -> None:
         if self.ended:
             return
-        if self.broker.fault is Fault.PAUSED:  # stopped meanwhile; `resume` comes back to it
+        if self.broker.fault is Misbehaviour.PAUSED:  # stopped meanwhile; `resume` comes back to it
             self._busy = False
             return
         request = self._inbox.popleft()
@@ -79,7 +82,7 @@ class BrokerSession:
         if self.ended or not self._busy:
             return
         self._busy = False
-        if response is not None and self.broker.fault is not Fault.SILENT:
+        if response is not None and self.broker.fault is not Misbehaviour.SILENT:
             self.peer.respond(request, response, version)
         self.go_on()
 
@@ -88,6 +91,12 @@ class BrokerSession:
         if not self.ended:
             self.closed()
             self.peer.close(reset=reset)
+
+    def forget(self) -> None:
+        """Half-open: this end is gone without a word; who sends to it is answered by a reset."""
+        if not self.ended:
+            self.forgotten = True
+            self.closed()
 
     def closed(self) -> None:
         """The client has closed it."""
@@ -107,7 +116,7 @@ class SimulatedBroker:
         self.alive = False
         self.registered = False
         """The controller believes it to be alive: it stands in metadata answers and may lead."""
-        self.fault = Fault.NONE
+        self.fault = Misbehaviour.NONE
         self.sessions: dict[BrokerSession, None] = {}
         self.processing = 0.0002
         """Seconds of work on a request, on average."""
@@ -115,6 +124,10 @@ class SimulatedBroker:
         """Seconds of `throttle_time_ms` in every answer."""
         self.handshake_delay = 0.0
         """Seconds by which ApiVersions is late."""
+        self.cut_from: dict[str, None] = {}
+        """Clients between which and this broker nothing travels."""
+        self.picture: Picture | None = None
+        """What metadata answers show instead of the present (`stale_metadata`)."""
         self.requests: Counter[str] = Counter()
         """Requests worked on, by the API's name."""
         self._rng = cluster.environment.rng(f"{cluster.name}/broker/{node_id}")
@@ -128,7 +141,7 @@ class SimulatedBroker:
     @property
     def reachable(self) -> bool:
         """Other brokers can talk to it."""
-        return self.alive and self.fault not in (Fault.PAUSED, Fault.BLACK_HOLE)
+        return self.alive and self.fault not in (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE)
 
     def processing_time(self) -> float:
         """Seconds until the next request is worked on, drawn anew."""
@@ -140,25 +153,37 @@ class SimulatedBroker:
         """A dial arrives."""
         if not self.alive:
             return Verdict.REFUSED
-        if self.fault is Fault.BLACK_HOLE:
+        if self._cut(peer):
             return Verdict.DROPPED
         session = BrokerSession(self, peer)
         self.sessions[session] = None
-        if self.fault is Fault.ACCEPT_RESET:
+        if self.fault is Misbehaviour.ACCEPT_RESET:
             self.time.after(0.0, lambda: session.end(reset=True))
         return session
 
-    def set_fault(self, fault: Fault) -> None:
-        """Begin or end (`Fault.NONE`) a misbehaviour."""
+    def _cut(self, peer: Peer) -> bool:
+        return self.fault is Misbehaviour.BLACK_HOLE or peer.client in self.cut_from
+
+    def cut(self, client: str, on: bool) -> None:
+        """Let nothing travel between this broker and one client, or let it travel again."""
+        if on:
+            self.cut_from[client] = None
+        else:
+            self.cut_from.pop(client, None)
+        for session in [s for s in self.sessions if s.peer.client == client]:
+            session.peer.hold(self._cut(session.peer))
+
+    def set_fault(self, fault: Misbehaviour) -> None:
+        """Begin or end (`Misbehaviour.NONE`) a misbehaviour."""
         before, self.fault = self.fault, fault
         for session in list(self.sessions):
-            if Fault.BLACK_HOLE in (before, fault) and before is not fault:
-                session.peer.hold(fault is Fault.BLACK_HOLE)
-            if fault is Fault.ACCEPT_RESET:
+            if Misbehaviour.BLACK_HOLE in (before, fault) and before is not fault:
+                session.peer.hold(self._cut(session.peer))
+            if fault is Misbehaviour.ACCEPT_RESET:
                 session.end(reset=True)
-            elif fault is Fault.READY_CLOSE:
+            elif fault is Misbehaviour.READY_CLOSE:
                 session.end()
-            elif before is Fault.PAUSED:
+            elif before is Misbehaviour.PAUSED:
                 session.go_on()
 
     def disconnect_all(self, *, reset: bool = False) -> None:
@@ -207,7 +232,7 @@ class SimulatedBroker:
 
         def answer(response: ApiVersionsResponse = response) -> None:
             session.answer(request, response, version)
-            if self.fault is Fault.READY_CLOSE:
+            if self.fault is Misbehaviour.READY_CLOSE:
                 session.end()
 
         if self.handshake_delay:

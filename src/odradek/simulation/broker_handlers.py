@@ -8,7 +8,8 @@ Must not: know connections.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.common import kafka_errors as errors
@@ -80,13 +81,13 @@ def metadata(
     cluster = broker.cluster
     if cluster.answers_129 and version >= 13:
         return MetadataResponse(error_code=errors.RebootstrapRequiredError.code)
-    response = MetadataResponse(cluster_id=cluster.cluster_id, controller_id=cluster.controller_id)
+    picture = broker.picture
+    response = MetadataResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id if picture is None else picture.controller_id,
+    )
     if not cluster.answers_empty_brokers:
-        response.brokers = [
-            MetadataResponseBroker(b.id, b.address.host, b.address.port)
-            for b in cluster.brokers.values()
-            if b.registered
-        ]
+        response.brokers = _brokers(broker) if picture is None else list(picture.brokers)
     if request.topics is None or (version == 0 and not request.topics):
         response.topics = [_topic_metadata(broker, t) for t in cluster.topics.values()]
         return response
@@ -105,7 +106,34 @@ def metadata(
     return response
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a broker knew of its cluster at some time: brokers, leaders, epochs."""
+
+    controller_id: int
+    brokers: tuple[MetadataResponseBroker, ...]
+    topics: Mapping[str, MetadataResponseTopic]
+
+
+def picture(broker: SimulatedBroker) -> Picture:
+    """What metadata answers say now."""
+    cluster = broker.cluster
+    topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
+    return Picture(cluster.controller_id, tuple(_brokers(broker)), topics)
+
+
+def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(b.id, b.address.host, b.address.port)
+        for b in broker.cluster.brokers.values()
+        if b.registered
+    ]
+
+
 def _topic_metadata(broker: SimulatedBroker, topic: Topic) -> MetadataResponseTopic:
+    old = broker.picture.topics.get(topic.name) if broker.picture is not None else None
+    if old is not None and old.topic_id == topic.id:
+        return old
     partitions = [_partition_metadata(broker, p) for p in topic.partitions]
     return MetadataResponseTopic(0, topic.name, topic.id, partitions=partitions)
 

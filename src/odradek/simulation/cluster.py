@@ -16,8 +16,8 @@ from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
-from odradek.simulation.broker import Fault, SimulatedBroker
-from odradek.simulation.broker_handlers import HANDLERS
+from odradek.simulation.broker import Misbehaviour, SimulatedBroker
+from odradek.simulation.broker_handlers import HANDLERS, picture
 from odradek.simulation.environment import (
     Environment,
     Peer,
@@ -97,6 +97,7 @@ class SimulatedCluster:
         """Called when a leader or a topic changes."""
         self.duplicates_refused = 0
         self._topics_by_id: dict[bytes, Topic] = {}
+        self._black_holes: list[Address] = []
         self._next_producer_id = FIRST_PRODUCER_ID
         self._rng = environment.rng(f"{name}/cluster")
         self.brokers: dict[int, SimulatedBroker] = {
@@ -250,28 +251,56 @@ class SimulatedCluster:
 
     def pause(self, i: int) -> None:
         """Stop a broker's process as SIGSTOP does."""
-        self._misbehave(i, Fault.PAUSED)
+        self._misbehave(i, Misbehaviour.PAUSED)
 
     def blackhole(self, i: int) -> None:
         """Take a broker's network away, without a word to anybody."""
-        self._misbehave(i, Fault.BLACK_HOLE)
+        self._misbehave(i, Misbehaviour.BLACK_HOLE)
 
     def accept_then_reset(self, i: int) -> None:
         """Let a broker accept dials and reset them at once."""
-        self._misbehave(i, Fault.ACCEPT_RESET)
+        self._misbehave(i, Misbehaviour.ACCEPT_RESET)
 
     def ready_then_close(self, i: int) -> None:
         """Let a broker answer ApiVersions and then close."""
-        self._misbehave(i, Fault.READY_CLOSE)
+        self._misbehave(i, Misbehaviour.READY_CLOSE)
 
     def go_silent(self, i: int) -> None:
         """Let a broker accept and read everything and answer nothing."""
-        self._misbehave(i, Fault.SILENT)
+        self._misbehave(i, Misbehaviour.SILENT)
+
+    def throttle(self, i: int, seconds: float) -> None:
+        """Let a broker ask its clients to keep quiet for so long with every answer (KIP-219)."""
+        self.brokers[i].throttle = seconds
+
+    def slow_handshake(self, i: int, seconds: float) -> None:
+        """Let a broker answer ApiVersions so late."""
+        self.brokers[i].handshake_delay = seconds
+
+    def stale_metadata(self, i: int, on: bool = True) -> None:
+        """Freeze what a broker says of brokers, leaders and epochs as it is now, or end that."""
+        self.brokers[i].picture = picture(self.brokers[i]) if on else None
+
+    def partition(self, i: int, client: str) -> None:
+        """Cut one client off from one broker: dials and bytes vanish. Others aren't touched."""
+        self.brokers[i].cut(client, True)
+
+    def half_open(self, i: int) -> None:
+        """Let a broker's host forget its connections, as after a loss of power.
+
+        Clients learn of it when they send something: that is answered by a reset.
+        """
+        for session in list(self.brokers[i].sessions):
+            session.forget()
 
     def repair(self, i: int) -> None:
         """End a broker's misbehaviour; what it had kept is worked on now."""
         broker = self.brokers[i]
-        broker.set_fault(Fault.NONE)
+        broker.throttle = broker.handshake_delay = 0.0
+        broker.picture = None
+        for client in list(broker.cut_from):
+            broker.cut(client, False)
+        broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:
                 self.environment.time.after(self.startup, lambda: self._register(broker))
@@ -280,9 +309,26 @@ class SimulatedCluster:
 
     resume = repair
 
+    def heal(self) -> None:
+        """End every fault of this cluster: all brokers live, answer and are reachable."""
+        self.answer_empty_brokers(False)
+        self.answer_129(False)
+        self.close_front_door(False)
+        for i, broker in self.brokers.items():
+            if not broker.alive:
+                self.restart(i)
+            self.repair(i)
+        for address in self._black_holes:
+            self.environment.black_hole(address, False)
+        self._black_holes.clear()
+
     def answer_empty_brokers(self, on: bool = True) -> None:
         """Answer metadata requests without any broker."""
         self.answers_empty_brokers = on
+
+    def close_front_door(self, on: bool = True) -> None:
+        """Let the bootstrap address refuse dials; the brokers themselves go on."""
+        self.front_door.open = not on
 
     def answer_129(self, on: bool = True) -> None:
         """Answer metadata requests (v13) with REBOOTSTRAP_REQUIRED."""
@@ -337,7 +383,7 @@ class SimulatedCluster:
         return {b.id for b in self.brokers.values() if b.registered and b.reachable}
 
     def _start(self, broker: SimulatedBroker) -> None:
-        broker.fault = Fault.NONE
+        broker.fault = Misbehaviour.NONE
         broker.alive = True
         self.environment.listen(broker.address, broker)
 
@@ -354,7 +400,7 @@ class SimulatedCluster:
 
     def _take_down(self, broker: SimulatedBroker) -> None:
         broker.alive = False
-        broker.fault = Fault.NONE
+        broker.fault = Misbehaviour.NONE
         self.environment.unlisten(broker.address)
         broker.disconnect_all()
         for partition in self._led_by(broker):
@@ -364,6 +410,7 @@ class SimulatedCluster:
         for broker in self.brokers.values():
             if old == "blackholed":
                 self.environment.black_hole(broker.address, True)
+                self._black_holes.append(broker.address)
                 for session in list(broker.sessions):
                     session.peer.hold(True)
                     session.closed()
@@ -371,7 +418,7 @@ class SimulatedCluster:
         for broker in self.brokers.values():
             self._fence(broker)
 
-    def _misbehave(self, i: int, fault: Fault) -> None:
+    def _misbehave(self, i: int, fault: Misbehaviour) -> None:
         broker = self.brokers[i]
         broker.set_fault(fault)
         if not broker.reachable:

@@ -18,7 +18,7 @@ from odradek.common.types import NullLock
 from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
-from odradek.simulation.link import Link, LinkProfile, Mode
+from odradek.simulation.link import Link, LinkProfile, Mode, Watcher
 from odradek.simulation.trace import Trace
 from odradek.simulation.virtual_time import StuckError, Timer
 
@@ -47,6 +47,7 @@ class SimulatedHost:
         self.name = name
         self.mode = mode
         self.profile = profile
+        self.watcher: Watcher | None = None
         self.lock = NullLock()
         self.background = background
         """Steps whenever something happens, as with a thread; else only inside a call."""
@@ -232,6 +233,8 @@ class SimulatedHost:
         if isinstance(effect, Send):
             link = self.links.get(effect.connection)
             if link is not None:
+                if self.watcher is not None:
+                    self.watcher.sent(effect.connection, effect.request)
                 link.send(effect.request)
         elif isinstance(effect, Open):
             self._open(effect)
@@ -239,6 +242,8 @@ class SimulatedHost:
             link = self.links.pop(effect.connection, None)
             if link is not None:
                 link.close_by_client()
+                if self.watcher is not None:
+                    self.watcher.ended(effect.connection)
         elif isinstance(effect, Resolve):
             self._resolve(engine, effect)
         elif isinstance(effect, Call):
@@ -248,9 +253,9 @@ class SimulatedHost:
                 self._time.after(self.worker_delay, lambda: self._worker_ended(engine, effect))
 
     def _open(self, effect: Open) -> None:
-        link = Link(
-            self._time, self, effect.connection, self.profile, self._link_rng, self._piece_rng
-        )
+        if self.watcher is not None:
+            self.watcher.opened(effect.connection, effect.address, effect.ip)
+        link = Link(self._time, self, effect.connection, self._link_rng, self._piece_rng)
         self.links[effect.connection] = link
         ip, port = effect.ip, effect.address.port
         link.dial(lambda peer: self._world.dialled(peer, ip, port))
@@ -281,12 +286,16 @@ class SimulatedHost:
     def link_connected(self, number: int) -> None:
         """A dial was accepted."""
         if self._engine is not None and number in self.links:
+            if self.watcher is not None:
+                self.watcher.connected(number)
             self._engine.connected(number)
             self._input()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
         """A dial was refused, or the connection ended."""
         if self._engine is not None and self.links.pop(number, None) is not None:
+            if self.watcher is not None:
+                self.watcher.ended(number)
             self._engine.disconnected(number, error)
             self._input()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
+from odradek.common.types import Address
 from odradek.network.effects import IncomingResponse, OutgoingRequest
 from odradek.protocol.headers import encode_response
 from odradek.protocol.message import Message
@@ -50,11 +51,32 @@ class LinkProfile:
     """That a frame doesn't arrive but resets the connection."""
 
 
+class Watcher(Protocol):
+    """Sees what travels between one client and its brokers, for checkers."""
+
+    def opened(self, number: int, address: Address, ip: str) -> None:
+        """A dial begins."""
+
+    def connected(self, number: int) -> None:
+        """It was accepted."""
+
+    def sent(self, number: int, request: OutgoingRequest) -> None:
+        """The client sends a request."""
+
+    def answered(self, number: int, correlation_id: int) -> None:
+        """An answer arrives at the client."""
+
+    def ended(self, number: int) -> None:
+        """The connection is over for the client."""
+
+
 class ClientEnd(Protocol):
     """What a host does with what comes out of a link."""
 
     name: str
     mode: Mode
+    profile: LinkProfile
+    watcher: Watcher | None
 
     def link_connected(self, number: int) -> None: ...
     def link_lost(self, number: int, error: BaseException | str | None) -> None: ...
@@ -78,7 +100,6 @@ class Link:
         "_loss_error",
         "_number",
         "_pieces",
-        "_profile",
         "_rng",
         "_session",
         "_time",
@@ -94,14 +115,12 @@ class Link:
         time: VirtualTime,
         end: ClientEnd,
         number: int,
-        profile: LinkProfile,
         rng: random.Random,
         pieces: random.Random,
     ) -> None:
         self._time = time
         self._end = end
         self._number = number
-        self._profile = profile
         self._rng = rng
         self._pieces = pieces  # of its own, so that byte mode draws the same latencies as messages
         self._session: Session | None = None
@@ -135,7 +154,7 @@ class Link:
                 self._end.link_connected(self._number)
 
     def _delay(self) -> float:
-        profile = self._profile
+        profile = self._end.profile
         return profile.latency + (profile.jitter * self._rng.random() if profile.jitter else 0.0)
 
     # From the client
@@ -147,8 +166,8 @@ class Link:
         delay = self._delay()
         if self._end.mode == "bytes":
             frame = b"".join(request.encode())
-            if self._profile.bandwidth:
-                delay += len(frame) / self._profile.bandwidth
+            if self._end.profile.bandwidth:
+                delay += len(frame) / self._end.profile.bandwidth
             received = read_request(memoryview(frame)[4:])
         else:
             received = ReceivedRequest(
@@ -172,13 +191,19 @@ class Link:
         session = self._session
         if session is not None:
             self._up_at = max(self._up_at, self._time.now + self._delay())
-            self._time.at(self._up_at, session.closed)
+            self._time.at(self._up_at, partial(self._closed_up, session))
 
     def _arrived_up(self, request: ReceivedRequest) -> None:
         if self.held:
             self._held.append(lambda: self._arrived_up(request))
         elif self._session is not None:
             self._session.receive(request)
+
+    def _closed_up(self, session: Session) -> None:
+        if self.held:
+            self._held.append(session.closed)
+        else:
+            session.closed()
 
     # From the broker
 
@@ -190,7 +215,7 @@ class Link:
         payload: Payload
         if self._end.mode == "bytes":
             payload = b"".join(encode_response(response, version, request.correlation_id))
-            if self._profile.bandwidth:
+            if self._end.profile.bandwidth:
                 delay += self._slowly(len(payload))
         else:
             payload = IncomingResponse(request.correlation_id, response)
@@ -227,13 +252,19 @@ class Link:
         if payload is None:
             self.ended = True
             self._end.link_lost(self._number, self._loss_error)
-        elif isinstance(payload, bytes):
+            return
+        watcher = self._end.watcher
+        if isinstance(payload, bytes):
+            if watcher is not None:
+                watcher.answered(self._number, int.from_bytes(payload[4:8]))
             self._end.link_bytes(self._number, self._cut(payload))
         else:
+            if watcher is not None:
+                watcher.answered(self._number, payload.correlation_id)
             self._end.link_message(self._number, payload)
 
     def _lost(self) -> bool:
-        if not self._profile.loss or self._rng.random() >= self._profile.loss:
+        if not self._end.profile.loss or self._rng.random() >= self._end.profile.loss:
             return False
         session, self._session = self._session, None
         self._loss_error = "Connection reset by peer"
@@ -267,7 +298,7 @@ class Link:
 
     def _slowly(self, size: int) -> float:
         """Deliver a large frame's beginning bit by bit: silence and slowness aren't the same."""
-        seconds = size / (self._profile.bandwidth or 1.0)
+        seconds = size / (self._end.profile.bandwidth or 1.0)
         begin = max(self._down_at, self._time.now)
         parts = int(seconds / PROGRESS)
         for i in range(1, parts + 1):

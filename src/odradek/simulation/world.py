@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from odradek.common.types import Address
@@ -50,6 +51,8 @@ class World:
         self.dns_silent: set[str] = set()
         """Names whose questions are never answered."""
         self.lookups: Counter[str] = Counter()
+        self.clock_offset = 0.0
+        """How far the wall clock was set forward (back) from true time."""
         self.dials: list[Dial] = []
         self.hosts: dict[str, SimulatedHost] = {}
         self.hot_loops: list[str] = []
@@ -67,7 +70,7 @@ class World:
 
     def wall_clock(self) -> float:
         """Virtual seconds since the epoch."""
-        return EPOCH + self.time.now
+        return EPOCH + self.time.now + self.clock_offset
 
     def at(self, when: float, action: Callable[[], object]) -> Timer:
         """Do something at a time: a fault in the middle of a blocking call, for example."""
@@ -118,6 +121,30 @@ class World:
         host = SimulatedHost(self, unique, mode, link or self.link, background=background)
         self.hosts[unique] = host
         return host
+
+    # Faults of the network, of names and of clocks; those of brokers are the cluster's verbs
+
+    def dns_change(self, name: str, addresses: Sequence[str]) -> None:
+        """Let a name lead to these addresses from now on; to none: it doesn't resolve."""
+        self.dns[name] = list(addresses)
+
+    def dns_silence(self, name: str, on: bool = True) -> None:
+        """Answer no question for a name."""
+        (self.dns_silent.add if on else self.dns_silent.discard)(name)
+
+    def change_link(self, client: str | None = None, **changes: float | None) -> None:
+        """Change latency, jitter, loss or bandwidth, of one client's connections or of all.
+
+        It counts for what is sent from now on, on connections that exist too.
+        """
+        if client is None:
+            self.link = replace(self.link, **changes)  # type: ignore[arg-type]  # names are checked
+        for host in self.hosts.values() if client is None else [self.hosts[client]]:
+            host.profile = replace(host.profile, **changes)  # type: ignore[arg-type]
+
+    def clock_jump(self, seconds: float) -> None:
+        """Set the wall clock forward (back). Monotonic time, which decides, goes on as it was."""
+        self.clock_offset += seconds
 
     # Names and addresses
 

@@ -12,7 +12,7 @@ from odradek.network.frame import FrameReader
 from odradek.protocol.headers import decode_response, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.simulation import LinkProfile, World
-from odradek.simulation.link import Link, Mode
+from odradek.simulation.link import Link, Mode, Watcher
 
 
 class RawClient:
@@ -31,9 +31,9 @@ class RawClient:
         self._asked: dict[int, tuple[Any, int]] = {}
         self._reader = FrameReader()
         self._next = 0
-        self.link = Link(
-            world.time, self, 1, profile or world.link, world.rng("link"), world.rng("pieces")
-        )
+        self.profile = profile or world.link
+        self.watcher: Watcher | None = None
+        self.link = Link(world.time, self, 1, world.rng("link"), world.rng("pieces"))
 
     def dial(self, host: str, port: int) -> None:
         self.link.dial(lambda peer: self.world.dialled(peer, host, port))
