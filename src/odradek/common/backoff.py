@@ -14,6 +14,8 @@ from odradek.common.types import Rng
 
 JITTER = 0.2
 """KIP-144 and KIP-580: 20 % below to 20 % above the computed value."""
+DOUBLINGS = 512
+"""More than lie between any two waits that a float holds in seconds and that make sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,8 @@ class ExponentialBackoff:
             return self.maximum
         if self.base == 0.0:
             return 0.0
-        doublings = math.log2(self.maximum) - math.log2(self.base)
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
-        value = self.maximum if failures >= doublings else math.ldexp(self.base, failures)
+        value = min(math.ldexp(self.base, min(failures, DOUBLINGS)), self.maximum)
         if self.jitter:
             value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
         return min(value, self.maximum)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -39,8 +38,7 @@ class Candidate(NamedTuple):
     bootstrap: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The action, whom it concerns, and until when to wait at the most."""
 
     action: Action
@@ -56,45 +54,38 @@ def choose(candidates: Sequence[Candidate], now: float, *, dial_at: float) -> Ch
     `dial_at` is when the client's governor allows the next dial. No connection is opened while a
     connected broker can answer.
     """
-    usable = [
-        c
-        for c in candidates
-        if c.connection is not None
-        and c.connection.ready
-        and not c.suspect
-        and c.connection.writable
-        and c.connection.throttled_until <= now
-    ]
-    idle = [c for c in usable if c.connection is not None and not len(c.connection.in_flight)]
-    if idle:
-        return Choice(Action.USE, min(idle, key=_last_used))
+    usable: list[Candidate] = []
+    allowed: list[Candidate] = []
+    young = -math.inf
+    later = math.inf
+    for candidate in candidates:
+        connection = candidate.connection
+        if connection is None:
+            if candidate.dial_at <= now and dial_at <= now:
+                allowed.append(candidate)
+            else:
+                later = min(later, max(candidate.dial_at, dial_at))
+            continue
+        throttled = connection.throttled_until > now
+        if throttled:
+            later = min(later, connection.throttled_until)
+        if not connection.ready:
+            young = max(young, candidate.young_until)
+        elif not throttled and connection.writable and not candidate.suspect:
+            usable.append(candidate)
     if usable:
         return Choice(Action.USE, min(usable, key=_load))
-    young = [c.young_until for c in candidates if _pending(c) and c.young_until > now]
-    if young:
-        return Choice(Action.WAIT, until=max(young))
-    free = [c for c in candidates if c.connection is None]
-    allowed = [c for c in free if c.dial_at <= now]
-    if allowed and dial_at <= now:
-        return Choice(Action.DIAL, min(allowed, key=lambda c: (not c.bootstrap, c.last_dial)))
-    waits = [max(c.dial_at, dial_at) for c in free]
-    throttled = [
-        c.connection.throttled_until
-        for c in candidates
-        if c.connection is not None and c.connection.throttled_until > now
-    ]
-    return Choice(Action.NONE, until=min([*waits, *throttled], default=math.inf))
-
-
-def _pending(candidate: Candidate) -> bool:
-    connection = candidate.connection
-    return connection is not None and not connection.ready
-
-
-def _last_used(candidate: Candidate) -> float:
-    return candidate.connection.last_used if candidate.connection else 0.0
+    if young > now:
+        return Choice(Action.WAIT, until=young)
+    if allowed:
+        return Choice(Action.DIAL, min(allowed, key=_turn))
+    return Choice(Action.NONE, until=later)
 
 
 def _load(candidate: Candidate) -> tuple[int, float]:
     connection = candidate.connection
     return (len(connection.in_flight), connection.last_used) if connection else (0, 0.0)
+
+
+def _turn(candidate: Candidate) -> tuple[bool, float]:
+    return (not candidate.bootstrap, candidate.last_dial)

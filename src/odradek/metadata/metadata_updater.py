@@ -398,6 +398,12 @@ class MetadataUpdater:
             self._begin(why, now, forced=True)
             self._forget(round_, now)
             return
+        if (
+            self.current is not None
+            and self.unavailable_since is not None
+            and not any(c.ready for c in self._network.connections.values())
+        ):
+            return  # nothing can have changed for the better
         why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None

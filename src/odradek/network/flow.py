@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from odradek.common.errors import IllegalStateError, KafkaError
 
@@ -116,8 +115,7 @@ class Completion(Waitable, Generic[T]):
         return self._result  # type: ignore[return-value]  # set by complete()
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait for any of these, or for the deadline; with neither, for the next step."""
 
     on: tuple[Waitable, ...] = ()

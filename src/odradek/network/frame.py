@@ -23,7 +23,7 @@ class FrameReader:
 
     def __init__(self, limit: int = FIRST_LIMIT) -> None:
         self.limit = limit
-        self._scratch = bytearray(SCRATCH)
+        self._scratch = bytearray()  # made for the first byte: most dials of an outage bring none
         self._start = 0  # of the unread bytes in the scratch
         self._filled = 0
         self._body: bytearray | None = None
@@ -38,6 +38,8 @@ class FrameReader:
                 grown[: self._filled] = self._body
                 self._body = grown
             return memoryview(self._body)[self._filled :]
+        if not self._scratch:
+            self._scratch = bytearray(SCRATCH)
         return memoryview(self._scratch)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
