@@ -14,6 +14,8 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import fill
+from typing import cast
 
 from kafka_schema import parse_message, read_definitions, snake
 from protocol_module import Module
@@ -35,7 +37,7 @@ APIS = (
 
 def api_keys(kafka: str, definitions: dict[str, dict[str, object]], apis: list[str]) -> str:
     """Return the module that knows every API's name, and how far its versions are flexible."""
-    rows, flexible = [], []
+    rows, flexible, brokers = [], [], []
     for name, source in sorted(
         definitions.items(), key=lambda pair: str(pair[1]["apiKey"]).zfill(5)
     ):
@@ -44,6 +46,9 @@ def api_keys(kafka: str, definitions: dict[str, dict[str, object]], apis: list[s
             first = str(source.get("flexibleVersions", "none"))
             if first != "none":
                 flexible.append(f"    {source['apiKey']}: {first.rstrip('+')},")
+            removed = source["validVersions"] == "none"
+            if not removed and "broker" in cast("list[str]", source["listeners"]):
+                brokers.append(str(source["apiKey"]))
     modules = "".join(f'        "{api}",\n' for api in apis)
     return f'''"""Every API key that Kafka {kafka} knows, and which of them have messages here.
 
@@ -64,6 +69,13 @@ FLEXIBLE_FROM: Final[dict[int, int]] = {{
 {chr(10).join(flexible)}
 }}
 """The first version of each API whose request header has tagged fields (header version 2)."""
+
+BROKER_APIS: Final[frozenset[int]] = frozenset(
+    (
+{fill(", ".join(brokers), width=88, initial_indent=" " * 8, subsequent_indent=" " * 8)},
+    )
+)  # fmt: skip
+"""The APIs that brokers offer to clients; the others belong to controllers, or were removed."""
 
 GENERATED: Final[frozenset[str]] = frozenset(
     {{

@@ -196,6 +196,16 @@ FLEXIBLE_FROM: Final[dict[int, int]] = {
 }
 """The first version of each API whose request header has tagged fields (header version 2)."""
 
+BROKER_APIS: Final[frozenset[int]] = frozenset(
+    (
+        0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
+        25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44,
+        45, 46, 47, 48, 49, 50, 51, 55, 57, 60, 61, 64, 65, 66, 68, 69, 71, 72, 74, 75,
+        76, 77, 78, 79, 80, 81, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92,
+    )
+)  # fmt: skip
+"""The APIs that brokers offer to clients; the others belong to controllers, or were removed."""
+
 GENERATED: Final[frozenset[str]] = frozenset(
     {
         "ApiVersions",
