@@ -99,31 +99,36 @@ class Engine:
             return None
 
     def _step(self, now: float) -> float | None:
+        inputs, ready = self._inputs, self._ready
         for _ in range(MAX_TURNS):
-            while self._inputs:
-                self._inputs.popleft()(now)
-            self._fire_timers(now)
-            if self._ready:
-                while self._ready:
-                    self._resume(self._ready.popleft(), now)
+            while inputs:
+                inputs.popleft()(now)
+            timers = self._timers
+            if timers and timers[0][0] <= now:
+                self._fire_timers(now)
+            if ready:
+                while ready:
+                    self._resume(ready.popleft(), now)
                 continue
             moved = False
             if self.ended is None:
                 for component in self.components:
                     moved = component.advance(now) or moved
-            if not moved and not self._inputs and not self._ready:
+            if not moved and not inputs and not ready:
                 return self._next_deadline(now)
         raise RuntimeError(f"a step of more than {MAX_TURNS} turns")
 
     def _next_deadline(self, now: float) -> float | None:
-        self._drop_stale_timers()
-        deadlines = [self._timers[0][0]] if self._timers else []
+        timers = self._timers
+        while timers and self._stale(timers[0]):  # waits that are over must not wake the host
+            heapq.heappop(timers)
+        earliest = timers[0][0] if timers else None
         if self.ended is None:
             for component in self.components:
                 deadline = component.next_deadline(now)
-                if deadline is not None:
-                    deadlines.append(deadline)
-        return min(deadlines, default=None)
+                if deadline is not None and (earliest is None or deadline < earliest):
+                    earliest = deadline
+        return earliest
 
     def _begin(self, task: Task[Any]) -> None:
         if self.ended is not None:
@@ -147,16 +152,10 @@ class Engine:
 
     def _fire_timers(self, now: float) -> None:
         timers = self._timers
-        while timers and (timers[0][0] <= now or self._stale(timers[0])):
+        while timers and timers[0][0] <= now:
             timer = heapq.heappop(timers)
             if not self._stale(timer):
                 timer[2].wake()
-
-    def _drop_stale_timers(self) -> None:
-        """Deadlines of waits that are over must not wake the host."""
-        timers = self._timers
-        while timers and self._stale(timers[0]):
-            heapq.heappop(timers)
 
     @staticmethod
     def _stale(timer: tuple[float, int, Task[Any], int]) -> bool:
