@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from odradek.api.record_future import ArrowFuture as ArrowFuture
     from odradek.api.record_future import OffsetRange as OffsetRange
     from odradek.api.record_future import RecordFuture as RecordFuture
-    from odradek.clients.admin.admin_engine import BrokerDescription as BrokerDescription
     from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
     from odradek.clients.admin.admin_engine import NewTopic as NewTopic
+    from odradek.clients.admin.api_versions import ApiVersionRange as ApiVersionRange
+    from odradek.clients.admin.api_versions import BrokerApiVersions as BrokerApiVersions
     from odradek.clients.consumer.records import ConsumerRecord as ConsumerRecord
     from odradek.clients.consumer.records import OffsetAndTimestamp as OffsetAndTimestamp
+    from odradek.clients.descriptions import BrokerDescription as BrokerDescription
     from odradek.clients.descriptions import PartitionDescription as PartitionDescription
     from odradek.clients.descriptions import TopicDescription as TopicDescription
     from odradek.clients.producer.batch import RecordMetadata as RecordMetadata
@@ -42,9 +44,11 @@ __version__ = "0.1.0"
 _HOME = {
     "Address": "odradek.common.types",
     "Admin": "odradek.api.admin",
+    "ApiVersionRange": "odradek.clients.admin.api_versions",
     "ArrowFuture": "odradek.api.record_future",
     "ArrowSchemaError": "odradek.record.arrow",
-    "BrokerDescription": "odradek.clients.admin.admin_engine",
+    "BrokerApiVersions": "odradek.clients.admin.api_versions",
+    "BrokerDescription": "odradek.clients.descriptions",
     "ClusterDescription": "odradek.clients.admin.admin_engine",
     "Consumer": "odradek.api.consumer",
     "ConsumerRecord": "odradek.clients.consumer.records",

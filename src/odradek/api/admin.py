@@ -10,6 +10,7 @@ from typing import Any
 
 from odradek.api.base import Client
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription, NewTopic
+from odradek.clients.admin.api_versions import BrokerApiVersions
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import ADMIN, Config
 from odradek.network.host import Host
@@ -92,3 +93,13 @@ class Admin(Client[AdminEngine]):
     def describe_cluster(self, timeout: float | None = None) -> ClusterDescription:
         """The cluster's id, its brokers and its controller (KIP-700)."""
         return self._call(self._engine.describe_cluster, timeout, "description of the cluster")
+
+    def describe_api_versions(self, timeout: float | None = None) -> tuple[BrokerApiVersions, ...]:
+        """Which versions of which APIs each broker speaks, by broker id (KIP-35).
+
+        Every broker is asked, each until it answers or the time is up: `error` of those that
+        didn't says why. Raises only where no broker at all can be had.
+        """
+        return self._call(
+            self._engine.describe_api_versions, timeout, "versions of the brokers' APIs"
+        )

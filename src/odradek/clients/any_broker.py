@@ -16,6 +16,7 @@ from typing import TypeVar, cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, DisconnectedError, KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address
 from odradek.network.connection import Connection
 from odradek.network.effects import AnyRequest
@@ -71,6 +72,10 @@ class AnyBrokerCall:
                 found = check(answer, connection)  # what it raises goes to the caller as it is
                 if found is None:
                     return answer
+                if isinstance(found, RebootstrapRequiredError):
+                    # R-RB-3: its connection ends as in a handshake, and the client starts again.
+                    self._engine.network.fail(connection, found, self._engine.now)
+                    found = DisconnectedError(f"{connection.address} asks to start again")
                 if not found.retriable:
                     raise found
                 error = found
@@ -127,12 +132,17 @@ class AnyBrokerCall:
                 raise self.timed_out(now)
         return cast("M", reply.result()), now
 
+    def addresses(self) -> list[Address]:
+        """Who may be asked now: every known broker."""
+        snapshot = self._engine.metadata.snapshot
+        return snapshot.addresses() if snapshot is not None else []
+
     def _connection(self, now: float) -> Flow[tuple[Connection, float]]:
         """A usable connection: the one with the least to do, else one that is dialled now."""
         engine = self._engine
         network, metadata = engine.network, engine.metadata
         while True:
-            addresses = metadata.snapshot.addresses() if metadata.snapshot is not None else []
+            addresses = self.addresses()
             found = [c for c in map(network.connection, addresses) if c is not None]
             usable = [
                 c
@@ -157,3 +167,17 @@ class AnyBrokerCall:
             throttled = [c.throttled_until for c in found if c.throttled_until > now]
             until = min([until, *throttled], default=math.inf)
             now = yield Wait((network.changed, metadata.changed), until)
+
+
+class OneBrokerCall(AnyBrokerCall):
+    """The same for a request that is meant for one broker, wherever it moves to meanwhile."""
+
+    def __init__(self, engine: ClientEngine, what: str, deadline: float, broker: int) -> None:
+        super().__init__(engine, what, deadline)
+        self.broker = broker
+
+    def addresses(self) -> list[Address]:
+        """Its address now; none while the cluster doesn't list it (it restarts, or has left)."""
+        snapshot = self._engine.metadata.snapshot
+        found = snapshot.brokers.get(self.broker) if snapshot is not None else None
+        return [found.address] if found is not None else []

@@ -26,6 +26,16 @@ from odradek.protocol.messages.metadata import (
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    """A broker as the cluster advertises it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDescription:
     """One partition; brokers are given by their ids, `leader` is None while there is none."""
 

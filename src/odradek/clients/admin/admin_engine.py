@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from odradek.clients.admin.api_versions import BrokerApiVersions, describe_api_versions
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import (
+    BrokerDescription,
     ForeignAnswerError,
     TopicDescription,
     describe_topics,
@@ -57,16 +59,6 @@ class NewTopic:
     num_partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerDescription:
-    """A broker as the cluster advertises it."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +180,10 @@ class AdminEngine(ClientEngine):
         now = yield START
         self._fresh = {n: until for n, until in self._fresh.items() if until > now}
         return (yield from describe_topics(self, names, deadline, patient_with=self._fresh))
+
+    def describe_api_versions(self, deadline: float) -> Flow[tuple[BrokerApiVersions, ...]]:
+        """Ask every broker which versions of which APIs it speaks."""
+        return describe_api_versions(self, deadline)
 
     def describe_cluster(self, deadline: float) -> Flow[ClusterDescription]:
         """Ask for the cluster's id, brokers and controller (KIP-700)."""

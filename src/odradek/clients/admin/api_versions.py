@@ -1,0 +1,146 @@
+"""Which versions of which APIs each broker speaks (KIP-35), asked of every broker at once.
+
+In: a deadline. Out: one `BrokerApiVersions` per broker, with its ranges or with the error that it
+ended with. R-RT-1: each broker's question backs off by itself; R-RT-2: the deadline is the only
+limit, and one broker that doesn't answer holds up no other. Must not: use the answer of a
+handshake, which may be hours old on a connection that lasted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.clients.any_broker import AnyBrokerCall, OneBrokerCall
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.descriptions import BrokerDescription, check_metadata
+from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.common.kafka_errors import error_for
+from odradek.network.connection import Connection
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
+from odradek.protocol.api_keys import API_NAMES, BROKER_APIS, GENERATED
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.registry import request_class
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionRange:
+    """One API of one broker. `name` is None where Kafka 4.3 has no such API.
+
+    `min_version` and `max_version` are None where a broker of this age could have the API but says
+    that it doesn't. `usable` is the version that this client would use, None if it can't use any:
+    `problem` says why then.
+    """
+
+    key: int
+    name: str | None
+    min_version: int | None
+    max_version: int | None
+    usable: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerApiVersions:
+    """A broker's APIs by key, or the error that the question ended with."""
+
+    broker: BrokerDescription
+    apis: tuple[ApiVersionRange, ...]
+    error: KafkaError | None = None
+
+
+class EmptyAnswerError(KafkaError):
+    """A metadata answer without brokers: a failed attempt, never state (R-MD-5)."""
+
+    retriable = True
+
+
+def describe_api_versions(
+    engine: ClientEngine, deadline: float
+) -> Flow[tuple[BrokerApiVersions, ...]]:
+    """Ask the cluster for its brokers, then every one of them for its versions."""
+    yield START
+    brokers = yield from _list_brokers(engine, deadline)
+    asked = [engine.start(_ask(engine, broker, deadline)) for broker in brokers]
+    try:
+        for answer in asked:
+            while not answer.done:
+                yield Wait((answer,))
+    finally:  # also when the caller gave up
+        for answer in asked:
+            if not answer.done:
+                engine.cancel(answer, ClientClosedError("nobody waits for it any more"))
+    return tuple(_outcome(b, answer) for b, answer in zip(brokers, asked, strict=True))
+
+
+def _list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
+    """The brokers that any of them names (brokers older than DescribeCluster answer this too)."""
+    yield START
+    call = AnyBrokerCall(engine, "list of brokers", deadline)
+    usual = check_metadata(engine)
+
+    def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
+        found = usual(response, connection)
+        if found is None and not response.brokers:
+            return EmptyAnswerError("an answer without brokers")
+        return found
+
+    response: MetadataResponse = yield from call.ask(
+        lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=False),
+        MetadataResponse,
+        check,
+    )
+    snapshot = engine.metadata.snapshot
+    known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
+    found = sorted(response.brokers, key=lambda b: b.node_id)
+    if any(known.get(b.node_id) != (b.host, b.port) for b in found):
+        engine.metadata.request("the cluster has other brokers than those known")
+    return [BrokerDescription(b.node_id, b.host, b.port, b.rack) for b in found]
+
+
+def _ask(
+    engine: ClientEngine, broker: BrokerDescription, deadline: float
+) -> Flow[ApiVersionsResponse]:
+    """Ask one broker until it answers."""
+    call = OneBrokerCall(engine, f"ApiVersions of broker {broker.id}", deadline, broker.id)
+
+    def check(response: ApiVersionsResponse, _: Connection) -> KafkaError | None:
+        return error_for(response.error_code) if response.error_code else None
+
+    body = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+    )
+    return call.ask(lambda _: body, ApiVersionsResponse, check)
+
+
+def _outcome(
+    broker: BrokerDescription, answer: Completion[ApiVersionsResponse]
+) -> BrokerApiVersions:
+    error = answer.error
+    if isinstance(error, KafkaError):
+        return BrokerApiVersions(broker, (), error)
+    return BrokerApiVersions(broker, api_ranges(answer.result()))
+
+
+def api_ranges(response: ApiVersionsResponse) -> tuple[ApiVersionRange, ...]:
+    """What a broker speaks, by API key, with the APIs that it could have but hasn't."""
+    told = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+    return tuple(_range(key, told.get(key)) for key in sorted(told.keys() | BROKER_APIS))
+
+
+def _range(key: int, told: tuple[int, int] | None) -> ApiVersionRange:
+    name = API_NAMES.get(key)
+    if told is None:
+        return ApiVersionRange(key, name, None, None, None, "the broker doesn't offer it")
+    low, high = told
+    if name is None:
+        return ApiVersionRange(key, None, low, high, None, "unknown API")
+    if name not in GENERATED:
+        return ApiVersionRange(key, name, low, high, None, "no messages in this client")
+    ours = request_class(key)
+    if low > ours.MAX_VERSION:
+        return ApiVersionRange(key, name, low, high, None, "node too new")
+    if high < ours.MIN_VERSION:
+        return ApiVersionRange(key, name, low, high, None, "node too old")
+    return ApiVersionRange(key, name, low, high, min(high, ours.MAX_VERSION))
