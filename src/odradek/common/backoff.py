@@ -52,10 +52,12 @@ class ExponentialBackoff:
         if self.base == 0.0:
             return 0.0
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
-        value = min(math.ldexp(self.base, min(failures, DOUBLINGS)), self.maximum)
+        value = math.ldexp(self.base, min(DOUBLINGS, failures))
+        if value > self.maximum:
+            value = self.maximum
         if self.jitter:
             value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
-        return min(value, self.maximum)
+        return min(self.maximum, value)
 
 
 class Backoff:

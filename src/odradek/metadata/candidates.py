@@ -41,12 +41,13 @@ class Candidates:
         if starts and known:
             known = self._known_of_round(round_, known, len(starts))
         found = []
+        connected = bool(self._network.connections)
         states = self._network.states
         for address in dict.fromkeys([*starts, *known]):
             if address in round_.failed:
                 continue
-            connection = self.line(address, now)
             state = states.state(address)
+            connection = self.line(address, now) if connected else None
             young = -math.inf
             if connection is not None and not connection.ready:
                 young = connection.dialled_at + self.spacing
@@ -73,6 +74,8 @@ class Candidates:
             free = [a for a in known if a not in round_.failed and network.connection(a) is None]
             free.sort(key=lambda a: network.states.state(a).last_dial)
             round_.known = frozenset(free[:count])
+        if not network.connections:
+            return [a for a in known if a in round_.known]
         return [a for a in known if a in round_.known or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:

@@ -37,6 +37,11 @@ class Candidate(NamedTuple):
     """When it may be dialled (its own backoff)."""
     bootstrap: bool = False
 
+    @property
+    def answering(self) -> bool:
+        """It is connected and not suspect."""
+        return self.connection is not None and self.connection.ready and not self.suspect
+
 
 class Choice(NamedTuple):
     """The action, whom it concerns, and until when to wait at the most."""

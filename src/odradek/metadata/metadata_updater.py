@@ -128,12 +128,11 @@ class MetadataUpdater:
                 candidates = self._candidates.of_round(
                     round_, now, rebootstrapping=self.current is not None
                 )
-                self._metadata_only(
-                    not any(
-                        c.connection and c.connection.ready and not c.suspect for c in candidates
-                    )
-                )
-                self._make_room(candidates, now)
+                if self._network.connections:
+                    self._metadata_only(not any(c.answering for c in candidates))
+                    self._make_room(candidates, now)
+                else:
+                    self._metadata_only(True)
                 governor = now + self._network.governor.wait(now, for_metadata=True)
                 choice = choose(candidates, now, dial_at=governor)
                 if choice.action is Action.USE and choice.candidate is not None:
@@ -342,7 +341,12 @@ class MetadataUpdater:
         if round_ is not None:
             round_.failed[address] = None
             self._events.emit(
-                now, "metadata_failed", address=str(address), error=text, round=round_.number
+                now,
+                "metadata_failed",
+                address=str(address),
+                what=what,
+                error=text,
+                round=round_.number,
             )
 
     def _note_ends(self, round_: Round, now: float) -> None:
