@@ -1,8 +1,10 @@
 """Runs one JSON case: a configuration and events with their times, then what has to be seen.
 
-    rules    the requirement ids it shows
+    rules    the requirement ids it shows (`rules.json`)
+    vectors  the test vectors it pins, if any (`vectors.json`)
     shows    one sentence
     config   of the client; `client` (consumer), `seeds` (how often it is run, 5)
+    variants run it once for each of these: keys that replace the case's (`config` is merged)
     modes, names, cluster, hint    the world at the start (see `world`)
     steps    what happens, each with its time `at` (seconds) and what to `do`
     until    when the run ends
@@ -17,20 +19,26 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.spec.world import ClusterPicture, World, parse
 
-from odradek.common.types import Address
+from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.offsets import END
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 HERE = Path(__file__).parent
 KEYS = {
-    "rules", "shows", "config", "client", "seeds", "modes", "names", "cluster", "hint", "steps",
-    "until", "expect",
+    "rules", "vectors", "variants", "shows", "config", "client", "seeds", "modes", "names",
+    "cluster", "hint", "steps", "until", "expect",
 }  # fmt: skip
 
 
@@ -55,9 +63,16 @@ def within(value: float, bounds: Any) -> bool:
 
 
 def run_case(path: Path) -> None:
-    """Run a scripted case under all its seeds."""
+    """Run a scripted case, in all its variants, under all its seeds."""
     case = load(path)
     assert not set(case) - KEYS, f"unknown keys: {set(case) - KEYS}"
+    for variant in case.pop("variants", [{}]):
+        assert not set(variant) - KEYS, f"unknown keys: {set(variant) - KEYS}"
+        config = {**case["config"], **variant.get("config", {})}
+        _run_seeds({**case, **variant, "config": config})
+
+
+def _run_seeds(case: dict[str, Any]) -> None:
     assert case["expect"] or any(s["do"] == "look" for s in case["steps"]), "it can't fail"
     seeds = case.get("seeds", 5)
     seen: set[str] = set()
@@ -71,7 +86,13 @@ def run_case(path: Path) -> None:
 def _picture(of: dict[str, Any]) -> ClusterPicture:
     fields = dict(of)
     fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
+    fields["ids"] = {t: i.encode().ljust(16, b"\2")[:16] for t, i in fields.get("ids", {}).items()}
     return ClusterPicture(**fields)
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number))
 
 
 class Script:
@@ -114,7 +135,9 @@ class Script:
     # What can happen
 
     def _start(self, flow: Any, name: str) -> None:
-        completion = self.world.engine.start(flow)
+        self._note(self.world.engine.start(flow), name)
+
+    def _note(self, completion: Completion[Any], name: str) -> None:
         self.results[name] = (self.world.now, completion)
         completion.when_done(lambda _: self.ended.update({name: self.world.now}))
 
@@ -161,6 +184,66 @@ class Script:
     def do_names(self, **names: list[str] | None) -> None:
         self.world.names.update(names)
 
+    def do_answers(self, api: str, codes: list[int], where: str = "*") -> None:
+        """The next answers to an API are these errors; `where` is an address or a partition."""
+        self.world.errors.set(api, where, codes)
+
+    def do_produce(self, to: str, into: str) -> None:
+        """Somebody sends a record to a partition (`topic-0`)."""
+        engine = self.world.engine
+        assert isinstance(engine, ProducerEngine)
+        now = self.world.now
+        place = engine.accumulator.append(_partition(to), None, b"x", (), 0, 100, now)
+        assert place is not None, "no room"
+        self._note(place.batch.done, into)
+        engine.post(lambda now: None)  # wakes it
+
+    def do_assign(self, partition: str, offset: int | None = None) -> None:
+        """A consumer reads a partition from now on."""
+        engine = self.world.engine
+        assert isinstance(engine, ConsumerEngine)
+        wanted = _partition(partition)
+        engine.assign([wanted], None)
+        if offset is not None:
+            engine.subscription.seek(wanted, offset)
+
+    def do_poll(self, into: str, timeout: float) -> None:
+        """Somebody waits for records."""
+        engine = self.world.engine
+        assert isinstance(engine, ConsumerEngine)
+        self._start(engine.data(self.world.now + timeout), into)
+
+    def do_offsets(self, partition: str, into: str, timeout: float = 60.0) -> None:
+        """Somebody asks for the end of a partition."""
+        engine = self.world.engine
+        assert isinstance(engine, ConsumerEngine)
+        self._start(engine.offsets_at([_partition(partition)], END, self.world.now + timeout), into)
+
+    def do_admin(self, call: str, into: str, timeout: float = 60.0) -> None:
+        """A call of the admin client."""
+        engine = self.world.engine
+        assert isinstance(engine, AdminEngine)
+        deadline = self.world.now + timeout
+        calls: dict[str, Callable[[], Any]] = {
+            "describe_cluster": lambda: engine.describe_cluster(deadline),
+            "list_topics": lambda: engine.list_topics(deadline, internal=False),
+            "create_topics": lambda: engine.create_topics(
+                [NewTopic("new")], deadline, validate_only=True
+            ),
+            "delete_topics": lambda: engine.delete_topics(["t"], deadline),
+        }
+        self._start(calls[call](), into)
+
+    def do_hang_up(self, address: str) -> None:
+        """The client closes its own connection."""
+        self.world.engine.post(partial(self._hang_up, parse(address)))
+
+    def _hang_up(self, address: Address, now: float) -> None:
+        network = self.world.engine.network
+        connection = network.connection(address)
+        assert connection is not None, f"no connection to {address}"
+        network.close(connection, now, "the case wants it")
+
     def do_close(self) -> None:
         self.world.engine.shut()
 
@@ -172,8 +255,15 @@ class Script:
         backoff: Any = None,
         suspect: bool | None = None,
         proved: bool | None = None,
+        setup: Any = None,
+        dial_in: Any = None,
+        throttled: Any = None,
     ) -> None:
-        """Check an address at this very moment; state "none" is no connection."""
+        """Check an address at this very moment; state "none" is no connection.
+
+        `setup` is the dial's time limit, `dial_in` the wait until the next one may be made ("never"
+        while another event has to come first), `throttled` what is left of a throttle.
+        """
         world = self.world
         connection = world.connection(address)
         record = world.engine.network.states.state(parse(address))
@@ -186,6 +276,18 @@ class Script:
         if backoff is not None:
             left = world.engine.network.states.backoff_left(parse(address), world.now)
             assert within(left, backoff), f"{world.now}: {address} backs off for {left}"
+        if setup is not None:
+            assert connection is not None, f"{world.now}: no connection to {address}"
+            limit = connection.setup_deadline - connection.dialled_at
+            assert within(limit, setup), f"{world.now}: {address} is given {limit} to be set up"
+        if throttled is not None:
+            assert connection is not None, f"{world.now}: no connection to {address}"
+            left = max(0.0, connection.throttled_until - world.now)
+            assert within(left, throttled), f"{world.now}: {address} is throttled for {left}"
+        if dial_in is not None:
+            at = world.engine.network.next_dial_at(parse(address), world.now) - world.now
+            wanted = math.inf if dial_in == "never" else dial_in
+            assert within(at, wanted), f"{world.now}: {address} may be dialled in {at}"
         for name, wanted in (("suspect", suspect), ("proved", proved)):
             if wanted is not None:
                 assert connection is not None, f"{world.now}: no connection to {address}"
@@ -201,6 +303,7 @@ class Script:
         until: float = math.inf,
         first: Any = None,
         gaps: list[Any] | None = None,
+        every_gap: Any = None,
         ips: list[str] | None = None,
     ) -> None:
         """Dials to an address ("*": any): how many, when the first, the gaps between, the IPs."""
@@ -216,6 +319,9 @@ class Script:
             assert len(found) >= len(gaps), f"only {len(found)} gaps: {times}"
             for n, (gap, bounds) in enumerate(zip(found, gaps, strict=False)):
                 assert within(gap, bounds), f"gap {n} to {to} is {gap}, not {bounds}: {times}"
+        if every_gap is not None:
+            found = [b.at - a.at for a, b in itertools.pairwise(dials)]
+            assert all(within(gap, every_gap) for gap in found), f"gaps {found}, not {every_gap}"
         if ips is not None:
             assert [d.ip for d in dials][: len(ips)] == ips, f"IPs {[d.ip for d in dials]}"
 
@@ -227,6 +333,7 @@ class Script:
         since: float = 0.0,
         until: float = math.inf,
         gaps_at_least: float | None = None,
+        gaps: list[Any] | None = None,
         topics: list[list[str]] | None = None,
     ) -> None:
         """Requests that were sent."""
@@ -235,9 +342,13 @@ class Script:
         ]
         times = [(round(a.at, 3), a.address) for a in found]
         assert within(len(found), count), f"{len(found)} {api} to {to}, not {count}: {times}"
+        between = [b.at - a.at for a, b in itertools.pairwise(found)]
         if gaps_at_least is not None:
-            gaps = [b.at - a.at for a, b in itertools.pairwise(found)]
-            assert all(g >= gaps_at_least - 1e-9 for g in gaps), f"gaps {gaps}"
+            assert all(g >= gaps_at_least - 1e-9 for g in between), f"gaps {between}"
+        if gaps is not None:
+            assert len(between) >= len(gaps), f"only {len(between)} gaps: {times}"
+            for gap, bounds in zip(between, gaps, strict=False):
+                assert within(gap, bounds), f"gap {gap}, not {bounds}: {times}"
         if topics is not None:
             asked = [sorted(t.name for t in a.body.topics) for a in found]
             assert asked == [sorted(t) for t in topics], f"asked for {asked}"
@@ -302,6 +413,18 @@ class Script:
             if within_seconds is not None:
                 took = self.ended[each] - started
                 assert within(took, within_seconds), f"{each} took {took}"
+
+    def expect_lookups(self, of: str, count: Any, since: float = 0.0) -> None:
+        """How often a name was resolved."""
+        found = [at for at, host in self.world.resolved if host == of and at >= since]
+        assert within(len(found), count), f"{len(found)} look-ups of {of}, not {count}: {found}"
+
+    def expect_shares(self, api: str, of: int, most_over_mean: float, since: float = 0.0) -> None:
+        """How evenly a number of addresses was asked."""
+        found = Counter(a.address for a in self.world.asks(api) if a.at >= since)
+        assert len(found) == of, f"asked: {found}"
+        ratio = max(found.values()) * of / found.total()
+        assert ratio <= most_over_mean, f"shares {found}"
 
     def expect_worst_second(self, most: int, since: float = 0.0) -> None:
         worst = self.world.worst_second(since)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tests.spec.script import cases, run_case
+from tests.spec.script import cases
+from tests.spec.tables import run_file
 
 
 @pytest.mark.parametrize("path", cases("metadata"), ids=lambda p: p.stem)
 def test_case(path: Path) -> None:
-    run_case(path)
+    run_file(path)

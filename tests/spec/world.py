@@ -1,7 +1,8 @@
 """A scripted host in virtual time: one client engine, and brokers that do what a case tells them.
 
-It is deliberately poorer than the simulation: no packets, no faults of its own, one latency. Every
-address has a *mode*:
+It is deliberately poorer than the simulation: no packets, no faults of its own, one latency, no
+logs (what is written is acknowledged and forgotten, fetches bring nothing). The engine is the one
+that ships, of a producer, a consumer or an admin. Every address has a *mode*:
     up          answers everything
     refused     refuses the dial
     black_hole  swallows the dial; on connections that stand, nothing is answered any more
@@ -16,30 +17,27 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from tests.spec.brokers import ClusterPicture, ScriptedErrors, answer, parse
+
+from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
 from odradek.common.errors import DnsError
 from odradek.common.events import Event
-from odradek.common.types import Address
+from odradek.common.types import NullLock, Rng
 from odradek.network.connection import Connection
 from odradek.network.effects import Close, IncomingResponse, Open, Resolve, Send
 from odradek.network.flow import Completion, Flow, Wait
 from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from odradek.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.fetch import FetchRequest
+
+__all__ = ["ClusterPicture", "Completion", "World", "ask", "parse", "until_topic", "up"]
 
 T = TypeVar("T")
 
@@ -47,9 +45,13 @@ LATENCY = 0.001
 """Seconds that anything takes in one direction."""
 
 
-def parse(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host, int(port))
+def engine_of(client: str, config: Config, rng: Rng, hint: dict[str, Any] | None) -> ClientEngine:
+    """The engine that a client of this kind runs."""
+    if client == "producer":
+        return ProducerEngine(config, rng, NullLock())
+    if client == "admin":
+        return AdminEngine(config, rng)
+    return ConsumerEngine(config, rng, hint=hint)
 
 
 @dataclass
@@ -79,54 +81,6 @@ class Closed:
     at: float
     connection: int
     reason: str
-
-
-@dataclass
-class ClusterPicture:
-    """What brokers say of their cluster."""
-
-    cluster_id: str | None = "cluster-1"
-    brokers: dict[int, str] = field(default_factory=dict)
-    topics: dict[str, list[int]] = field(default_factory=dict)
-    """Leader of each partition."""
-    epochs: dict[str, int] = field(default_factory=dict)
-    ids: dict[str, bytes] = field(default_factory=dict)
-    error_code: int = 0
-    throttle_ms: int = 0
-    topic_errors: dict[str, int] = field(default_factory=dict)
-
-    def answer(self, request: MetadataRequest) -> MetadataResponse:
-        names = list(self.topics) if request.topics is None else [t.name for t in request.topics]
-        return MetadataResponse(
-            throttle_time_ms=self.throttle_ms,
-            brokers=[
-                MetadataResponseBroker(node_id=i, host=parse(a).host, port=parse(a).port)
-                for i, a in self.brokers.items()
-            ],
-            cluster_id=self.cluster_id,
-            controller_id=min(self.brokers, default=-1),
-            topics=[self._topic(str(n)) for n in names],
-            error_code=self.error_code,
-        )
-
-    def _topic(self, name: str) -> MetadataResponseTopic:
-        if name in self.topic_errors:
-            return MetadataResponseTopic(error_code=self.topic_errors[name], name=name)
-        if name not in self.topics:
-            return MetadataResponseTopic(error_code=3, name=name)
-        return MetadataResponseTopic(
-            name=name,
-            topic_id=self.ids.get(name, name.encode().ljust(16, b"\1")[:16]),
-            partitions=[
-                MetadataResponsePartition(
-                    partition_index=i,
-                    leader_id=leader,
-                    leader_epoch=self.epochs.get(name, 1),
-                    error_code=5 if leader < 0 else 0,
-                )
-                for i, leader in enumerate(self.topics[name])
-            ],
-        )
 
 
 class World:
@@ -161,7 +115,8 @@ class World:
         self._established: dict[int, None] = {}
         self.deadline: float | None = 0.0
         self.rng = random.Random(seed)
-        self.engine = ClientEngine(Config(client, config), self.rng, hint=hint)
+        self.errors = ScriptedErrors()
+        self.engine = engine_of(client, Config(client, config), self.rng, hint)
         self.engine.events.listen(self.events.append)
 
     # Time
@@ -290,6 +245,8 @@ class World:
         body = request.body
         self.asked.append(Asked(self.now, address, body.API_NAME, number, body))
         delay = 0.0 if isinstance(body, ApiVersionsRequest) else self.delays.get(address, 0.0)
+        if isinstance(body, FetchRequest) and not self.errors.any_left("Fetch"):
+            delay += body.max_wait_ms / 1000.0  # there are never any records
         identity = request.correlation_id
         self.later(2 * LATENCY + delay, lambda: self._answer(number, identity, body))
 
@@ -299,24 +256,16 @@ class World:
         mode = self._mode(number)
         if mode not in ("up", "handshake", "error_129"):
             return
-        answer = self.answer(self._open[number][0], body, mode)
-        if answer is not None:
-            self.engine.received(number, IncomingResponse(identity, answer))
+        message = self.answer(self._open[number][0], body, mode)
+        if message is not None:
+            self.engine.received(number, IncomingResponse(identity, message))
         if mode == "handshake":
             self.later(LATENCY, lambda: self._end(number, None))
 
     def answer(self, address: str, body: Any, mode: str) -> Message | None:
         """What a broker says; tests that need more override it."""
-        if isinstance(body, ApiVersionsRequest):
-            apis = [(18, 0, 4), (3, 0, 13), (1, 4, 17), (0, 3, 11), (2, 1, 11)]
-            return ApiVersionsResponse(
-                error_code=129 if mode == "error_129" else 0,
-                api_keys=[ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in apis],
-            )
-        if isinstance(body, MetadataRequest):
-            picture = self.pictures.get(address) or self.pictures.get("*") or ClusterPicture()
-            return picture.answer(body)
-        return cast("Message", body.RESPONSE())
+        picture = self.pictures.get(address) or self.pictures.get("*") or ClusterPicture()
+        return answer(address, body, mode, picture, self.errors)
 
     # What the cases look at
 

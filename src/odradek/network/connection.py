@@ -112,5 +112,9 @@ class Connection:
 
     def overdue_at(self, grace: float) -> float | None:
         """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""
-        deadline = self.in_flight.next_deadline()
-        return None if deadline is None else max(deadline, self.last_received + grace)
+        head, deadline = self.in_flight.head, self.in_flight.next_deadline()
+        if head is None or deadline is None:
+            return None
+        # The first question of a quiet connection sets `last_received` as well: that is no byte.
+        heard = self.last_received > head.sent_at
+        return max(deadline, self.last_received + grace) if heard else deadline
