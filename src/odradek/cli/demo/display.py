@@ -7,6 +7,7 @@ standard error, so that standard output keeps the result alone at its end).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -20,26 +21,36 @@ SHOWN = 14
 PLAIN_INTERVAL = 5.0
 
 
-class Display:
-    """Progress bars and a timeline."""
+class Lines:
+    """A timeline as plain lines."""
 
     def __init__(self, *, to_stderr: bool) -> None:
+        self._console = Console(stderr=to_stderr, highlight=False)
+
+    def tell(self, at: float, text: str, *, style: str = "") -> None:
+        """Add a line to the timeline; `at` in seconds since the start."""
+        self._console.print(_line(at, text, style), soft_wrap=True)
+
+
+def _line(at: float, text: str, style: str) -> Text:
+    return Text(f"{at:7.2f} s  {text}", style=style)
+
+
+class Display:
+    """Progress bars (name → text) and a timeline; bars only while it is entered."""
+
+    def __init__(self, bars: Mapping[str, str], *, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr, highlight=False)
         self._lines: deque[Text] = deque(maxlen=SHOWN)
         self._bars = Progress(
-            TextColumn("{task.description:<26}"),
+            TextColumn("{task.description:<29}"),
             BarColumn(bar_width=40),
             TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
             TimeElapsedColumn(),
             console=self.console,
         )
         self._tasks = {
-            name: self._bars.add_task(text, total=1, start=False)
-            for name, text in (
-                ("sent", "acknowledged to producer"),
-                ("aggregated", "in Spark's aggregate"),
-                ("written", "in Parquet"),
-            )
+            name: self._bars.add_task(text, total=1, start=False) for name, text in bars.items()
         }
         self._status = Text("")
         self._live: Live | None = None
@@ -64,7 +75,7 @@ class Display:
 
     def tell(self, at: float, text: str, *, style: str = "") -> None:
         """Add a line to the timeline; `at` in seconds since the start."""
-        line = Text(f"{at:7.1f} s  {text}", style=style)
+        line = _line(at, text, style)
         self._lines.append(line)
         if self._live is None:
             self.console.print(line, soft_wrap=True)
@@ -77,21 +88,18 @@ class Display:
             self._bars.update(task, total=total)
             self._bars.start_task(task)
 
-    def progress(self, at: float, sent: int, aggregated: int, written: int) -> None:
-        """How far things are."""
-        for name, value in (("sent", sent), ("aggregated", aggregated), ("written", written)):
+    def progress(self, at: float, rows: Mapping[str, int]) -> None:
+        """How far things are: rows by the name of their bar."""
+        for name, value in rows.items():
             self._bars.update(self._tasks[name], completed=value)
-        lag = sent - min(aggregated, written)
+        lag = max(rows.values()) - min(rows.values())
         self._status = Text(f"lag {lag:,} rows")
         if self._live is not None:
             self._live.update(self._picture())
         elif at - self._plain_at >= PLAIN_INTERVAL:
             self._plain_at = at
-            self.console.print(
-                f"{at:7.1f} s  sent {sent:,}  aggregated {aggregated:,}  in Parquet {written:,}"
-                f"  lag {lag:,}",
-                soft_wrap=True,
-            )
+            words = "  ".join(f"{name} {value:,}" for name, value in rows.items())
+            self.console.print(f"{at:7.1f} s  {words}  lag {lag:,}", soft_wrap=True)
 
     def _picture(self) -> Group:
         return Group(

@@ -1,18 +1,29 @@
-"""The demo's result: compared with the reference, written as JSON and as a picture.
+"""The demo's result: compared with the reference, written as JSON and described as a picture.
 
 In: counts, the table, samples of throughput, the timeline. Out: the object that `--json` prints,
-and `demo.png`. Must not: call anything a match that isn't equal.
+and what `picture.draw` draws. Must not: call anything a match that isn't equal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from odradek.cli.demo.data import Aggregate
+from odradek.cli.demo.picture import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    RED,
+    Band,
+    Line,
+    Mark,
+    Panel,
+    Picture,
+)
 from odradek.cli.demo.timeline import Noticed, Recovery
 
 
@@ -21,9 +32,8 @@ class Sample:
     """How far things were at one moment (seconds since the start of sending)."""
 
     at: float
-    acknowledged: int
-    aggregated: int
-    written: int
+    rows: Mapping[str, int]
+    """Rows by what became of them: acknowledged, aggregated, written …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +49,21 @@ class Result:
     source_recovery_s: float | None
     rebootstraps: int
     dials: int
+    metadata_requests: int
     matches_reference: bool
 
     @property
     def ok(self) -> bool:
         """Every row landed exactly once in the aggregate and in Parquet."""
         return not self.lost and not self.duplicated and self.matches_reference
+
+    def summary(self) -> dict[str, Any]:
+        """What is printed line by line."""
+        return self.to_dict()
+
+    def closing(self) -> list[str]:
+        """Nothing more to be said."""
+        return []
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, seconds to the millisecond."""
@@ -97,61 +116,56 @@ def build(
         source_recovery_s=recovery.source,
         rebootstraps=sum(e.kind == "rebootstrap" for e in events),
         dials=sum(e.kind == "dial" for e in events),
+        metadata_requests=sum(e.kind == "metadata_request" for e in events),
         matches_reference=same(table, reference),
     )
 
 
-WINDOW = 6
-"""Samples (half a second each) that a rate is the mean of: Spark works in batches."""
 MARKS = {
-    "rebootstrap": ("a client starts again from bootstrap.servers", "black"),
-    "rebootstrapped": ("a client has found the cluster again", "green"),
+    "rebootstrap": ("a client starts again from bootstrap.servers", BLACK),
+    "rebootstrapped": ("a client has found the cluster again", GREEN),
 }
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], high: float) -> str:
+    """One character for each value, from nothing to `high`; heights are square roots.
+
+    After an outage all that waited comes at once; beside that peak the usual flow must be seen.
+    """
+    steps = len(BLOCKS) - 1
+    return "".join(BLOCKS[math.ceil(math.sqrt(max(0.0, v) / high) * steps)] for v in values)
+
+
+STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0))
+"""Colours and widths: curves that run together are seen all the same."""
 
 
 def picture(
-    path: Path,
     samples: Sequence[Sample],
+    labels: Mapping[str, str],
     outage: tuple[float, float] | None,
     marks: Sequence[tuple[float, str]],
-) -> None:
-    """Throughput over time with the outage marked."""
-    import matplotlib as mpl
+    *,
+    window: int,
+    more: Sequence[Panel] = (),
+) -> Picture:
+    """Throughput over time with the outage marked, and more panels if there are any.
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, (rate, total) = plt.subplots(2, 1, figsize=(11, 7), sharex=True)
-    names = (("acknowledged", "C0"), ("aggregated", "C1"), ("written", "C2"))
-    labels = {
-        "acknowledged": "acknowledged to the producer",
-        "aggregated": "in Spark's aggregate",
-        "written": "in Parquet",
-    }
-    for name, colour in names:
-        values = [(s.at, getattr(s, name)) for s in samples]
-        rates = [
+    `labels` names the counts of the samples; a rate is the mean of `window` samples.
+    """
+    rates, totals = [], []
+    for (colour, width), (name, label) in zip(STROKES, labels.items(), strict=False):
+        values = [(s.at, float(s.rows[name])) for s in samples]
+        rate = [
             (b[0], (b[1] - a[1]) / (b[0] - a[0]))
-            for a, b in zip(values, values[WINDOW:], strict=False)
+            for a, b in zip(values, values[window:], strict=False)
         ]
-        if rates:
-            rate.plot(*zip(*rates, strict=True), color=colour, label=labels[name], linewidth=1.2)
-        total.plot(*zip(*values, strict=True), color=colour, label=labels[name])
-    for axis in (rate, total):
-        if outage is not None:
-            axis.axvspan(*outage, color="crimson", alpha=0.15, label="no broker")
-        axis.grid(alpha=0.3)
-    shown = set()
-    for at, kind in marks:
-        words, colour = MARKS[kind]
-        label = None if kind in shown else words
-        shown.add(kind)
-        total.axvline(at, color=colour, linewidth=0.8, linestyle=":", label=label)
-    rate.set_ylabel(f"rows per second, mean of {WINDOW} samples")
-    total.set_ylabel("rows")
-    total.set_xlabel("seconds")
-    total.legend(loc="upper left", fontsize=8)
-    rate.set_title("A year of flights through a cluster that moves away and comes back elsewhere")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+        rates.append(Line(label, colour, rate, width))
+        totals.append(Line(label, colour, values, width))
+    return Picture(
+        "A year of flights through a cluster that moves away and comes back elsewhere",
+        [Panel("rows per second", rates), Panel("rows", totals), *more],
+        [Band("no broker", RED, *outage)] if outage is not None else [],
+        [Mark(*MARKS[kind], at) for at, kind in marks],
+    )

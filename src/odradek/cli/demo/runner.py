@@ -16,7 +16,7 @@ from pathlib import Path
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
-from odradek.cli.demo import report
+from odradek.cli.demo import picture, report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import Display
 from odradek.cli.demo.pipeline import Pipeline
@@ -25,6 +25,14 @@ from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster, ensure_java_environment
 
+PRODUCER = "demo-producer"
+SHOWN = {
+    "acknowledged": "acknowledged to the producer",
+    "aggregated": "in Spark's aggregate",
+    "written": "in Parquet",
+}
+WINDOW = 6
+"""Samples (half a second each) that a rate is the mean of: Spark works in batches."""
 CHUNK = 500
 LANDING_TIMEOUT = 150.0
 POLL = 0.5
@@ -80,7 +88,7 @@ class Demo:
         self._flights = Flights(rows)
         self._seconds = seconds
         self._brokers = brokers
-        self._display = Display(to_stderr=json)
+        self._display = Display(SHOWN, to_stderr=json)
         self._reader = EventReader(self._events)
         self._samples: list[report.Sample] = []
         self._begin = time.time()
@@ -115,7 +123,7 @@ class Demo:
 
     def _publish(self, cluster: LocalCluster, pipeline: Pipeline) -> report.Result:
         total = self._flights.rows
-        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo-producer"}
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": PRODUCER}
         with Producer(config) as producer:
             sending = Sending(producer, self._flights, self._seconds)
             self._display.begin(total)
@@ -141,19 +149,20 @@ class Demo:
 
     def _time_to_move(self, at: float) -> bool:
         """In the middle, once Spark has landed something; a slow start of Spark can put it off."""
-        landed = min(self._samples[-1].aggregated, self._samples[-1].written)
+        rows = self._samples[-1].rows
+        landed = min(rows["aggregated"], rows["written"])
         return at >= self._seconds / 2 and (landed > 0 or at >= 0.75 * self._seconds)
 
     def _behind(self, sending: Sending) -> bool:
         if sending.error is not None:
             return False
         last = self._samples[-1] if self._samples else None
-        return last is None or min(last.aggregated, last.written) < sending.acknowledged
+        return last is None or min(last.rows.values()) < sending.acknowledged
 
     def _ended(self, start: float) -> float:
         """When everything was acknowledged, on the monotonic clock."""
-        top = self._samples[-1].acknowledged
-        return start + next(s.at for s in self._samples if s.acknowledged == top)
+        top = self._samples[-1].rows["acknowledged"]
+        return start + next(s.at for s in self._samples if s.rows["acknowledged"] == top)
 
     def _move(self, cluster: LocalCluster) -> None:
         self._say("the whole cluster goes away", style="bold red")
@@ -165,8 +174,13 @@ class Demo:
     def _watch(self, sending: Sending, pipeline: Pipeline, start: float) -> None:
         aggregated, written = pipeline.landed()
         at = time.monotonic() - start
-        self._samples.append(report.Sample(at, sending.acknowledged, aggregated, written))
-        self._display.progress(time.time() - self._begin, sending.acknowledged, aggregated, written)
+        rows = {
+            "acknowledged": sending.acknowledged,
+            "aggregated": aggregated,
+            "written": written,
+        }
+        self._samples.append(report.Sample(at, rows))
+        self._display.progress(time.time() - self._begin, rows)
         for event in self._reader.poll():
             line = tell(event)
             if line is not None:
@@ -182,7 +196,7 @@ class Demo:
         events = self._reader.events
         exits = [e.wall for e in cluster.timeline if e.name == "broker_exited"]
         exited = min(exits, default=None)
-        times = recovery(events, exited, PARTITIONS, os.getpid())
+        times = recovery(events, exited, PARTITIONS, PRODUCER)
         result = report.build(
             sent=sent,
             table=table,
@@ -199,7 +213,8 @@ class Demo:
         marks = [
             (e.time - began, e.kind) for e in events if e.kind in report.MARKS and e.time > began
         ]
-        report.picture(self._output / "demo.png", self._samples, outage, marks)
+        drawing = report.picture(self._samples, SHOWN, outage, marks, window=WINDOW)
+        picture.draw(drawing, self._output / "demo")
         return result
 
     def _say(self, text: str, *, style: str = "") -> None:

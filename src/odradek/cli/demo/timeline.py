@@ -1,7 +1,7 @@
-"""What the clients noticed, gathered from all processes.
+"""What the clients noticed, gathered from all processes, or from a simulated world.
 
-In: the JSON lines that every client writes into the events folder, and the cluster's own log of
-what was done to it. Out: one timeline, and the times of outage and recovery.
+In: the JSON lines that every client writes into the events folder, or the traces of simulated
+hosts, and when the cluster went away. Out: one timeline, and the times of outage and recovery.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.simulation import World
 
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """One event of one client; `time` is the wall clock in seconds."""
+    """One event of one client; `time` in seconds, by the wall clock or a simulated one."""
 
     time: float
-    pid: int
+    pid: int | None
+    """None in a simulation."""
     client: str
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -33,7 +37,7 @@ class Recovery:
     producer: float | None
     """From then to the first acknowledged record (0 when it came before)."""
     source: float | None
-    """From then to the first record that Spark's tasks read."""
+    """From then to the first record that Spark's tasks (or the simulated consumer) read."""
 
 
 class EventReader:
@@ -60,6 +64,29 @@ class EventReader:
         return fresh
 
 
+class TraceReader:
+    """Reads what is new in the traces of a world's clients at each call."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._read: dict[str, int] = {}
+        self.events: list[Noticed] = []
+
+    def poll(self) -> list[Noticed]:
+        """Events that came since the last call, by time."""
+        fresh: list[Noticed] = []
+        for name, host in self._world.hosts.items():
+            events = host.trace.events
+            fresh += [
+                Noticed(event.at, None, name, event.kind, dict(event.fields))
+                for event in events[self._read.get(name, 0) :]
+            ]
+            self._read[name] = len(events)
+        fresh.sort(key=lambda e: e.time)
+        self.events += fresh
+        return fresh
+
+
 def _event(line: bytes) -> Noticed:
     item = json.loads(line)
     fixed = {"time", "pid", "client", "kind"}
@@ -68,9 +95,12 @@ def _event(line: bytes) -> Noticed:
 
 
 def recovery(
-    events: Iterable[Noticed], exited: float | None, partitions: int, producer_pid: int
+    events: Iterable[Noticed], exited: float | None, partitions: int, producer: str
 ) -> Recovery:
-    """Times of outage and recovery after the first broker's exit at `exited`."""
+    """Times of outage and recovery after the first broker's exit at `exited`.
+
+    `producer` is the name (client.id) of the client that writes; whoever else reads is the source.
+    """
     if exited is None:
         return Recovery(None, None, None)
     after = sorted((e for e in events if e.time >= exited), key=lambda e: e.time)
@@ -84,8 +114,8 @@ def recovery(
     )
     if back is None:
         return Recovery(None, None, None)
-    acked = _first(e.time for e in after if e.kind == "first_ack" and e.pid == producer_pid)
-    read = _first(e.time for e in after if e.kind == "first_record" and e.pid != producer_pid)
+    acked = _first(e.time for e in after if e.kind == "first_ack" and e.client == producer)
+    read = _first(e.time for e in after if e.kind == "first_record" and e.client != producer)
     return Recovery(
         back - exited,
         None if acked is None else max(0.0, acked - back),
@@ -96,7 +126,9 @@ def recovery(
 def _lost_before(after: Sequence[Noticed], event: Noticed) -> bool:
     """Whether this client had noticed the loss: an answer that was under way doesn't count."""
     return any(
-        e.pid == event.pid and e.kind in ("disconnected", "dial_failed") and e.time <= event.time
+        (e.pid, e.client) == (event.pid, event.client)
+        and e.kind in ("disconnected", "dial_failed")
+        and e.time <= event.time
         for e in after
     )
 
@@ -123,4 +155,5 @@ def tell(event: Noticed) -> str | None:
         return None
     f = event.fields
     detail = f.get("why") or f.get("address") or f.get("what") or f.get("partition", "")
-    return f"{event.client} (pid {event.pid}) {words} {detail}"
+    who = event.client if event.pid is None else f"{event.client} (pid {event.pid})"
+    return f"{who} {words} {detail}"

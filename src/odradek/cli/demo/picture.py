@@ -1,0 +1,116 @@
+"""What a picture shows, said once; drawn as SVG always and as PNG where matplotlib is installed.
+
+In: lines, lanes, a band for the outage, marks. Out: `<stem>.svg`, which needs nothing but us, and
+`<stem>.png`. Must not: know what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+BLUE, ORANGE, GREEN, RED = "#1f77b4", "#e67e00", "#2a8a3e", "#c0392b"
+PURPLE, GREY, BLACK = "#7d3c98", "#999999", "#222222"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A curve: points of (seconds, value)."""
+
+    label: str
+    colour: str
+    points: Sequence[tuple[float, float]]
+    width: float = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A bar of one client along the time: spans of (start, end, colour), and a word about it."""
+
+    name: str
+    spans: Sequence[tuple[float, float, str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One of the axes below each other: curves or lanes, not both."""
+
+    label: str
+    lines: Sequence[Line] = ()
+    lanes: Sequence[Lane] = ()
+    height: float = 1.0
+    """Compared with the other panels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of time, shaded in all panels."""
+
+    label: str
+    colour: str
+    start: float
+    stop: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment, dotted in all panels; those with one label share a line of the legend."""
+
+    label: str
+    colour: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a legend."""
+
+    kind: Literal["line", "band", "mark"]
+    label: str
+    colour: str
+    width: float = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Panels that share one axis of seconds."""
+
+    title: str
+    panels: Sequence[Panel]
+    bands: Sequence[Band] = ()
+    marks: Sequence[Mark] = ()
+    x_label: str = "seconds"
+
+    @property
+    def end(self) -> float:
+        """The last second that anything is drawn at."""
+        at = [x for panel in self.panels for line in panel.lines for x, _ in line.points]
+        at += [x for panel in self.panels for lane in panel.lanes for _, x, _ in lane.spans]
+        at += [band.stop for band in self.bands] + [mark.at for mark in self.marks]
+        return max(at, default=0.0) or 1.0
+
+    def legend(self, panel: Panel) -> list[Entry]:
+        """What stands beside a panel; bands and marks beside the last one."""
+        entries = [Entry("line", line.label, line.colour, line.width) for line in panel.lines]
+        if panel is self.panels[-1]:
+            entries += [Entry("band", band.label, band.colour) for band in self.bands]
+            entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
+        return list(dict.fromkeys(entries))
+
+
+def draw(picture: Picture, stem: Path) -> list[Path]:
+    """Write the picture, and say which files it is in."""
+    from odradek.cli.demo import svg
+
+    drawn = [stem.with_suffix(".svg")]
+    drawn[0].write_text(svg.render(picture), encoding="utf-8")
+    if find_spec("matplotlib") is not None:
+        from odradek.cli.demo import png
+
+        drawn.append(stem.with_suffix(".png"))
+        png.render(picture, drawn[1])
+    return drawn

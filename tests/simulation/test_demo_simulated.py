@@ -1,0 +1,189 @@
+"""`odradek demo --simulated`: the demo's story in virtual time, and that it notices a fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from odradek.cli.demo import demo, picture
+from odradek.cli.demo.sample import Sample
+from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
+from odradek.record import BatchHeader
+from odradek.simulation.partition_log import PartitionLog, StoredBatch
+
+ROWS = 600
+MOVED = 10.0
+"""The middle of 20 seconds; the clients' first metadata takes some milliseconds more."""
+
+
+def story(seed: int = 1, rows: int = ROWS) -> Story:
+    return Simulated(Sample(rows), lambda *_: None, seconds=2 * MOVED, seed=seed).run()
+
+
+def first(told: Story, words: str) -> float:
+    return next(at for at, text in told.timeline if words in text)
+
+
+def test_the_cluster_moves_and_every_row_is_read_once() -> None:
+    told = story()
+    result = told.result
+    assert told.ok
+    assert (result.rows_sent, result.rows_landed) == (ROWS, ROWS)
+    assert (result.lost, result.duplicated, result.matches_reference) == (0, 0, True)
+    assert result.rebootstraps == 2
+    assert result.outage_s is not None
+    assert AWAY < result.outage_s < AWAY + 3
+    assert (told.missing, told.doubled) == ([], [])
+    assert 2 * MOVED <= told.virtual_s < 3 * MOVED
+
+
+def test_the_timeline_tells_the_story_in_order() -> None:
+    told = story()
+    assert [at for at, _ in told.timeline] == sorted(at for at, _ in told.timeline)
+    gone = first(told, "the whole cluster goes away")
+    assert gone == pytest.approx(MOVED, abs=0.1)
+    back = first(told, "the cluster starts again, at 10.0.0.")
+    assert back == pytest.approx(gone + AWAY)
+    for client in (PRODUCER, CONSUMER):
+        assert gone < first(told, f"{client} starts again from bootstrap.servers: ") < gone + 2
+        assert first(told, f"{client} found the cluster again through kafka.simulated:9092") > back
+    assert any(at > back and f"{PRODUCER} has its first ack" in text for at, text in told.timeline)
+    assert any(at > back and f"{CONSUMER} reads its first" in text for at, text in told.timeline)
+
+
+def test_dials_are_counted_as_the_network_saw_them() -> None:
+    told = story()
+    assert [one.client for one in told.dialling] == [PRODUCER, CONSUMER]
+    for one in told.dialling:
+        assert 5 < one.dials < 30
+        assert one.refused == one.dials - 1  # the last one found the cluster
+        assert 1 <= one.most_in_a_second <= 6
+        assert one.metadata_requests >= 1
+
+
+def test_one_seed_is_one_story() -> None:
+    one, again, other = story(seed=3), story(seed=3), story(seed=4)
+    assert one.timeline == again.timeline
+    assert one.timeline != other.timeline
+    assert other.ok
+
+
+def test_a_row_that_a_broker_loses_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged, and gone before anybody could read it."""
+    commit = PartitionLog.commit
+    lost: list[int] = []
+
+    def losing(self: PartitionLog, batch: StoredBatch) -> None:
+        if self.high_watermark < 50 or lost:
+            commit(self, batch)
+            return
+        readers, self.on_commit = self.on_commit, {}
+        commit(self, batch)
+        lost.append(batch.header.count)
+        place = self.batches.index(batch)
+        del self.batches[place], self._base_offsets[place]
+        self.on_commit = readers
+
+    monkeypatch.setattr(PartitionLog, "commit", losing)
+    told = story()
+    assert lost
+    assert not told.ok
+    assert (told.result.lost, told.result.duplicated) == (lost[0], 0)
+    assert not told.result.matches_reference
+    assert len(told.missing) == lost[0]
+    assert any(f"rows that never came: {told.missing[0]}" in line for line in told.closing())
+
+
+def double_a_batch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A broker that stores one batch twice; the list says how many rows it had."""
+    append = PartitionLog.append
+    doubled: list[int] = []
+
+    def twice(self: PartitionLog, data: bytes, header: BatchHeader, epoch: int) -> StoredBatch:
+        if self.end_offset > 50 and not doubled:
+            doubled.append(header.count)
+            append(self, data, header, epoch)
+        return append(self, data, header, epoch)
+
+    monkeypatch.setattr(PartitionLog, "append", twice)
+    return doubled
+
+
+def run(folder: Path, *arguments: str) -> Any:
+    app = typer.Typer()
+    app.command()(demo)
+    return CliRunner().invoke(app, ["--simulated", "--output", str(folder), *arguments])
+
+
+@pytest.fixture
+def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "find_spec", lambda _: None)
+
+
+SMALL = ("--rows", str(ROWS), "--seconds", "20", "--json")
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_a_row_that_comes_twice_makes_the_command_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubled = double_a_batch(monkeypatch)
+    done = run(tmp_path, *SMALL)
+    assert done.exit_code == 1, done.output
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["lost"], result["duplicated"]) == (0, doubled[0])
+    assert result["matches_reference"] is False
+    assert len(result["doubled_rows"]) == doubled[0]
+    assert "rows that came more than once: " in done.stderr
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_the_command_prints_and_keeps_its_result(tmp_path: Path) -> None:
+    done = run(tmp_path, *SMALL, "--brokers", "5", "--seed", "9")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert result == json.loads((tmp_path / "result.json").read_text())
+    assert (result["rows_sent"], result["lost"], result["duplicated"]) == (ROWS, 0, 0)
+    assert (result["matches_reference"], result["seed"]) == (True, 9)
+    assert {"at", "what"} == set(result["timeline"][0])
+    assert "5 simulated brokers" in result["timeline"][0]["what"]
+    assert {one["client"] for one in result["clients"]} == {PRODUCER, CONSUMER}
+    assert "the whole cluster goes away" in done.stderr
+    assert "█" in done.stderr
+    assert "dials in the last second" in (tmp_path / "demo.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["--versus"], "exclude each other"), (["--patience", "3"], "--patience is for --versus"),
+     (["--rows", "6737"], "more than the sample has: pip install")],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)
+    done = run(tmp_path, *arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_it_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys("
+        "('pyarrow', 'pandas', 'numpy', 'pyspark', 'matplotlib')))\n"  # None: can't be imported
+        "from odradek.cli.demo import picture; picture.find_spec = lambda name: None\n"
+        f"sys.argv[1:] = ['demo', '--simulated', '--rows', '100', '--output', {str(tmp_path)!r}]\n"
+        "from odradek.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "matches_reference  True" in done.stdout
