@@ -19,6 +19,7 @@ from odradek.common.errors import (
 )
 from odradek.common.events import EventLog
 from odradek.common.kafka_errors import error_for
+from odradek.common.outage_log import OutageLog
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
@@ -55,7 +56,9 @@ class ClientEngine(Engine):
             max_age=config["metadata.max.age.ms"], retry=config.backoff("retry.backoff"), rng=rng
         )
         self.updater = MetadataUpdater(self, self.network, self.metadata, config, rng)
-        self.components.append(self.network)
+        self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
+        self.events.listen(self.outages)
+        self.components += [self.network, self.outages]
         self.waiting: dict[str, float] = {}
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:

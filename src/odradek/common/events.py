@@ -1,8 +1,9 @@
 """R-EV-1: everything that a client does of its own accord is one typed event.
 
 In: the rooms report state changes (dial, ready, failed, backoff, refresh, rebootstrap, retry).
-Out: the same event to logging, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace
-of a simulation. Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
+Out: the same event to logging (at DEBUG; `outage_log` makes lines for people of them), to the
+counters, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace of a simulation.
+Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ HISTORY = 256
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.
 KINDS: dict[str, str] = {
-    "dial": "a connection is being opened: address, purpose, broker, ip",
-    "connected": "TCP (and TLS) is up: address, purpose",
+    "dial": "a connection is being opened: address, purpose, ip, connection",
+    "connected": "TCP (and TLS) is up: address",
     "ready": "ApiVersions was answered: address, purpose, seconds",
     "dial_failed": "a dial ended without a usable connection: address, error, failures, backoff",
     "disconnected": "a connection that was ready is gone: address, error, in_flight, failure",
@@ -30,7 +31,9 @@ KINDS: dict[str, str] = {
     "dns_failed": "a name doesn't resolve: address, error",
     "metadata_request": "a metadata refresh was sent: address, why, topics, round",
     "metadata": "a refresh was answered: address, brokers, cluster_id, leaders, leaderless",
-    "metadata_failed": "an attempt at a refresh failed: address, error, round",
+    "silent": "no byte for the suspicion time (R-RB-2): address, seconds, ready, held",
+    "heard": "bytes came after such a silence: address, ready",
+    "metadata_failed": "an attempt at a refresh failed: address, what, error, round",
     "round_failed": "all candidates failed, a retry backoff follows: round, backoff",
     "rebootstrap": "the client starts again from bootstrap.servers: why, known",
     "rebootstrapped": "the rebootstrap ended: address, seconds, cluster_id",
@@ -59,14 +62,6 @@ class Event:
 
 Listener = Callable[[Event], None]
 
-_LEVELS = {
-    "rebootstrap": logging.WARNING,
-    "rebootstrapped": logging.INFO,
-    "foreign_cluster": logging.ERROR,
-    "broken": logging.ERROR,
-    "expired": logging.WARNING,
-}
-
 
 class EventLog:
     """Where the rooms of one client report; fans out and keeps the last ones for `explain()`."""
@@ -90,9 +85,8 @@ class EventLog:
         event = Event(at, kind, fields)
         self.history.append(event)
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        level = _LEVELS.get(kind, logging.DEBUG)
-        if logger.isEnabledFor(level):
-            logger.log(level, "[%s] %s", self._client, event)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("[%s] %s", self._client, event)
         for listener in self._listeners:
             try:
                 listener(event)

@@ -273,11 +273,7 @@ class NetworkClient:
                 continue
             if connection.bytes_seen:  # part of an answer: neither silent nor overdue
                 connection.bytes_seen = False
-                connection.last_received = now
-                if connection.suspect:
-                    connection.suspect = False
-                    self.changed.notify()
-                    moved = True
+                moved = self._heard(connection, now) or moved
             deadline = connection.overdue_at(SUSPICION)
             if deadline is not None and now >= deadline:
                 head = connection.in_flight.head
@@ -303,9 +299,23 @@ class NetworkClient:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
         connection.suspect = True
         self.governor.failed(now)
+        address, held = str(connection.address), connection.is_held(now)
+        self.events.emit(
+            now, "silent", address=address, seconds=SUSPICION, ready=connection.ready, held=held
+        )
         for listener in self.on_suspect:
             listener(connection, now)
         self.changed.notify()
+
+    def _heard(self, connection: Connection, now: float) -> bool:
+        """Bytes came; say whether that ended a silence."""
+        connection.last_received = now
+        if not connection.suspect:
+            return False
+        connection.suspect = False
+        self.events.emit(now, "heard", address=str(connection.address), ready=connection.ready)
+        self.changed.notify()
+        return True
 
     def next_deadline(self, now: float) -> float | None:
         """The earliest setup, request, proof or idle deadline."""
@@ -363,8 +373,7 @@ class NetworkClient:
         connection = self._by_id.get(number)
         if connection is None:
             return
-        connection.last_received = now
-        connection.suspect = False
+        self._heard(connection, now)
         for frame in frames:
             try:
                 identity = peek_correlation_id(frame)
@@ -384,8 +393,7 @@ class NetworkClient:
         connection = self._by_id.get(number)
         if connection is None:
             return
-        connection.last_received = now
-        connection.suspect = False
+        self._heard(connection, now)
         try:
             request = connection.in_flight.take(identity)
         except MalformedMessageError as error:
@@ -460,34 +468,26 @@ class NetworkClient:
         requests = connection.in_flight.clear()
         self._forget(connection)
         address = connection.address
+        ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
             until = self.states.failed(address, now, error, connecting=setting_up)
             state = self.states.state(address)
             if not connection.proved:
                 state.dial_failed = True
             self.governor.failed(now)
-            kind = "dial_failed" if setting_up else "disconnected"
             self.events.emit(
                 now,
-                kind,
+                "dial_failed" if setting_up else "disconnected",
                 address=str(address),
                 error=in_words(error),
                 failures=state.failures,
                 backoff=round(until - now, 6),
-                in_flight=len(requests),
-                failure=True,
-                connection=connection.id,
+                **ends,
             )
         else:
             self.states.closed(address, now)
             self.events.emit(
-                now,
-                "disconnected",
-                address=str(address),
-                error=in_words(error),
-                in_flight=len(requests),
-                failure=False,
-                connection=connection.id,
+                now, "disconnected", address=str(address), error=in_words(error), **ends
             )
         lost = error
         if not isinstance(error, DisconnectedError):

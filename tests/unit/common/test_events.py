@@ -1,10 +1,20 @@
 """R-EV-1: one typed event to history, counters, log and listeners."""
 
+from __future__ import annotations
+
+import ast
+import json
 import logging
+from pathlib import Path
 
 import pytest
 
-from odradek.common.events import HISTORY, Event, EventLog
+import odradek
+from odradek.common.events import HISTORY, KINDS, Event, EventLog
+from odradek.runtime.events_dir import EventFile
+from odradek.simulation.trace import Trace
+
+SOURCE = Path(odradek.__file__).parent
 
 
 def test_everybody_gets_the_same_event() -> None:
@@ -42,10 +52,49 @@ def test_a_listener_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture)
     assert "user code" in caplog.text
 
 
-def test_an_outage_is_one_warning_its_dials_are_details(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    log = EventLog("c")
-    log.emit(0.0, "dial_failed", address="h:1")
-    log.emit(0.0, "rebootstrap", why="none is left")
-    assert [r.levelname for r in caplog.records] == ["WARNING"]
-    assert "[c] rebootstrap why=none is left" in caplog.text
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_reaches_log_counter_listener_file_and_trace(
+    kind: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG, "odradek")
+    log, seen, trace, file = EventLog("c"), list[Event](), Trace("c"), EventFile(tmp_path, "c")
+    log.listen(seen.append)
+    log.listen(file)
+    trace.follow(log)
+    log.emit(2.5, kind, address="h:1", error="e")
+    file.close()
+    assert log.counts == {kind: 1}
+    assert seen == trace.events == list(log.history)
+    assert trace.lines() == [f"2.5 c {kind} address=h:1 error=e"]
+    assert (kind, "h:1") == (seen[0].kind, seen[0].fields["address"])
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("DEBUG", f"[c] {kind} address=h:1 error=e")
+    ]
+    (line,) = file.path.read_text().splitlines()
+    assert json.loads(line)["kind"] == kind
+
+
+def test_every_kind_is_emitted_somewhere_with_the_fields_that_are_promised() -> None:
+    emitted: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr in ("emit", "end") and len(node.args) >= 2:
+                kinds = [n.value for n in ast.walk(node.args[1]) if isinstance(n, ast.Constant)]
+                for kind in set(map(str, kinds)) & set(KINDS):
+                    fields = emitted.setdefault(kind, set())
+                    fields |= {k.arg for k in node.keywords if k.arg}
+    assert set(emitted) == set(KINDS)
+    for kind, text in KINDS.items():
+        promised = {word.strip() for word in text.rpartition(":")[2].split(",")} - {"nothing"}
+        spread = {"in_flight", "failure", "connection"}  # given to two kinds by one dict
+        assert promised - emitted[kind] - spread == set(), kind
+
+
+def test_a_line_of_the_log_for_each_event_only_where_it_is_wanted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "odradek")
+    EventLog("c").emit(0.0, "rebootstrap", why="none is left")
+    assert caplog.records == []

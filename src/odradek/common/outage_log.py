@@ -1,0 +1,491 @@
+"""Outages as a client's log tells them: transitions, and summaries while one lasts (R-EV-1).
+
+In: every event of one client, as a listener of its `EventLog`; the time, as a component of its
+engine. Out: a few lines at WARNING and INFO, and `current` for `explain()`. (Each single event is
+logged at DEBUG by `EventLog`.) Must not: decide anything, or grow with an outage's length.
+
+What a line counts, in the words of R-MD-3: a *dial* opens a connection; an *attempt* is one dial or
+one metadata request; a *round* is one pass over all candidates; a *retry* here is a request of a
+caller that is tried again. Dials and attempts are counted apart for known brokers and bootstrap
+addresses. A two-minute outage takes about ten lines; brokers that come and go take no more than
+`TOLD_IN_FULL` outages and the summaries.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from odradek.common.events import Event
+
+logger = logging.getLogger("odradek")
+
+FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
+"""Seconds between two summaries: doubled each time."""
+QUIET = 5.0
+"""After so long without a failure, and with an answer since, an address that didn't come back is
+no longer needed: clients dial what they need at least every second."""
+CALM = 30.0
+"""An outage that begins so soon after another one goes on with its summaries."""
+TOLD_IN_FULL = 3
+"""Outages in a row whose beginnings and ends get lines of their own."""
+NAMED = 3
+"""Errors that a line names, and addresses with each."""
+KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
+ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
+
+
+class Spacing:
+    """Lets a line through at once, then ever more seldom, until nothing came for a while."""
+
+    __slots__ = ("_last", "_next", "_step", "held_back")
+
+    def __init__(self) -> None:
+        self._step = FIRST_SPACING
+        self._last = self._next = -math.inf
+        self.held_back = 0
+        """Lines that weren't let through since the last one that was."""
+
+    def allows(self, now: float) -> bool:
+        """Whether a line may be written now."""
+        if now - self._last > CALM:
+            self._step, self._next = FIRST_SPACING, -math.inf
+        self._last = now
+        if now < self._next:
+            self.held_back += 1
+            return False
+        self._next = now + self._step
+        self._step = min(2 * self._step, LONGEST_SPACING)
+        return True
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since an outage began."""
+
+    dials: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Failed ones, by class of address."""
+    rounds: int = 0
+    retries: int = 0
+    rebootstraps: int = 0
+    expired: int = 0
+
+    def in_words(self) -> str:
+        """What is worth saying of them."""
+        parts = [
+            f"{_number(self.dials.get(kind, 0), 'dial')} of {kind}, "
+            f"{_number(self.attempts.get(kind, 0), 'failed attempt')}"
+            for kind in (KNOWN, BOOTSTRAP)
+            if self.dials.get(kind) or self.attempts.get(kind)
+        ]
+        for count, what in (
+            (self.rounds, "failed round"),
+            (self.retries, "retry of a request"),
+            (self.rebootstraps, "rebootstrap"),
+            (self.expired, "expired batch or call"),
+        ):
+            if count:
+                parts.append(_number(count, what))
+        return "; ".join(parts) or "nothing tried yet"
+
+
+@dataclass(slots=True)
+class Outage:
+    """One outage of one client. Times are the engine's."""
+
+    begun: float
+    what: str
+    """The first failure, in words."""
+    told: bool
+    """Its beginning and its end have lines of their own."""
+    total: bool = False
+    """Nobody answers; else some addresses fail while others work."""
+    last_failure: float = -math.inf
+    answered_at: float | None = None
+    """The first answer since the last failure."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Addresses that failed and didn't prove themselves since, with their last error."""
+
+
+Handler = Callable[["OutageLog", float, dict[str, Any]], None]
+
+
+class OutageLog:
+    """One client's outages: a listener of its events and a component of its engine."""
+
+    __slots__ = (
+        "_bootstrap",
+        "_client",
+        "_ended",
+        "_mute",
+        "_next_line",
+        "_pending",
+        "_spacings",
+        "_step",
+        "_up_untold",
+        "counts",
+        "counts_since",
+        "current",
+        "in_a_row",
+        "known",
+        "last_ended",
+        "out_before",
+    )
+
+    def __init__(self, client: str, bootstrap: Collection[str]) -> None:
+        self._client = client
+        self._bootstrap = frozenset(bootstrap)
+        self.known = False
+        """The cluster was reached at least once."""
+        self.current: Outage | None = None
+        self.counts = Counts()
+        self.counts_since = 0.0
+        self.in_a_row = 0
+        """Outages so far, each within `CALM` seconds after the one before."""
+        self.last_ended = -math.inf
+        self.out_before = 0.0
+        """Seconds of outage since `counts_since`, without the current one."""
+        self._step = FIRST_SPACING
+        self._next_line = math.inf
+        self._up_untold = False
+        self._ended = False
+        self._pending: dict[int, str] = {}  # dials by connection
+        self._mute: set[str] = set()  # addresses with a silent connection
+        self._spacings: dict[str, Spacing] = {}
+
+    # The listener
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event."""
+        handler = self._HANDLERS.get(event.kind)
+        if handler is not None and not self._ended:
+            handler(self, event.at, event.fields)
+
+    def _dial(self, now: float, fields: dict[str, Any]) -> None:
+        address = str(fields.get("address"))
+        self._pending[fields.get("connection", -1)] = address
+        if self.current is not None:
+            self._count(self.counts.dials, address)
+
+    def _ready(self, now: float, fields: dict[str, Any]) -> None:
+        address = fields.get("address")
+        self._pending = {c: a for c, a in self._pending.items() if a != address}
+
+    def _disconnected(self, now: float, fields: dict[str, Any]) -> None:
+        self._pending.pop(fields.get("connection", -1), None)
+        self._mute.discard(str(fields.get("address")))
+        if fields.get("failure"):
+            in_flight = fields.get("in_flight") or 0
+            more = f", {_number(in_flight, 'request')} in flight" if in_flight else ""
+            self._failed(now, fields, "connection lost", more)
+
+    def _dial_failed(self, now: float, fields: dict[str, Any]) -> None:
+        self._failed(now, fields, "dial failed", "")
+        self._pending.pop(fields.get("connection", -1), None)
+        self._mute.discard(str(fields.get("address")))
+        self._count(self.counts.attempts, str(fields.get("address")))
+
+    def _silent(self, now: float, fields: dict[str, Any]) -> None:
+        if fields.get("held"):  # it may rightly hold what it was given to write
+            return
+        what = "connected, but silent" if fields.get("ready") else "the dial isn't answered"
+        self._failed(now, {**fields, "error": f"no byte for {fields.get('seconds')} s"}, what, "")
+        self._mute.add(str(fields.get("address")))
+
+    def _heard(self, now: float, fields: dict[str, Any]) -> None:
+        address = str(fields.get("address"))
+        self._mute.discard(address)
+        outage = self.current
+        if outage is not None and fields.get("ready"):
+            self._worked(outage, address, now)
+
+    def _metadata_failed(self, now: float, fields: dict[str, Any]) -> None:
+        if fields.get("what") == "dial":  # was counted when it failed
+            return
+        self._failed(now, fields, "metadata request failed", "")
+        self._count(self.counts.attempts, str(fields.get("address")))
+
+    def _round_failed(self, now: float, fields: dict[str, Any]) -> None:
+        outage = self.current
+        if outage is None:
+            return
+        self.counts.rounds += 1
+        outage.total = True
+        if outage.told and self.counts.rounds == 1:
+            self._say(
+                logging.WARNING,
+                f"no broker answers: all candidates of round {fields.get('round')} failed "
+                f"({_named(outage.failing)}); rounds go on, the next in "
+                f"{float(fields.get('backoff') or 0.0):.2f} s",
+            )
+
+    def _rebootstrap(self, now: float, fields: dict[str, Any]) -> None:
+        outage = self.current
+        if outage is not None:
+            self.counts.rebootstraps += 1
+            outage.total = True
+        if outage is None or outage.told:
+            known = len(fields.get("known") or ())
+            self._say(
+                logging.WARNING,
+                f"rebootstrap: {fields.get('why')}; starting again from bootstrap.servers, "
+                f"{_number(known, 'known broker')} until now",
+            )
+
+    def _rebootstrapped(self, now: float, fields: dict[str, Any]) -> None:
+        if self.in_a_row <= TOLD_IN_FULL:
+            self._say(
+                logging.INFO,
+                f"rebootstrapped after {float(fields.get('seconds') or 0.0):.1f} s: "
+                f"{fields.get('address')} answered for cluster {fields.get('cluster_id')}",
+            )
+
+    def _metadata(self, now: float, fields: dict[str, Any]) -> None:
+        first, self.known = not self.known, True
+        outage = self.current
+        if outage is None:
+            return
+        address = str(fields.get("address"))
+        outage.failing.pop(address, None)
+        self._answered(outage, now)
+        if outage.total or first or not outage.failing:
+            self._over(outage, now, f"{address} answered")
+
+    def _proved(self, now: float, fields: dict[str, Any]) -> None:
+        if self.current is not None:
+            self._worked(self.current, str(fields.get("address")), now)
+
+    def _retry(self, now: float, fields: dict[str, Any]) -> None:
+        if self.current is not None:
+            self.counts.retries += 1
+
+    def _expired(self, now: float, fields: dict[str, Any]) -> None:
+        if self.current is not None:
+            self.counts.expired += 1
+        self._seldom("expired", logging.WARNING, f"out of time: {fields.get('what')}", now)
+
+    def _foreign(self, now: float, fields: dict[str, Any]) -> None:
+        address = str(fields.get("address"))
+        self._seldom(
+            f"foreign {address}",
+            logging.ERROR,
+            f"{address} belongs to cluster {fields.get('found')}, not to "
+            f"{fields.get('expected')}: its answer is refused",
+            now,
+        )
+
+    def _broken(self, now: float, fields: dict[str, Any]) -> None:
+        self._say(logging.ERROR, f"the client can't go on: {fields.get('error')}")
+        self._forget()
+
+    def _closed(self, now: float, fields: dict[str, Any]) -> None:
+        outage = self.current
+        if outage is not None:
+            self._say(
+                logging.INFO,
+                f"closed during an outage of {now - outage.begun:.1f} s; {self.counts.in_words()}",
+            )
+        self._forget()
+
+    # The component: what is to be said without any event
+
+    def advance(self, now: float) -> bool:
+        """Write the line that is due, if one is; nothing else ever moves."""
+        if now < self._next_line and self.current is None:
+            return False
+        outage = self.current
+        if outage is not None and self._not_needed_at(outage) <= now:
+            gone = ", ".join(list(outage.failing)[:NAMED])
+            end = max(outage.answered_at or now, outage.last_failure)
+            self._over(outage, end, f"others answer, and {gone} is no longer needed")
+        if now >= self._next_line:
+            self._summary(now)
+        return False
+
+    def next_deadline(self, now: float) -> float | None:
+        """When a line is due that no event may bring."""
+        outage = self.current
+        if outage is None and self._next_line == math.inf:
+            return None
+        due = self._next_line
+        if outage is not None:
+            ends = self._not_needed_at(outage)
+            due = ends if ends < math.inf and outage.told else min(due, ends)
+        return None if due == math.inf else due
+
+    def abort(self, error: Exception, now: float) -> None:
+        """The client has ended: no line is due any more (`broken` and `closed` have theirs)."""
+        self._forget()
+
+    # Transitions
+
+    def _failed(self, now: float, fields: dict[str, Any], what: str, more: str) -> None:
+        address = str(fields.get("address"))
+        error = _plain(str(fields.get("error")))
+        outage = self.current
+        if outage is None:
+            one = ONE[self._class(address)]
+            outage = self._begin(now, f"{one} {address}: {what} ({error}){more}")
+        outage.failing[address] = error
+        outage.last_failure = now
+        outage.answered_at = None
+        if now >= self._next_line:
+            self._summary(now)
+
+    def _begin(self, now: float, what: str) -> Outage:
+        again = now - self.last_ended <= CALM
+        self.in_a_row = self.in_a_row + 1 if again else 1
+        if not again:
+            self._step = FIRST_SPACING
+        told = self.in_a_row <= TOLD_IN_FULL
+        if told:
+            self.counts, self.counts_since, self.out_before = Counts(), now, 0.0
+        for address in self._pending.values():  # they began before it, and belong to it
+            self._count(self.counts.dials, address)
+        if told or self._next_line == math.inf:
+            self._next_line = now + self._step
+        self._up_untold = False
+        outage = self.current = Outage(now, what, told, total=not self.known)
+        if told:
+            never = "" if self.known else " (the cluster wasn't reached so far)"
+            number = "" if self.in_a_row == 1 else f" again, number {self.in_a_row} in a row"
+            self._say(logging.WARNING, f"outage begun{number}{never}: {what}")
+        return outage
+
+    def _worked(self, outage: Outage, address: str, now: float) -> None:
+        outage.failing.pop(address, None)
+        self._answered(outage, now)
+        if not outage.failing and not outage.total:
+            self._over(outage, now, f"{address} answers again")
+
+    def _answered(self, outage: Outage, now: float) -> None:
+        if outage.answered_at is None:
+            outage.answered_at = now
+
+    def _not_needed_at(self, outage: Outage) -> float:
+        """When an outage ends because nobody dials what has failed any more."""
+        if outage.answered_at is None or outage.total:
+            return math.inf
+        if any(a in outage.failing for a in (*self._pending.values(), *self._mute)):
+            return math.inf
+        return outage.last_failure + QUIET
+
+    def _over(self, outage: Outage, end: float, why: str) -> None:
+        seconds = end - outage.begun
+        self.current, self.last_ended = None, end
+        self.out_before += seconds
+        if outage.told:
+            self._next_line = math.inf
+            # At the level of its beginning: who was told of that is told of the end.
+            self._say(
+                logging.WARNING,
+                f"outage over after {seconds:.1f} s: {why}; {self.counts.in_words()}",
+            )
+        else:
+            self._up_untold = True
+
+    def _summary(self, now: float) -> None:
+        outage = self.current
+        if outage is not None and outage.told and self._not_needed_at(outage) < math.inf:
+            return  # probably over: that shows in a moment
+        self._step = min(2 * self._step, LONGEST_SPACING)
+        self._next_line = math.inf if outage is None else now + self._step
+        if outage is None and not self._up_untold:
+            return
+        self._up_untold = False
+        if outage is not None and outage.told:
+            how = "no broker answers" if outage.total else "others answer"
+            state = f"still out after {now - outage.begun:.1f} s ({how})"
+        else:
+            out = self.out_before + (now - outage.begun if outage is not None else 0.0)
+            state = (
+                f"unstable: {self.in_a_row} outages in a row, {out:.1f} of the last "
+                f"{now - self.counts_since:.1f} s out, and "
+                + ("out now" if outage is not None else "back now")
+            )
+        failing = f"; {_named(outage.failing)}" if outage is not None and outage.failing else ""
+        self._say(logging.WARNING, f"{state}; {self.counts.in_words()}{failing}")
+
+    # Helpers
+
+    def _class(self, address: str) -> str:
+        return BOOTSTRAP if address in self._bootstrap else KNOWN
+
+    def _count(self, counts: dict[str, int], address: str) -> None:
+        kind = self._class(address)
+        counts[kind] = counts.get(kind, 0) + 1
+
+    def _seldom(self, key: str, level: int, text: str, now: float) -> None:
+        spacing = self._spacings.setdefault(key, Spacing())
+        held_back = spacing.held_back
+        if spacing.allows(now):
+            spacing.held_back = 0
+            self._say(
+                level, text + (f" (and {held_back} more like it before)" if held_back else "")
+            )
+
+    def _forget(self) -> None:
+        self.current, self._next_line, self._up_untold = None, math.inf, False
+        self._ended = True
+        self._pending.clear()
+        self._mute.clear()
+
+    def _say(self, level: int, text: str) -> None:
+        logger.log(level, "[%s] %s", self._client, text)
+
+    _HANDLERS: ClassVar[dict[str, Handler]] = {
+        "dial": _dial,
+        "ready": _ready,
+        "disconnected": _disconnected,
+        "dial_failed": _dial_failed,
+        "silent": _silent,
+        "heard": _heard,
+        "metadata_failed": _metadata_failed,
+        "round_failed": _round_failed,
+        "rebootstrap": _rebootstrap,
+        "rebootstrapped": _rebootstrapped,
+        "metadata": _metadata,
+        "proved": _proved,
+        "retry": _retry,
+        "expired": _expired,
+        "foreign_cluster": _foreign,
+        "broken": _broken,
+        "closed": _closed,
+    }
+
+
+def _number(count: int, what: str) -> str:
+    """`1 dial`, `2 dials`, `3 retries of a request`."""
+    if count == 1:
+        return f"1 {what}"
+    plural = {
+        "retry of a request": "retries of requests",
+        "expired batch or call": "expired batches or calls",
+    }
+    return f"{count} {plural.get(what, what + 's')}"
+
+
+def _plain(error: str) -> str:
+    """An error's text without the name of its class."""
+    name, colon, text = error.partition(": ")
+    return text if colon and name.endswith("Error") else error
+
+
+def _named(failing: dict[str, str]) -> str:
+    """What is wrong, and with which addresses; the first few of each."""
+    groups: dict[str, list[str]] = {}
+    for address, error in failing.items():
+        groups.setdefault(error, []).append(address)
+    found = [
+        f"{error}: {', '.join(addresses[:NAMED])}"
+        + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
+        for error, addresses in list(groups.items())[:NAMED]
+    ]
+    if len(groups) > NAMED:
+        found.append(f"{sum(map(len, list(groups.values())[NAMED:]))} others")
+    return "; ".join(found)

@@ -1,0 +1,287 @@
+"""Outages in a client's log: one line per transition, few while they last."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import pytest
+
+from odradek.common.events import EventLog
+from odradek.common.outage_log import (
+    CALM,
+    FIRST_SPACING,
+    LONGEST_SPACING,
+    QUIET,
+    TOLD_IN_FULL,
+    OutageLog,
+    Spacing,
+)
+
+BROKERS = ("b1:9092", "b2:9092", "b3:9092")
+FRONT = "front:9092"
+
+
+class Client:
+    """A client that has reached its cluster, and what its log says."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, *, reached: bool = True) -> None:
+        caplog.set_level(logging.INFO, "odradek")
+        self._caplog = caplog
+        self.events = EventLog("c")
+        self.outages = OutageLog("c", [FRONT])
+        self.events.listen(self.outages)
+        self._connections = 0
+        if reached:
+            self.emit(0.0, "metadata", address=FRONT)
+
+    def emit(self, at: float, kind: str, **fields: Any) -> None:
+        self.outages.advance(at)
+        self.events.emit(at, kind, **fields)
+
+    def refused(self, at: float, address: str) -> None:
+        self._connections += 1
+        number = self._connections
+        self.emit(at, "dial", address=address, connection=number)
+        error = "ConnectionRefusedByPeerError: connection refused"
+        self.emit(at, "dial_failed", address=address, error=error, connection=number)
+        # A round notes its failed dials as failed attempts: that isn't counted twice.
+        self.emit(at, "metadata_failed", address=address, what="dial", error=error)
+
+    def lines(self) -> list[str]:
+        found = [r.getMessage().removeprefix("[c] ") for r in self._caplog.records]
+        self._caplog.clear()
+        return found
+
+
+@pytest.fixture
+def client(caplog: pytest.LogCaptureFixture) -> Client:
+    return Client(caplog)
+
+
+def test_a_client_that_is_well_says_nothing(client: Client) -> None:
+    client.emit(1.0, "dial", address="b1:9092", connection=1)
+    client.emit(1.1, "ready", address="b1:9092")
+    client.emit(1.2, "proved", address="b1:9092")
+    client.emit(9.0, "disconnected", address="b1:9092", error="closed: idle", failure=False)
+    client.emit(9.0, "retry", what="batch of t-0")
+    assert client.lines() == []
+    assert client.outages.next_deadline(9.0) is None
+
+
+def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
+    lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2}
+    client.emit(10.0, "disconnected", address="b1:9092", **lost)
+    assert client.lines() == [
+        "outage begun: known broker b1:9092: connection lost (reset), 2 requests in flight"
+    ]
+    client.refused(10.1, "b1:9092")
+    client.refused(10.2, "b2:9092")
+    client.emit(10.3, "rebootstrap", why="none of the 3 is available", known=[*BROKERS])
+    client.refused(10.4, FRONT)
+    client.emit(10.5, "round_failed", round=7, backoff=0.1)
+    assert client.lines() == [
+        (
+            "rebootstrap: none of the 3 is available; starting again from bootstrap.servers, "
+            "3 known brokers until now"
+        ),
+        (
+            "no broker answers: all candidates of round 7 failed "
+            "(connection refused: b1:9092, b2:9092, front:9092); rounds go on, the next in 0.10 s"
+        ),
+    ]
+    client.emit(11.0, "round_failed", round=8, backoff=0.2)
+    client.emit(11.0, "retry", what="batch of t-0")
+    assert client.lines() == []
+    client.outages.advance(15.0)
+    assert client.lines() == [
+        (
+            "still out after 5.0 s (no broker answers); 2 dials of known brokers, 2 failed "
+            "attempts; 1 dial of bootstrap addresses, 1 failed attempt; 2 failed rounds; "
+            "1 retry of a request; 1 rebootstrap; connection refused: b1:9092, b2:9092, front:9092"
+        )
+    ]
+    client.emit(20.0, "metadata", address=FRONT)
+    client.emit(20.0, "rebootstrapped", address=FRONT, seconds=9.7, cluster_id="abc")
+    assert client.lines() == [
+        (
+            "outage over after 10.0 s: front:9092 answered; 2 dials of known brokers, 2 failed "
+            "attempts; 1 dial of bootstrap addresses, 1 failed attempt; 2 failed rounds; "
+            "1 retry of a request; 1 rebootstrap"
+        ),
+        "rebootstrapped after 9.7 s: front:9092 answered for cluster abc",
+    ]
+    assert client.outages.current is None
+
+
+def test_the_beginning_and_the_end_have_one_level(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.refused(1.0, "b1:9092")
+    client.emit(2.0, "proved", address="b1:9092")
+    assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_a_client_that_never_reached_the_cluster_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(caplog, reached=False)
+    client.refused(0.0, FRONT)
+    (line,) = client.lines()
+    assert line.startswith("outage begun (the cluster wasn't reached so far): bootstrap address")
+    client.outages.advance(5.0)
+    assert "no broker answers" in client.lines()[0]
+    client.emit(6.0, "metadata", address=FRONT)
+    assert client.lines()[0].startswith("outage over after 6.0 s")
+
+
+def test_summaries_come_ever_more_seldom(client: Client) -> None:
+    client.refused(0.0, "b1:9092")
+    client.emit(0.0, "round_failed", round=1, backoff=0.1)
+    client.lines()
+    told = []
+    for second in range(1, 400):
+        client.refused(float(second), "b1:9092")
+        if client.lines():
+            told.append(second)
+    assert told == [5, 15, 35, 75, 135, 195, 255, 315, 375]
+    assert LONGEST_SPACING == 60
+
+
+def test_a_broker_that_is_dead_alone_ends_with_its_own_proof(client: Client) -> None:
+    client.refused(10.0, "b2:9092")
+    client.emit(10.1, "metadata", address="b1:9092")  # the others answer
+    client.emit(11.0, "proved", address="b1:9092")
+    assert [line[:12] for line in client.lines()] == ["outage begun"]
+    client.emit(12.0, "proved", address="b2:9092")
+    assert client.lines() == [
+        "outage over after 2.0 s: b2:9092 answers again; 1 dial of known brokers, 1 failed attempt"
+    ]
+
+
+def test_a_broker_that_nobody_needs_any_more_ends_it_too(client: Client) -> None:
+    client.refused(10.0, "b2:9092")
+    client.emit(10.5, "metadata", address="b1:9092")
+    client.lines()
+    due = client.outages.next_deadline(11.0)
+    assert due == 10.0 + QUIET
+    client.outages.advance(due - 0.1)
+    assert client.lines() == []
+    client.outages.advance(due)
+    assert client.lines() == [
+        (
+            "outage over after 0.5 s: others answer, and b2:9092 is no longer needed; "
+            "1 dial of known brokers, 1 failed attempt"
+        )
+    ]
+
+
+def test_a_pending_dial_keeps_it_open(client: Client) -> None:
+    client.refused(10.0, "b2:9092")
+    client.emit(10.5, "metadata", address="b1:9092")
+    client.emit(11.0, "dial", address="b2:9092", connection=99)
+    client.lines()
+    client.outages.advance(19.0)
+    assert client.lines()[0].startswith("still out after 9.0 s (others answer)")
+    assert client.outages.current is not None
+
+
+def test_silence_is_an_outage_until_bytes_come(client: Client) -> None:
+    client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=False)
+    client.emit(10.1, "metadata", address="b1:9092")
+    assert client.lines() == [
+        "outage begun: known broker b2:9092: connected, but silent (no byte for 2.0 s)"
+    ]
+    client.outages.advance(17.0)
+    assert client.outages.current is not None  # still silent, however long the others answer
+    client.lines()
+    client.emit(18.0, "heard", address="b2:9092", ready=True)
+    (line,) = client.lines()
+    assert line == "outage over after 8.0 s: b2:9092 answers again; nothing tried yet"
+    assert client.outages.current is None
+
+
+def test_a_held_write_is_no_outage(client: Client) -> None:
+    client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=True)
+    assert client.lines() == []
+
+
+def test_brokers_that_come_and_go_are_summed_up(client: Client) -> None:
+    for second in range(0, 120, 2):
+        client.refused(float(second), "b1:9092")
+        client.emit(float(second), "rebootstrap", why="none is left", known=[*BROKERS])
+        client.emit(second + 1.0, "metadata", address=FRONT)
+        client.emit(second + 1.0, "rebootstrapped", address=FRONT, seconds=1.0, cluster_id="abc")
+    lines = client.lines()
+    begun = [line for line in lines if line.startswith("outage begun")]
+    assert len(begun) == TOLD_IN_FULL
+    assert "number 3 in a row" in begun[-1]
+    assert sum("rebootstrap:" in line for line in lines) == TOLD_IN_FULL
+    unstable = [line for line in lines if line.startswith("unstable")]
+    assert 3 <= len(unstable) <= 5
+    assert len(lines) == 4 * TOLD_IN_FULL + len(unstable)
+    # How it ended is said as well, though no event comes any more.
+    due = client.outages.next_deadline(120.0)
+    assert due is not None
+    assert due <= 120.0 + LONGEST_SPACING
+    client.outages.advance(due)
+    (last,) = client.lines()
+    assert "60 outages in a row" in last
+    assert "and back now" in last
+    assert "58 dials of known brokers, 58 failed attempts" in last  # from the third one on
+    assert client.outages.next_deadline(due) is None
+
+
+def test_after_a_calm_time_an_outage_is_a_new_one(client: Client) -> None:
+    for begin in (0.0, 1.0, 2.0, 3.0, 3.9 + CALM + 0.2):
+        client.refused(begin, "b1:9092")
+        client.emit(begin + 0.5, "proved", address="b1:9092")
+    lines = client.lines()
+    assert lines[-2].startswith("outage begun: known broker")
+    assert client.outages.in_a_row == 1
+
+
+def test_what_runs_out_of_time_is_said_once_then_counted(client: Client) -> None:
+    for n in range(500):
+        client.emit(100.0 + n / 1000, "expired", what=f"1 records of t-{n}")
+    assert client.lines() == ["out of time: 1 records of t-0"]
+    client.emit(106.0, "expired", what="3 records of t-0")
+    assert client.lines() == ["out of time: 3 records of t-0 (and 499 more like it before)"]
+
+
+def test_a_foreign_cluster_at_an_address_is_said_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(4):
+        client.emit(float(n), "foreign_cluster", address="b1:9092", expected="abc", found="xyz")
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer is refused"]
+
+
+def test_closing_ends_all_lines(client: Client) -> None:
+    client.refused(0.0, "b1:9092")
+    client.lines()
+    client.emit(3.0, "closed")
+    assert client.lines() == [
+        "closed during an outage of 3.0 s; 1 dial of known brokers, 1 failed attempt"
+    ]
+    client.refused(4.0, "b1:9092")
+    client.outages.advance(100.0)
+    assert client.lines() == []
+    assert client.outages.next_deadline(100.0) is None
+
+
+def test_a_broken_client_says_why(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.emit(0.0, "broken", error="KeyError()")
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    assert client.lines() == ["the client can't go on: KeyError()"]
+
+
+def test_spacing() -> None:
+    spacing = Spacing()
+    times = [t / 10 for t in range(1000)]
+    assert [t for t in times if spacing.allows(t)] == [0.0, 5.0, 15.0, 35.0, 75.0]
+    assert spacing.allows(times[-1] + CALM + 1)
+    assert FIRST_SPACING == 5
+    assert not math.isinf(LONGEST_SPACING)
