@@ -7,6 +7,7 @@ Producer, consumer and admin engines add their components to it. Must not: know 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from odradek.common.config import Config
@@ -37,6 +38,25 @@ FINAL_TOPIC_ERRORS = frozenset((17, 29))
 """INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting wouldn't help."""
 
 
+UNANSWERED = 0.1
+"""Seconds after which an open request is named among the attempts of a call that ran out of time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What decides when a client dials and whom it asks.
+
+    Simulations put other clients' rules here, so that they run in the same world as ours.
+    """
+
+    network: type[NetworkClient] = NetworkClient
+    updater: type[MetadataUpdater] = MetadataUpdater
+
+
+SHIPPED = Parts()
+
+
 class ClientEngine(Engine):
     """Engine, network and metadata of one client."""
 
@@ -47,15 +67,16 @@ class ClientEngine(Engine):
         *,
         frame_limit: int = 64 << 20,
         hint: Mapping[str, Any] | None = None,
+        parts: Parts = SHIPPED,
     ) -> None:
         super().__init__(EventLog(config["client.id"]))
         self.config = config
         self.rng = rng
-        self.network = NetworkClient(self, config, rng, frame_limit=frame_limit)
+        self.network = parts.network(self, config, rng, frame_limit=frame_limit)
         self.metadata = Metadata(
             max_age=config["metadata.max.age.ms"], retry=config.backoff("retry.backoff"), rng=rng
         )
-        self.updater = MetadataUpdater(self, self.network, self.metadata, config, rng)
+        self.updater = parts.updater(self, self.network, self.metadata, config, rng)
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
@@ -193,6 +214,7 @@ class ClientEngine(Engine):
     def recent_attempts(self) -> list[Attempt]:
         """The last failure of each address that is failing now, and of the metadata requests."""
         found: dict[tuple[Address | None, str], Attempt] = {}
+        late = self.now - UNANSWERED
         for attempt in self.updater.attempts:
             found[attempt.address, attempt.what] = attempt
         for state in self.network.states.all():
@@ -205,10 +227,16 @@ class ClientEngine(Engine):
                 key = (connection.address, "dial")
                 what = f"still {connection.state.value}"
                 found[key] = Attempt(connection.address, "dial", what, connection.dialled_at)
-            elif connection.suspect:
+                continue
+            unanswered = connection.in_flight.head
+            if connection.suspect:
                 what = "connected, but silent"
                 found[connection.address, "request"] = Attempt(
                     connection.address, "request", what, connection.last_received
+                )
+            elif unanswered is not None and unanswered.sent_at + unanswered.patience <= late:
+                found[connection.address, "request"] = Attempt(
+                    connection.address, unanswered.body.API_NAME, "no answer", unanswered.sent_at
                 )
         return sorted(found.values(), key=lambda a: a.at)
 

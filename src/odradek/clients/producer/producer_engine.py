@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
@@ -22,8 +22,8 @@ from odradek.network.flow import START, Flow, Wait
 class ProducerEngine(ClientEngine):
     """What a producer is made of."""
 
-    def __init__(self, config: Config, rng: Rng, lock: Lock) -> None:
-        super().__init__(config, rng)
+    def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
+        super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock)
         self.sender = Sender(self, self.accumulator)
         self.partitioner = Partitioner(

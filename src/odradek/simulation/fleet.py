@@ -1,0 +1,224 @@
+"""A fleet of clients through an outage, seen from the brokers: the reason why KIP-580 exists.
+
+In: how many clients, a strategy, an outage. Out: dials and metadata requests as each broker sees
+them, before, during and after. All clients are producers that ship, in message mode; each writes
+to one partition, waits for the acknowledgement, pauses and writes again. When the outage begins,
+each has just got a record to write, as busy producers have. Every address refuses connections for
+so long and is then back as it was, so whatever comes in a burst was made by the clients.
+`bare` draws the delays alone, without a client, for fleets too large to be simulated.
+Must not: count what a client believes; a dial counts where and when it arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.clients.producer.batch import Outcome
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Completion
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation.broker import SimulatedBroker
+from odradek.simulation.cluster import SimulatedCluster
+from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.host import SimulatedHost
+from odradek.simulation.strategies import STRATEGIES, Strategy
+from odradek.simulation.virtual_time import derived_rng
+from odradek.simulation.world import World
+
+TOPIC = "records"
+SETTLE = 3.0
+"""Seconds for everybody to connect, over which they are spread."""
+BEFORE = 5.0
+AFTER = 10.0
+PAUSE = 5.0
+"""Seconds between an acknowledgement and the client's next record."""
+CAP = 20.0
+"""Seconds after which every backoff has reached its maximum."""
+BIN = 0.01
+FORGET = 5.0
+RECORD = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What arrived at the brokers: (seconds since the outage began, broker)."""
+
+    strategy: str
+    clients: int
+    brokers: int
+    outage: float
+    dials: list[tuple[float, int]]
+    metadata: list[tuple[float, int]]
+    first_second: list[int]
+    """Dials of each client within the first second, to the address it dialled most."""
+    back: list[float]
+    """When each client had its first acknowledgement after the return, from the return on."""
+
+
+def run(clients: int, brokers: int, outage: float, strategy: str, seed: int) -> Seen:
+    """Take a fleet through an outage."""
+    return _Fleet(clients, brokers, outage, STRATEGIES[strategy], seed).run()
+
+
+class _Client:
+    """One member: a producer that writes one record after the other."""
+
+    __slots__ = ("_engine", "_fleet", "_host", "_target", "_waits", "back_at")
+
+    def __init__(self, fleet: _Fleet, number: int) -> None:
+        world, cluster = fleet.world, fleet.cluster
+        host: SimulatedHost = world.host(f"client-{number}", mode="messages")
+        config = fleet.strategy.configure(
+            "producer",
+            fleet.bootstrap_servers,
+            # However long the outage is, the record waits for its end.
+            **{"delivery.timeout.ms": int((fleet.outage + 600) * 1000)},
+        )
+        self._engine = ProducerEngine(config, host.rng(), host.lock, parts=fleet.strategy.parts)
+        host.attach(self._engine)
+        self._host = host
+        self._fleet = fleet
+        self._target = TopicPartition(TOPIC, number % len(cluster.topics[TOPIC].partitions))
+        self._waits = False
+        self.back_at: float | None = None
+
+    def send(self) -> None:
+        """Write a record, unless one is under way."""
+        if self._waits:
+            return
+        self._waits = True
+        place = self._engine.accumulator.append(
+            self._target, None, b"x" * RECORD, (), 0, RECORD + 64, self._fleet.world.now
+        )
+        if place is None:
+            raise RuntimeError("buffer.memory is full, although one record is written at a time")
+        place.batch.done.when_done(self._done)
+        self._host.wake()
+
+    def _done(self, done: Completion[Outcome]) -> None:
+        done.result()
+        self._waits = False
+        world, fleet = self._fleet.world, self._fleet
+        if self.back_at is None and world.now > fleet.ends:
+            self.back_at = world.now - fleet.ends
+        world.after(PAUSE, self.send)
+
+    def forget(self) -> None:
+        """Drop what its trace has collected: a fleet's would fill the memory."""
+        self._host.trace.events.clear()
+
+
+class _Fleet:
+    """One run."""
+
+    def __init__(
+        self, clients: int, brokers: int, outage: float, strategy: Strategy, seed: int
+    ) -> None:
+        self.outage = outage
+        self.strategy = strategy
+        self.begins = SETTLE + BEFORE
+        self.ends = self.begins + outage
+        self.world = World(seed)
+        self.cluster = SimulatedCluster(self.world, brokers)
+        self.cluster.create_topic(TOPIC, brokers, 1)
+        self.cluster.observers.append(self._observe)
+        members = list(self.cluster.brokers.values())
+        self.bootstrap_servers = ",".join(str(b.address) for b in members[:3])
+        self.metadata: list[tuple[float, int]] = []
+        self.clients = [_Client(self, n) for n in range(clients)]
+
+    def run(self) -> Seen:
+        """From the first dial to ten seconds after the return."""
+        world, rng = self.world, self.world.rng("fleet")
+        for client in self.clients:
+            world.at(rng.random() * SETTLE, client.send)
+        world.at(self.begins, self._cut)
+        world.at(self.ends, self._return)
+        self._forget()
+        world.run_until(self.ends + AFTER)
+        return self._seen()
+
+    def _cut(self) -> None:
+        for broker in self.cluster.brokers.values():
+            self.world.unlisten(broker.address)
+            broker.disconnect_all()
+        for client in self.clients:
+            client.send()
+
+    def _return(self) -> None:
+        for broker in self.cluster.brokers.values():
+            self.world.listen(broker.address, broker)
+
+    def _forget(self) -> None:
+        for client in self.clients:
+            client.forget()
+        self.world.after(FORGET, self._forget)
+
+    def _observe(self, broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
+        if request.api_key == MetadataRequest.API_KEY:
+            self.metadata.append((self.world.now - self.begins, broker.id))
+
+    def _seen(self) -> Seen:
+        ids = {(b.address.host, b.address.port): b.id for b in self.cluster.brokers.values()}
+        early: dict[str, Counter[int]] = {name: Counter() for name in self.world.hosts}
+        dials = []
+        for dial in self.world.dials:
+            at, broker = dial.at - self.begins, ids[dial.ip, dial.port]
+            dials.append((at, broker))
+            if 0 <= at < 1.0:
+                early[dial.client][broker] += 1
+        return Seen(
+            self.strategy.name,
+            len(self.clients),
+            len(ids),
+            self.outage,
+            dials,
+            self.metadata,
+            [max(counts.values(), default=0) for counts in early.values()],
+            [c.back_at for c in self.clients if c.back_at is not None],
+        )
+
+
+# Figures
+
+
+def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
+    """The fullest bin of 10 ms over the mean one; 0 with nothing in it."""
+    bins = max(1, round((end - start) / BIN))
+    counts = Counter(int((t - start) / BIN) for t in times if start <= t < end)
+    total = sum(counts.values())
+    return max(counts.values()) * bins / total if total else 0.0
+
+
+def by_chance(mean: float, bins: int) -> float:
+    """Peak over mean that as many dials at wholly random times would most likely show.
+
+    A small fleet's peak can't be below it, whatever the clients do.
+    """
+    if mean <= 0 or bins < 1:
+        return 0.0
+    count, tail = 0, 1.0
+    term = math.exp(-mean)
+    while bins * tail > 0.7:  # median of the fullest bin
+        tail -= term
+        count += 1
+        term *= mean / count
+    return (count - 1) / mean
+
+
+def bare(policy: ExponentialBackoff, clients: int, seconds: float, seed: int) -> list[float]:
+    """Dials of clients that do nothing else: a failure at each, then the policy's wait."""
+    rng = derived_rng(seed, "bare")
+    times = []
+    for _ in range(clients):
+        now, failures = 0.0, 0
+        while now < seconds:
+            times.append(now)
+            now += policy.delay(failures, rng)
+            failures += 1
+    return times

@@ -1,0 +1,351 @@
+"""Other clients' rules for dialling and for metadata, to be compared with ours in one world.
+
+In: the engine that ships, with other `Parts`. Out: strategies by name. Must not: be used by
+anything that ships.
+
+Java's rules are written down from the behaviour of Kafka's own client (trunk, August 2026). What is
+modelled: the choice of a node for metadata and for connections, the timing of refreshes with its
+jitter redrawn at every look, one failure for any disconnect while a refresh is due, both triggers
+of a rebootstrap (no node is left at a due refresh; 300 s without success), backoff reset as soon as
+ApiVersions is answered, no limit on dials but the backoff of each address, no suspicion of silence.
+What isn't: backoff is kept per address instead of per node id (the same here, since replaced
+brokers have other addresses); sends aren't held back while a refresh is due; requests, retries of
+batches and the wire are Odradek's own in every strategy, so what is compared is the criterion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from odradek.clients.client_engine import SHIPPED, Parts
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import RebootstrapRequiredError
+from odradek.common.types import Address, Rng
+from odradek.metadata.bootstrap import Rebootstrap
+from odradek.metadata.metadata_updater import MetadataUpdater
+from odradek.metadata.round import Asked
+from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.network.connection import Connection
+from odradek.network.dial_governor import DialGovernor
+from odradek.network.engine import Engine
+from odradek.network.flow import START, Flow, Wait
+from odradek.network.network_client import NetworkClient
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+
+class JavaStates(ClusterConnectionStates):
+    """KIP-144 as Java has it: every end of a connection counts, ApiVersions resets."""
+
+    def closed(self, address: Address, now: float) -> float:
+        """An orderly end is a failure like any other."""
+        return self.failed(address, now, None, connecting=False)
+
+    def setup_done(self, address: Address) -> None:
+        """Ready: both counters start over."""
+        super().setup_done(address)
+        self.state(address).failures = 0
+
+
+class NoGovernor(DialGovernor):
+    """Dials are limited by the backoff of their addresses alone."""
+
+    def wait(self, now: float, *, for_metadata: bool, failed: bool = False) -> float:
+        """Never wait."""
+        return 0.0
+
+    def failed(self, now: float) -> None:
+        """A failure changes nothing."""
+
+
+class JavaNetwork(NetworkClient):
+    """The network client with Java's records of addresses, and neither governor nor suspicion."""
+
+    def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
+        super().__init__(engine, config, rng, frame_limit=frame_limit)
+        self.states = JavaStates(
+            config.backoff("reconnect.backoff"),
+            config.backoff("socket.connection.setup.timeout"),
+            rng,
+        )
+        self.governor = NoGovernor(rng)
+
+    def _suspect(self, connection: Connection, now: float) -> None:
+        connection.suspect = True  # noted so that it isn't asked again; nobody looks at it
+
+
+class JavaUpdater(MetadataUpdater):
+    """Metadata refreshes and rebootstraps by Java's criterion."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rng: Rng = arguments[-1]
+        self._policy = self._config.backoff("retry.backoff")
+        self._base: float = self._config["reconnect.backoff.ms"]
+        self._asked: Asked | None = None
+        self._last_refresh = -math.inf
+        self._failures = 0
+        self._same = 0
+
+    def run(self) -> Flow[None]:
+        """Look whenever something happens, as each poll of Java's network client does."""
+        now = yield START
+        while True:
+            until = self._maybe_update(now)
+            replies = () if self._asked is None else (self._asked.reply,)
+            signals = (self._network.changed, self.metadata.wanted)
+            now = yield Wait((*signals, *replies), None if until == math.inf else until)
+
+    # Timing
+
+    def _due_at(self) -> float:
+        """When the next refresh is allowed and wanted; the jitter is drawn at every look."""
+        allowed = self._last_refresh + self._policy.delay(max(self._failures - 1, 0), self._rng)
+        if self._same:
+            spaced = self._last_refresh + self._policy.delay(self._same - 1, self._rng)
+            allowed = max(allowed, spaced)
+        self.metadata.allowed_at = -math.inf  # Odradek's own spacing doesn't count here
+        return max(allowed, self.metadata.due_at())
+
+    def _failed_update(self, now: float) -> None:
+        self._failures += 1
+        self._last_refresh = now
+        self._same = 0
+
+    def _maybe_update(self, now: float) -> float:
+        """One look; returns when to look again without an event."""
+        if self._asked is not None and self._asked.reply.done:
+            self._answered(self._asked, now)
+        if self._rebootstraps and self.due_since is not None:
+            if now - self.due_since > self._trigger:
+                self._restart("no metadata in time", now, close=True)
+            trigger_at = self.due_since + self._trigger + 0.001
+        else:
+            trigger_at = math.inf
+        if self._asked is not None:
+            return trigger_at
+        due = self._due_at()
+        if due > now:
+            return min(due, trigger_at)
+        if self.due_since is None:
+            self.due_since = now
+        address, any_ready = self._least_loaded(now)
+        if address is None and not any_ready and self._rebootstraps:
+            self._restart("no node is available", now, close=False)
+            address, _ = self._least_loaded(now)
+        if address is None:
+            return now + self._base
+        connection = self._network.connection(address)
+        if connection is not None and connection.ready:
+            self._send(connection, now)
+            return trigger_at
+        if connection is None:
+            self._network.dial(address, now, for_metadata=True)
+        return now + self._base
+
+    # Whom to ask
+
+    def _nodes(self) -> list[Address]:
+        snapshot = self.metadata.snapshot
+        return self.bootstrap if snapshot is None else snapshot.addresses()
+
+    def _least_loaded(self, now: float) -> tuple[Address | None, bool]:
+        """The node to ask, and whether any connection is ready at all."""
+        nodes = self._nodes()
+        start = int(self._rng.random() * len(nodes))
+        busy: tuple[int, Address] | None = None
+        connecting: Address | None = None
+        oldest: tuple[float, Address] | None = None
+        for index in range(len(nodes)):
+            address = nodes[(start + index) % len(nodes)]
+            connection = self._network.connection(address)
+            if connection is None:
+                state = self._network.states.state(address)
+                if state.backoff_until <= now and (oldest is None or state.last_dial < oldest[0]):
+                    oldest = (state.last_dial, address)
+            elif not connection.ready:
+                connecting = address
+            elif connection.throttled_until <= now:
+                load = len(connection.in_flight)
+                if not load:
+                    return address, True
+                if busy is None or load < busy[0]:
+                    busy = (load, address)
+        if busy is not None:
+            return busy[1], True
+        if connecting is not None:
+            return connecting, False
+        return (None if oldest is None else oldest[1]), False
+
+    def _send(self, connection: Connection, now: float) -> None:
+        topics, partial = self.metadata.next_topics(full=self.metadata.snapshot is None)
+        body = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        try:
+            reply = self._network.send(connection, body, now)
+        except KafkaError:
+            self._failed_update(now)
+            return
+        serial = self.metadata.sent(topics)
+        bootstrap = self.metadata.snapshot is None
+        self._asked = Asked(connection, reply, topics, partial, bootstrap, serial)
+        self.rounds += 1
+        self._events.emit(
+            now,
+            "metadata_request",
+            address=str(connection.address),
+            why=self.metadata.why,
+            topics=len(topics),
+            round=self.rounds,
+        )
+
+    # What comes back
+
+    def _answered(self, asked: Asked, now: float) -> None:
+        self._asked = None
+        if asked.reply.error is not None:
+            self.metadata.failed()
+            self._failed_update(now)
+            return
+        response = cast("MetadataResponse", asked.reply.result())
+        if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
+            self.metadata.failed()
+            self.due_since = -math.inf  # the timer fires at once
+            return
+        if response.error_code or not response.brokers:
+            self.metadata.failed()
+            self._failed_update(now)
+            return
+        before = self.metadata.snapshot
+        after = self.metadata.apply(
+            response,
+            asked.topics,
+            now,
+            partial=asked.partial,
+            fresh=before is None,
+            serial=asked.serial,
+        )
+        unchanged = before is not None and after.topics == before.topics
+        self._same = self._same + 1 if unchanged else 0
+        self._failures = 0
+        self._last_refresh = now
+        self.due_since = self.unavailable_since = None
+        if self.current is not None:
+            self.current.ended, self.current.address = now, asked.connection.address
+            self.current = None
+        self._events.emit(
+            now,
+            "metadata",
+            address=str(asked.connection.address),
+            brokers=len(after.brokers),
+            cluster_id=after.cluster_id,
+        )
+
+    def _restart(self, why: str, now: float, *, close: bool) -> None:
+        """Start again from the bootstrap list; the cluster id is forgotten with the rest."""
+        nodes = self._nodes()
+        self.current = Rebootstrap(why, now)
+        self.history.append(self.current)
+        self.due_since = self.unavailable_since = now
+        if self.metadata.snapshot is not None:
+            self.metadata.forget()
+        self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in nodes])
+        for address in nodes if close else ():
+            connection = self._network.connection(address)
+            if connection is not None:
+                self._network.close(connection, now, "rebootstrap")
+
+    def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        """Any disconnect is a failed update while one is due, and asks for one."""
+        asked = self._asked
+        if asked is not None and asked.connection is connection:
+            self._asked = None
+            self.metadata.failed()
+            self._failed_update(now)
+        elif asked is None and self._due_at() <= now:
+            self._failed_update(now)
+        self.metadata.request(f"{connection.address} was lost")
+
+    def _suspected(self, connection: Connection, now: float) -> None:
+        """Java doesn't suspect."""
+
+
+class LiteralBackoff(ExponentialBackoff):
+    """KIP-580's formula word for word: the jittered value is capped, the exponent isn't clamped.
+
+    Once the curve is far above the maximum, the cap cuts all jitter off.
+    """
+
+    def delay(self, failures: int, rng: Rng) -> float:
+        """min(max, base · 2^failures · random(0.8, 1.2))."""
+        jitter = 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
+        return min(self.maximum, math.ldexp(self.base, min(failures, 64)) * jitter)
+
+
+class LiteralConfig(Config):
+    """A configuration whose backoffs follow KIP-580's formula literally."""
+
+    def backoff(self, name: str) -> ExponentialBackoff:
+        """The pair `name.ms`, `name.max.ms` as a calculator."""
+        usual = super().backoff(name)
+        return LiteralBackoff(usual.base, usual.maximum)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One set of rules."""
+
+    name: str
+    help: str
+    parts: Parts = SHIPPED
+    kind: type[Config] = Config
+    config: Mapping[str, Any] = field(default_factory=dict)
+    always_runs: bool = False
+    """The real client has a thread that goes on between calls."""
+
+    def configure(self, client: str, bootstrap_servers: str, **more: Any) -> Config:
+        """The configuration of one client under these rules."""
+        given = {"bootstrap.servers": bootstrap_servers, **self.config, **more}
+        return self.kind(client, given)
+
+
+JAVA = Parts(JavaNetwork, JavaUpdater)
+CONSTANT_MS = 100
+"""The base of KIP-580's example: ten tries in a second, for ever."""
+
+STRATEGIES = {
+    s.name: s
+    for s in (
+        Strategy("odradek", "What ships."),
+        Strategy("java", "The rules of Kafka's own client.", JAVA, always_runs=True),
+        Strategy(
+            "constant",
+            "Java's rules with a constant backoff of 100 ms, as before KIP-144 and KIP-580.",
+            JAVA,
+            config={
+                "reconnect.backoff.ms": CONSTANT_MS,
+                "reconnect.backoff.max.ms": CONSTANT_MS,
+                "retry.backoff.ms": CONSTANT_MS,
+                "retry.backoff.max.ms": CONSTANT_MS,
+            },
+            always_runs=True,
+        ),
+        Strategy(
+            "kip580-literal",
+            "Java's rules with KIP-580's formula taken literally: no jitter at the cap.",
+            JAVA,
+            LiteralConfig,
+            always_runs=True,
+        ),
+    )
+}
