@@ -81,6 +81,11 @@ class Engine:
     # Moving
 
     @property
+    def flows(self) -> int:
+        """How many flows run."""
+        return len(self._tasks)
+
+    @property
     def has_inputs(self) -> bool:
         """Whether a step is due whatever the time."""
         return bool(self._inputs)

@@ -43,13 +43,15 @@ class Misbehaviour(Enum):
 class BrokerSession:
     """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
 
-    __slots__ = ("_busy", "_inbox", "broker", "ended", "forgotten", "peer")
+    __slots__ = ("_busy", "_inbox", "broker", "ended", "forgotten", "peer", "swallowed")
 
     def __init__(self, broker: SimulatedBroker, peer: Peer) -> None:
         self.broker = broker
         self.peer = peer
         self.ended = False
         self.forgotten = False
+        self.swallowed = False
+        """Something wasn't answered."""
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
 
@@ -57,7 +59,9 @@ class BrokerSession:
         """Queue a request."""
         if self.forgotten:
             self.peer.close(reset=True)  # as a host does with bytes for a connection it lost
-        if not self.ended and self.broker.fault is not Misbehaviour.SILENT:
+        if self.broker.fault is Misbehaviour.SILENT:
+            self.swallowed = True
+        elif not self.ended:
             self._inbox.append(request)
             self.go_on()
 
@@ -82,7 +86,9 @@ class BrokerSession:
         if self.ended or not self._busy:
             return
         self._busy = False
-        if response is not None and self.broker.fault is not Misbehaviour.SILENT:
+        if self.broker.fault is Misbehaviour.SILENT:
+            self.swallowed = True
+        elif response is not None:
             self.peer.respond(request, response, version)
         self.go_on()
 
@@ -185,6 +191,8 @@ class SimulatedBroker:
                 session.end()
             elif before is Misbehaviour.PAUSED:
                 session.go_on()
+            elif before is Misbehaviour.SILENT and session.swallowed:
+                session.end(reset=True)  # answers in order are all that clients can make sense of
 
     def disconnect_all(self, *, reset: bool = False) -> None:
         """End every connection."""

@@ -1,19 +1,20 @@
 """Invariants that must hold in every simulated run, one small class or function for each.
 
 In: a client's events, what callers were told, a cluster's logs. Out: nothing, or a `Violation`
-that says what broke and when. Must not: take the client's word for what can be seen from outside.
-(That a future is completed only once needs no checker: `Completion` raises.)
+that says what broke and when. What can be seen on the wire is checked in `wire_checkers`, what
+callers are promised in `call_checkers`. Must not: change what it looks at.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.events import Event, EventLog
+from odradek.common.events import Event, EventLog, Listener
 from odradek.common.types import TopicPartition
 from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.world import World
@@ -27,15 +28,20 @@ class Violation(AssertionError):  # noqa: N818  # it reads better so where it is
 
 
 class OneMetadataRequest:
-    """R-MD-4: a client has at most one metadata refresh in flight."""
+    """R-MD-4: a client has at most one metadata refresh in flight.
 
-    def __init__(self) -> None:
+    One that waits behind a write which its broker holds (`excused` knows from the wire) is given up
+    without a word, and another one may be asked: see `metadata.candidates`.
+    """
+
+    def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
         self._open: str | None = None
+        self._excused = excused
 
     def __call__(self, event: Event) -> None:
         address = str(event.fields.get("address"))
         if event.kind == "metadata_request":
-            if self._open is not None:
+            if self._open is not None and not self._excused(self._open):
                 raise Violation(
                     f"{event.at}: a metadata request to {address} while the one to "
                     f"{self._open} is open"
@@ -53,28 +59,30 @@ class OneMetadataRequest:
 class _Dialled:
     failures: int = 0
     not_before: float = -math.inf
+    before_proof: int = 0
+
+
+def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
+    """R-BO-1: the shortest and the longest wait after so many failures before this one."""
+    if policy.constant:
+        return policy.maximum, policy.maximum
+    if policy.base == 0:
+        return 0.0, 0.0
+    grown = policy.base * 2.0 ** min(failures, math.log2(policy.maximum / policy.base))
+    low, high = grown * (1 - policy.jitter), grown * (1 + policy.jitter)
+    return min(low, policy.maximum), min(high, policy.maximum)
 
 
 class BackoffInBounds:
     """R-BO-1, R-CS-3: each address is dialled no sooner than its failures in a row allow.
 
     It counts failures by itself: from refused, broken and unproved connections, back to none when a
-    connection proved itself.
+    connection proved itself, and back again when that was another cluster's answer (R-RB-5).
     """
 
     def __init__(self, config: Config) -> None:
         self._policy: ExponentialBackoff = config.backoff("reconnect.backoff")
         self._addresses: dict[str, _Dialled] = {}
-
-    def _bounds(self, failures: int) -> tuple[float, float]:
-        policy = self._policy
-        if policy.constant:
-            return policy.maximum, policy.maximum
-        if policy.base == 0:
-            return 0.0, 0.0
-        grown = policy.base * 2.0 ** min(failures, math.log2(policy.maximum / policy.base))
-        low, high = grown * (1 - policy.jitter), grown * (1 + policy.jitter)
-        return min(low, policy.maximum), min(high, policy.maximum)
 
     def __call__(self, event: Event) -> None:
         address = event.fields.get("address")
@@ -87,13 +95,16 @@ class BackoffInBounds:
                 f"after {state.failures} failures"
             )
         if event.kind == "proved":
-            state.failures, state.not_before = 0, -math.inf
+            state.before_proof, state.failures = state.failures, 0
+            state.not_before = -math.inf
+        elif event.kind == "foreign_cluster":
+            state.failures = max(state.failures, state.before_proof)
         elif event.kind in ("dial_failed", "disconnected"):
             self._ended(event, str(address), state)
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
-        low, high = self._bounds(state.failures if failure else 0)
+        low, high = bounds(self._policy, state.failures if failure else 0)
         state.not_before = max(state.not_before if not failure else -math.inf, event.at + low)
         if failure:
             backoff = float(event.fields["backoff"])
@@ -105,9 +116,109 @@ class BackoffInBounds:
             state.failures += 1
 
 
+class RetriesInBounds:
+    """R-BO-1, R-RT-1: rounds of metadata and retries of calls and batches wait as KIP-580 says."""
+
+    def __init__(self, config: Config) -> None:
+        self._policy: ExponentialBackoff = config.backoff("retry.backoff")
+        self._rounds = 0
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "metadata":
+            self._rounds = 0
+        elif event.kind == "round_failed":
+            self._rounds += 1
+            self._check(event, "a round of metadata", self._rounds)
+        elif event.kind == "retry" and event.fields.get("backoff"):
+            # (A batch whose leader changed doesn't wait; a new epoch isn't a retry of anything.)
+            self._check(event, str(event.fields["what"]), int(event.fields["attempt"]))
+
+    def _check(self, event: Event, what: str, attempt: int) -> None:
+        low, high = bounds(self._policy, attempt - 1)
+        backoff = float(event.fields["backoff"])
+        if not low - SLACK <= backoff <= high + SLACK:
+            raise Violation(
+                f"{event.at}: {what} waits {backoff} s after attempt {attempt}; allowed are "
+                f"{low:.3f} to {high:.3f}"
+            )
+
+
+class RebootstrapsCounted:
+    """R-RB-4: an outage counts one rebootstrap, and there is at most one per backoff step."""
+
+    def __init__(self, config: Config) -> None:
+        self._step = config.backoff("retry.backoff").base * 0.8
+        self._open = False
+        self._last = -math.inf
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "rebootstrapped":
+            self._open = False
+        elif event.kind == "rebootstrap":
+            if self._open:
+                raise Violation(f"{event.at}: a rebootstrap while the last one goes on")
+            if event.at - self._last < self._step - SLACK:
+                raise Violation(
+                    f"{event.at}: a rebootstrap {event.at - self._last:.3f} s after the last one"
+                )
+            self._open, self._last = True, event.at
+
+
+DIALS_IN_A_SECOND = 6
+PENDING_DIALS = 6
+DIAL_SPACING = 0.04
+"""R-MD-3: 50 ms less jitter."""
+NAME_DELAY = 0.005
+"""A dial is decided a little before it happens: its name is resolved in between."""
+
+
+class DialsLimited:
+    """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced."""
+
+    def __init__(self) -> None:
+        self._failing: dict[str, None] = {}
+        self._engaged = False
+        self._recent: deque[float] = deque(maxlen=DIALS_IN_A_SECOND)
+        self._last_limited = -math.inf
+        self._pending: dict[object, tuple[str, object]] = {}
+
+    def __call__(self, event: Event) -> None:
+        kind, address = event.kind, str(event.fields.get("address"))
+        if kind == "dial":
+            self._dialled(event, address)
+        elif kind == "ready":
+            place = (address, event.fields.get("purpose"))
+            for number in [n for n, found in self._pending.items() if found == place]:
+                del self._pending[number]
+        elif kind in ("dial_failed", "disconnected"):
+            self._pending.pop(event.fields.get("connection"), None)
+            if event.fields["failure"]:
+                self._engaged = True
+                self._failing[address] = None
+        elif kind == "proved":
+            self._engaged, self._last_limited = False, -math.inf
+            self._failing.pop(address, None)
+
+    def _dialled(self, event: Event, address: str) -> None:
+        now = event.at
+        if self._engaged or address in self._failing:
+            if len(self._recent) == DIALS_IN_A_SECOND and now - self._recent[0] < 1.0 - NAME_DELAY:
+                raise Violation(
+                    f"{now}: more than {DIALS_IN_A_SECOND} dials within a second after a failure"
+                )
+            if now - self._last_limited < DIAL_SPACING - NAME_DELAY:
+                raise Violation(f"{now}: a dial {now - self._last_limited:.4f} s after another")
+            if len(self._pending) >= PENDING_DIALS:
+                raise Violation(f"{now}: a dial while {len(self._pending)} others are pending")
+            self._last_limited = now
+        self._recent.append(now)
+        self._pending[event.fields.get("connection")] = (address, event.fields.get("purpose"))
+
+
 @dataclass(slots=True)
 class _Sent:
     value: bytes
+    acknowledged: bool = False
     offset: int | None = None
 
 
@@ -124,13 +235,13 @@ class RecordLedger:
         """A record was handed to a producer for this partition."""
         self._sent.setdefault(partition, []).append(_Sent(value))
 
-    def acknowledged(self, partition: TopicPartition, value: bytes, offset: int) -> None:
-        """Its future was completed with this offset."""
+    def acknowledged(self, partition: TopicPartition, value: bytes, offset: int | None) -> None:
+        """Its future was completed with this offset (None: a duplicate whose place isn't known)."""
         for record in self._sent.setdefault(partition, []):
             if record.value == value:
-                record.offset = offset
+                record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, offset))  # the partition was chosen late
+        self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen late
 
     def verify(self, cluster: SimulatedCluster) -> None:
         """No acknowledged record is lost, none is there twice, order holds in each partition."""
@@ -151,7 +262,7 @@ class RecordLedger:
         last: tuple[int, bytes] | None = None
         for record in sent:
             at = places.get(record.value)
-            if record.offset is not None and at != record.offset:
+            if record.acknowledged and (at is None or record.offset not in (None, at)):
                 raise Violation(
                     f"{partition}: {record.value!r} was acknowledged at {record.offset}, but "
                     + ("is lost" if at is None else f"is at {at}")
@@ -194,6 +305,10 @@ class RecordsOnce:
             raise Violation(f"{partition}: offset {offset} again, {expected} was next")
         self._next[partition] = offset + 1
 
+    def sought(self, partition: TopicPartition, offset: int) -> None:
+        """The caller asked to go on at this offset."""
+        self._next[partition] = offset
+
     def verify(self, cluster: SimulatedCluster, partitions: Iterable[TopicPartition]) -> None:
         """Everything that is committed was read."""
         for partition in partitions:
@@ -216,19 +331,32 @@ class Checkers:
         self.violations: list[Violation] = []
         """What was found so far, of all clients that are watched."""
 
-    def watch(self, events: EventLog, config: Config) -> None:
-        """Check a client from now on; what is found is raised by `verify`."""
-        for checker in (OneMetadataRequest(), BackoffInBounds(config)):
-            self._guard(checker, events)
+    def watch(
+        self, events: EventLog, config: Config, held: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """Check a client from now on; what is found is raised by `verify`.
 
-    def _guard(self, checker: OneMetadataRequest | BackoffInBounds, events: EventLog) -> None:
+        `held` says whether a connection to an address carries a write that its broker holds.
+        """
+        for checker in (
+            OneMetadataRequest(held),
+            BackoffInBounds(config),
+            RetriesInBounds(config),
+            RebootstrapsCounted(config),
+            DialsLimited(),
+        ):
+            events.listen(self.guarded(checker))
+
+    def guarded(self, checker: Callable[[Event], None]) -> Listener:
+        """A listener that keeps what a checker raises: in a step it would only break the client."""
+
         def listen(event: Event) -> None:
             try:
                 checker(event)
-            except Violation as violation:  # raised in a step it would only break the client
+            except Violation as violation:
                 self.violations.append(violation)
 
-        events.listen(listen)
+        return listen
 
     def verify(self) -> None:
         """Raise the first violation, if there was one; look for hot loops."""

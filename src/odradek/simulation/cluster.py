@@ -88,6 +88,8 @@ class SimulatedCluster:
         """Seconds from a broker's start until it is registered."""
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
+        self.retired = False
+        """Another cluster has taken its place: its brokers don't start again."""
         self.answers_empty_brokers = False
         self.answers_129 = False
         self.topics: dict[str, Topic] = {}
@@ -208,6 +210,12 @@ class SimulatedCluster:
         found.lead(to if to is not None else others[0])
         self._changed()
 
+    def hand_over(self, topic: str, partition: int) -> None:
+        """As `move_leader`, where there is another replica that could lead; else nothing."""
+        found = self.topics[topic].partitions[partition]
+        if any(r != found.leader and r in self._candidates() for r in found.replicas):
+            self.move_leader(topic, partition)
+
     # Verbs
 
     def crash(self, i: int) -> None:
@@ -232,7 +240,7 @@ class SimulatedCluster:
         broker = self.brokers[i]
 
         def start() -> None:
-            if not broker.alive:
+            if not broker.alive and not self.retired:
                 if broker.registered:  # its new life ends the leaderships of its old one
                     self._fence(broker)
                 if new_address:
@@ -358,6 +366,7 @@ class SimulatedCluster:
         at the same brokers' addresses with `recycle_addresses`.
         """
         self._leave("refused")
+        self.retired = True
         foreign = SimulatedCluster(
             self.environment,
             len(self.brokers),

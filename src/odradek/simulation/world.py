@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
 
 from odradek.common.types import Address
 from odradek.simulation.environment import Endpoint, Peer, Session, Verdict
@@ -46,6 +46,8 @@ class World:
         self.time = VirtualTime(start)
         self.link = link or LinkProfile()
         """How connections behave unless a host is given a profile of its own."""
+        self.first_link: dict[str, Any] = asdict(self.link)
+        """As it was in the beginning."""
         self.dns: dict[str, list[str]] = {}
         """Name → addresses; may be changed at any time. A name that isn't there doesn't resolve."""
         self.dns_silent: set[str] = set()
@@ -132,15 +134,15 @@ class World:
         """Answer no question for a name."""
         (self.dns_silent.add if on else self.dns_silent.discard)(name)
 
-    def change_link(self, client: str | None = None, **changes: float | None) -> None:
+    def change_link(self, client: str | None = None, **changes: Any) -> None:
         """Change latency, jitter, loss or bandwidth, of one client's connections or of all.
 
         It counts for what is sent from now on, on connections that exist too.
         """
         if client is None:
-            self.link = replace(self.link, **changes)  # type: ignore[arg-type]  # names are checked
+            self.link = replace(self.link, **changes)
         for host in self.hosts.values() if client is None else [self.hosts[client]]:
-            host.profile = replace(host.profile, **changes)  # type: ignore[arg-type]
+            host.profile = replace(host.profile, **changes)
 
     def clock_jump(self, seconds: float) -> None:
         """Set the wall clock forward (back). Monotonic time, which decides, goes on as it was."""

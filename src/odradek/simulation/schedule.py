@@ -1,0 +1,290 @@
+"""Schedules: everything that one random run consists of, as data that can be kept in a file.
+
+In: a seed, or a JSON file. Out: a `Schedule`: brokers, links, clients with their settings, faults
+with their times. The same schedule gives the same run, each time and in both modes.
+Must not: run anything; `explore` does.
+
+A schedule file:
+
+    {"format": 1, "seed": 17, "brokers": 3, "partitions": 2, "mode": "messages", "heal_at": 4.0,
+     "link": {"latency": 0.0005, "jitter": 0.0002, "loss": 0.0},
+     "clients": [{"name": "producer-1", "kind": "producer", "operations": 8, "start": 0.0,
+                  "config": {"linger.ms": 5}}],
+     "faults": [{"at": 1.5, "verb": "crash", "arguments": {"i": 1}}]}
+
+Faults end at `heal_at`; then every client must find its way back. Operations are calls at times
+that the seed and the client's name give. Only `seed` and `clients` are needed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
+from odradek.common.errors import KafkaError
+from odradek.simulation.faults import BOOTSTRAP_NAME, Fault, ScheduleError, Scope, check, draw
+from odradek.simulation.link import LinkProfile, Mode
+from odradek.simulation.virtual_time import derived_rng
+
+FORMAT = 1
+METADATA = "metadata"
+KINDS = {PRODUCER: PRODUCER, CONSUMER: CONSUMER, ADMIN: ADMIN, METADATA: ADMIN}
+"""What a client does, and whose options it takes."""
+MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000}
+SERVERS = f"{BOOTSTRAP_NAME}:9092"
+
+_SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: (
+        {"linger.ms": 0, "request.timeout.ms": 1500, "delivery.timeout.ms": 20000},
+        {"linger.ms": 5, "request.timeout.ms": 3000, "delivery.timeout.ms": 4000},
+        {"linger.ms": 5, "batch.size": 200, "request.timeout.ms": 2000},
+        {
+            "linger.ms": 50,
+            "buffer.memory": 2048,
+            "max.request.size": 1024,
+            "max.block.ms": 800,
+            "request.timeout.ms": 3000,
+        },
+        {"linger.ms": 0, "max.in.flight.requests.per.connection": 1},
+    ),
+    CONSUMER: (
+        {"request.timeout.ms": 3000},
+        {"request.timeout.ms": 2000, "fetch.max.wait.ms": 100},
+        {"request.timeout.ms": 5000, "max.partition.fetch.bytes": 100, "fetch.max.bytes": 200},
+        {},
+    ),
+    ADMIN: (
+        {"request.timeout.ms": 2000},
+        {"metadata.max.age.ms": 500, "request.timeout.ms": 1500},
+        {"reconnect.backoff.ms": 100, "request.timeout.ms": 3000},
+        {"metadata.recovery.rebootstrap.trigger.ms": 1000},
+    ),
+}
+_LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: ({}, {"delivery.timeout.ms": 10000, "request.timeout.ms": 5000}),
+    CONSUMER: ({},),
+    ADMIN: ({}, {"metadata.max.age.ms": 5000}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client of a schedule."""
+
+    name: str
+    kind: str
+    operations: int = 5
+    start: float = 0.0
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One run, as data."""
+
+    seed: int
+    clients: tuple[Client, ...]
+    faults: tuple[Fault, ...] = ()
+    brokers: int = 3
+    partitions: int = 1
+    mode: Mode = "messages"
+    heal_at: float = 5.0
+    link: LinkProfile = field(default_factory=LinkProfile)
+
+    @property
+    def scope(self) -> Scope:
+        """What its faults may name."""
+        return Scope(self.brokers, self.partitions, tuple(c.name for c in self.clients))
+
+    def __str__(self) -> str:
+        who = ", ".join(f"{c.name} ({c.operations} operations)" for c in self.clients)
+        size = f"{self.brokers} brokers, {self.partitions} partitions, {self.mode}"
+        first = f"seed {self.seed}: {size}; {who}; faults end at {self.heal_at} s"
+        return "\n".join([first, *(f"  {fault}" for fault in self.faults)])
+
+    def to_json(self) -> str:
+        """The text of a schedule file."""
+        plain: dict[str, Any] = {"format": FORMAT}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("clients", "faults"):
+                value = [_plain(part) for part in value]
+            plain[item.name] = _plain(value) if item.name == "link" else value
+        return json.dumps(plain, indent=1) + "\n"
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    found = {item.name: getattr(value, item.name) for item in fields(value)}
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in found.items()}
+
+
+# Files
+
+
+def load(path: Path) -> Schedule:
+    """Read a schedule file; raises `ScheduleError` with what is wrong in it, and where."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ScheduleError(f"{path} can't be read: {error}") from error
+    try:
+        return from_json(text)
+    except ScheduleError as error:
+        raise ScheduleError(f"{path}: {error}") from None
+
+
+def from_json(text: str) -> Schedule:
+    """Read a schedule from a text as `to_json` makes it."""
+    try:
+        plain = json.loads(text)
+    except ValueError as error:
+        raise ScheduleError(f"this isn't JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise ScheduleError("a schedule is a JSON object")
+    number = plain.pop("format", FORMAT)
+    if number != FORMAT:
+        raise ScheduleError(f"format {number!r} isn't known; this release reads {FORMAT}")
+    plain["clients"] = tuple(
+        _made(Client, item, f"client {n}")
+        for n, item in enumerate(_list(plain.get("clients"), "clients"), 1)
+    )
+    plain["faults"] = tuple(
+        _made(Fault, item, f"fault {n}")
+        for n, item in enumerate(_list(plain.get("faults", []), "faults"), 1)
+    )
+    if "link" in plain:
+        plain["link"] = _made(LinkProfile, plain["link"], "link")
+    schedule: Schedule = _made(Schedule, plain, "schedule")
+    validate(schedule)
+    return schedule
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ScheduleError(f"{what} must be a list")
+    return value
+
+
+def _made(kind: type[Any], plain: Any, where: str) -> Any:
+    if not isinstance(plain, dict):
+        raise ScheduleError(f"{where} must be a JSON object")
+    known = [item.name for item in fields(kind)]
+    for name in plain:
+        if name not in known:
+            raise ScheduleError(f"{where} has no {name!r} (it has: {', '.join(known)})")
+    try:
+        return kind(**plain)
+    except TypeError as error:
+        raise ScheduleError(f"{where}: {str(error).split(') ')[-1]}") from None
+
+
+def validate(schedule: Schedule) -> None:
+    """Raise a `ScheduleError` for what can't be run."""
+    _whole("seed", schedule.seed, -(2**63))
+    _whole("brokers", schedule.brokers, 1, MOST["brokers"])
+    _whole("partitions", schedule.partitions, 1, MOST["partitions"])
+    if schedule.mode not in get_args(Mode):
+        raise ScheduleError(f"mode must be bytes or messages, not {schedule.mode!r}")
+    _number("heal_at", schedule.heal_at)
+    for item in fields(schedule.link):
+        value = getattr(schedule.link, item.name)
+        if value is not None or item.name != "bandwidth":
+            _number(f"link: {item.name}", value)
+    if not schedule.clients:
+        raise ScheduleError("a schedule needs a client")
+    for client in schedule.clients:
+        _check_client(client)
+    names = [c.name for c in schedule.clients]
+    if len(set(names)) < len(names):
+        raise ScheduleError("two clients have the same name")
+    for number, fault in enumerate(schedule.faults, 1):
+        try:
+            check(fault, schedule.scope)
+        except ScheduleError as error:
+            raise ScheduleError(f"fault {number}: {error}") from None
+
+
+def _check_client(client: Client) -> None:
+    if not isinstance(client.name, str) or not client.name:
+        raise ScheduleError(f"a client's name must be a text, not {client.name!r}")
+    if client.kind not in KINDS:
+        raise ScheduleError(f"{client.name}: kind must be one of {', '.join(KINDS)}")
+    _whole(f"{client.name}: operations", client.operations, 0, MOST["operations"])
+    _number(f"{client.name}: start", client.start)
+    if not isinstance(client.config, Mapping):
+        raise ScheduleError(f"{client.name}: config must be a JSON object")
+    try:
+        settings(client)
+    except KafkaError as error:
+        raise ScheduleError(f"{client.name}: {error}") from None
+
+
+def _whole(what: str, value: Any, low: int, high: int = 2**63) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ScheduleError(f"{what} must be a whole number of {low} to {high}, not {value!r}")
+
+
+def _number(what: str, value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+        raise ScheduleError(f"{what} must be a number, 0 or more, not {value!r}")
+
+
+_settled: dict[tuple[str, str], Config] = {}
+
+
+def settings(client: Client) -> Config:
+    """A client's checked configuration; kept, because thousands of runs have the same few."""
+    key = (client.kind, repr(client.config))
+    found = _settled.get(key)
+    if found is None:
+        given = {"bootstrap.servers": SERVERS, **client.config}
+        if client.kind == CONSUMER:
+            given.setdefault("auto.offset.reset", "earliest")
+        found = Config(KINDS[client.kind], given)
+        if len(_settled) < 1000:
+            _settled[key] = found
+    return found
+
+
+# Random ones
+
+
+def random_schedule(seed: int, *, short: bool = True) -> Schedule:
+    """A schedule that depends on the seed alone.
+
+    Short ones are made to be run by the million: one client or two, at most three brokers, a few
+    faults within some seconds. Long ones have more of everything and half a minute.
+    """
+    rng = derived_rng(seed, "schedule/short" if short else "schedule/long")
+    brokers = rng.choice((1, 1, 2, 2, 3) if short else (1, 2, 3, 4, 5, 7))
+    partitions = rng.randint(1, 2 if short else 6)
+    heal_at = round(rng.uniform(0.5, 4.0), 3) if short else round(rng.uniform(20.0, 40.0), 3)
+    clients = _random_clients(rng, heal_at, short=short)
+    link = LinkProfile(
+        latency=rng.choice((0.0002, 0.0005, 0.002, 0.02)),
+        jitter=rng.choice((0.0, 0.0002, 0.003)),
+        loss=rng.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02)),
+    )
+    mode: Mode = "bytes" if rng.random() < (0.05 if short else 0.3) else "messages"
+    schedule = Schedule(seed, clients, (), brokers, partitions, mode, heal_at, link)
+    count = rng.randint(1, 4) if short else rng.randint(5, 25)
+    times = sorted(round(rng.uniform(0.0, heal_at), 3) for _ in range(count))
+    faults = tuple(draw(rng, at, schedule.scope) for at in times)
+    return replace(schedule, faults=faults)
+
+
+def _random_clients(rng: random.Random, heal_at: float, *, short: bool) -> tuple[Client, ...]:
+    kinds = rng.choices(list(KINDS), (5, 4, 1, 2), k=rng.choice((1, 1, 2) if short else (2, 3, 5)))
+    clients = []
+    for number, kind in enumerate(kinds, 1):
+        options = _SHORT_CONFIGS if short else _LONG_CONFIGS
+        config = rng.choice(options[KINDS[kind]])
+        operations = rng.randint(1, 4) if short else rng.randint(20, 80)
+        start = 0.0 if rng.random() < 0.8 else round(rng.uniform(0.0, heal_at), 3)
+        clients.append(Client(f"{kind}-{number}", kind, operations, start, config))
+    return tuple(clients)
