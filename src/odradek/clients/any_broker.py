@@ -117,7 +117,7 @@ class AnyBrokerCall:
         now: float,
     ) -> Flow[tuple[M, float]]:
         network = self._engine.network
-        left = self.deadline - now
+        left, sent_at = self.deadline - now, now
         limit = min(network.request_timeout, left + 0.05)
         # A broker may rightly think about a change for as long as it was given.
         patience = 0.0 if idempotent else limit
@@ -129,6 +129,7 @@ class AnyBrokerCall:
                 raise DisconnectedError("connected, but silent")
             now = yield Wait((reply, network.changed), self.deadline)
             if now >= self.deadline and not reply.done:
+                self.attempts.append(Attempt(connection.address, self.what, "no answer", sent_at))
                 raise self.timed_out(now)
         return cast("M", reply.result()), now
 

@@ -193,7 +193,7 @@ class ClientEngine(Engine):
         self, what: str, now: float, own_attempts: Sequence[Attempt] = ()
     ) -> KafkaTimeoutError:
         """The error of a call whose time is up, with every address tried and why it failed."""
-        attempts = [*self.recent_attempts(), *own_attempts]
+        attempts = [*self.recent_attempts(now), *own_attempts]
         unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
         if not unavailable or not attempts:
             return KafkaTimeoutError(f"no {what} in time", attempts, now)
@@ -211,10 +211,10 @@ class ClientEngine(Engine):
             now,
         )
 
-    def recent_attempts(self) -> list[Attempt]:
+    def recent_attempts(self, now: float) -> list[Attempt]:
         """The last failure of each address that is failing now, and of the metadata requests."""
         found: dict[tuple[Address | None, str], Attempt] = {}
-        late = self.now - UNANSWERED
+        late = now - UNANSWERED
         for attempt in self.updater.attempts:
             found[attempt.address, attempt.what] = attempt
         for state in self.network.states.all():

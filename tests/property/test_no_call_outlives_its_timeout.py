@@ -1,0 +1,174 @@
+"""R-RT-2 over all public calls: with every broker dead they end in time and say what was tried.
+
+Producer, consumer and admin as they ship, in virtual time, under every way in which brokers can be
+dead, with connections that stood before and without, with timeouts from nothing to ten seconds.
+A public call with a timeout that isn't in the table below fails the last test.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import ArrowFuture, RecordFuture
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+
+T0 = TopicPartition("t", 0)
+FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {
+    "refused": lambda cluster, i: cluster.crash(i),
+    "black_holed": lambda cluster, i: cluster.blackhole(i),
+    "silent": lambda cluster, i: cluster.go_silent(i),
+    "paused": lambda cluster, i: cluster.pause(i),
+    "accept_reset": lambda cluster, i: cluster.accept_then_reset(i),
+    "ready_close": lambda cluster, i: cluster.ready_then_close(i),
+    "dns_dead": lambda cluster, i: cluster.crash(i),
+}
+QUIET = {"poll", "poll_arrow", "close"}
+"""These come back with nothing instead of raising."""
+
+
+def _send(producer: Producer, topic: str = "t") -> RecordFuture:
+    return producer.send(topic, b"x", partition=0)
+
+
+CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
+    (Producer, "send"): lambda p, t: _send(p, "nowhere"),
+    (Producer, "send_arrow"): lambda p, t: p.send_arrow(
+        "nowhere", pa.record_batch({"value": [b"x"]})
+    ),
+    (Producer, "partitions_for"): lambda p, t: p.partitions_for("nowhere", timeout=t),
+    (Producer, "flush"): lambda p, t: (_send(p), p.flush(timeout=t)),
+    (Producer, "close"): lambda p, t: (_send(p), p.close(timeout=t)),
+    (RecordFuture, "result"): lambda p, t: _send(p).result(timeout=t),
+    (RecordFuture, "exception"): lambda p, t: _send(p).exception(timeout=t),
+    (ArrowFuture, "result"): lambda p, t: p.send_arrow(
+        "t", pa.record_batch({"value": [b"x"]})
+    ).result(timeout=t),
+    (Consumer, "position"): lambda c, t: c.position(T0, timeout=t),
+    (Consumer, "poll"): lambda c, t: c.poll(timeout=t),
+    (Consumer, "poll_arrow"): lambda c, t: c.poll_arrow(timeout=t),
+    (Consumer, "beginning_offsets"): lambda c, t: c.beginning_offsets([T0], timeout=t),
+    (Consumer, "end_offsets"): lambda c, t: c.end_offsets([T0], timeout=t),
+    (Consumer, "offsets_for_times"): lambda c, t: c.offsets_for_times({T0: 5}, timeout=t),
+    (Consumer, "partitions_for"): lambda c, t: c.partitions_for("t", timeout=t),
+    (Consumer, "describe"): lambda c, t: c.describe(["t"], timeout=t),
+    (Consumer, "cluster_id"): lambda c, t: c.cluster_id(timeout=t),
+    (Consumer, "close"): lambda c, t: c.close(timeout=t),
+    (Admin, "create_topics"): lambda a, t: a.create_topics([NewTopic("new", 1, 1)], timeout=t),
+    (Admin, "delete_topics"): lambda a, t: a.delete_topics(["t"], timeout=t),
+    (Admin, "list_topics"): lambda a, t: a.list_topics(timeout=t),
+    (Admin, "describe_topics"): lambda a, t: a.describe_topics(["t"], timeout=t),
+    (Admin, "describe_cluster"): lambda a, t: a.describe_cluster(timeout=t),
+    (Admin, "describe_api_versions"): lambda a, t: a.describe_api_versions(timeout=t),
+    (Admin, "close"): lambda a, t: a.close(timeout=t),
+}
+NEEDS_TOPIC = {
+    (Producer, "flush"),
+    (Producer, "close"),
+    (RecordFuture, "result"),
+    (RecordFuture, "exception"),
+    (ArrowFuture, "result"),
+}
+KNOWN_BY_HEART = {(Consumer, "cluster_id")}
+"""Answered from what is known, once it is."""
+
+
+def client_of(owner: type, cluster: SimulatedCluster, world: World, timeout: float) -> Any:
+    kind: type[Any] = Producer if owner in (RecordFuture, ArrowFuture) else owner
+    host = world.host(kind.__name__, background=kind is Producer)
+    config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers}
+    if kind is Producer:  # send() has no timeout of its own
+        config["max.block.ms"] = round(timeout * 1000)
+    return kind(config, _host=host)
+
+
+def warm_up(client: Any) -> None:
+    """Connections stand, the topic is known."""
+    if isinstance(client, Producer):
+        client.partitions_for("t", timeout=5)
+        client.send("t", b"0", partition=0).result(timeout=5)
+    elif isinstance(client, Consumer):
+        client.assign([T0])
+        client.seek_to_beginning()
+        client.poll(timeout=1)
+        client.seek_to_end()
+    else:
+        client.describe_cluster(timeout=5)
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["connected before", "never connected"])
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("owner", "name"), CALLS, ids=lambda x: getattr(x, "__name__", x))
+def test_it_ends_in_time_and_lists_the_attempts(
+    owner: type, name: str, fault: str, warm: bool
+) -> None:
+    warm = warm or (owner, name) in NEEDS_TOPIC
+    seed = zlib.crc32(f"{owner.__name__} {name} {fault} {warm}".encode())
+    rng = random.Random(seed)
+    for timeout in (
+        0.0,
+        0.15,
+        rng.uniform(0.2, 1.0),
+        rng.uniform(1.0, 3.0),
+        rng.uniform(3.0, 10.0),
+    ):
+        once(owner, name, fault, warm, timeout, seed)
+
+
+def once(owner: type, name: str, fault: str, warm: bool, timeout: float, seed: int) -> None:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=2)
+    client = client_of(owner, cluster, world, timeout)
+    if warm:
+        warm_up(client)
+    elif isinstance(client, Consumer):
+        client.assign([T0])
+    for i in cluster.brokers:
+        FAULTS[fault](cluster, i)
+    if fault == "dns_dead":
+        world.dns.clear()
+    begin = world.now
+    error: BaseException | None = None
+    try:
+        CALLS[owner, name](client, timeout)
+    except KafkaError as raised:
+        error = raised
+    took = world.now - begin
+    assert took <= timeout + 0.1, f"{took} s for a timeout of {timeout}"
+    assert not world.hot_loops
+    if name in QUIET or (warm and (owner, name) in KNOWN_BY_HEART):
+        return
+    assert isinstance(error, KafkaTimeoutError), f"{error!r}"
+    assert took >= timeout - 0.001, f"gave up after {took} s of {timeout}: {error}"
+    if timeout > 0.12:
+        assert error.attempts, f"after {timeout} s nothing was tried? {error}"
+        for attempt in error.attempts:
+            assert attempt.address is not None
+            assert attempt.what
+            assert attempt.error
+            assert begin - 60 <= attempt.at <= world.now
+            assert str(attempt.address) in str(error)
+
+
+def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
+    found = {
+        (owner, name)
+        for owner in (Producer, Consumer, Admin, RecordFuture, ArrowFuture)
+        for name, function in inspect.getmembers(owner, inspect.isfunction)
+        if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
+    }
+    inside = {(Producer, "await_batch"), (Producer, "deadline")}  # what the futures need
+    assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"
