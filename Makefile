@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check bench scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -27,7 +27,10 @@ check: setup ## format, lint, types, rooms and house rules
 bench: setup ## each against its peers in one run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-lock: setup ## write requirements.lock anew from pyproject.toml
+scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
+	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)
+
+lock: setup ## write the requirements.lock files anew
 	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove the venv and all caches of this checkout

@@ -1,7 +1,9 @@
-"""Write `requirements.lock`: every dependency with all extras, pinned, with hashes and no URLs.
+"""Write the lock files: everything pinned, with hashes and no URLs.
 
-Run it with the venv's Python (`make lock`) after a change of the dependencies in pyproject.toml.
-Pins that still fit are kept; `--upgrade` looks for newer ones.
+`requirements.lock` holds every dependency of pyproject.toml with all extras;
+`benchmarks/scorecard/requirements.lock` the scorecard's Python peers, which live in a venv of their
+own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
+`--upgrade` looks for newer ones.
 """
 
 import os
@@ -10,32 +12,48 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PEERS = Path("benchmarks", "scorecard")
 HEADER = """\
-# Every dependency with all extras: pinned, with the hashes of all their files, no URLs.
-# Written by `make lock` from pyproject.toml; good for Python 3.11 to 3.13.
+# {what}: pinned, with the hashes of all their files, no URLs.
+# Written by `make lock` from {source}; good for Python 3.11 to 3.13.
 """
 
 
 def main() -> None:
+    """Lock the project, then the scorecard's peers."""
+    compile_lock(
+        Path("pyproject.toml"),
+        Path("requirements.lock"),
+        "Every dependency with all extras",
+        "--all-extras",
+    )
+    compile_lock(
+        PEERS / "requirements.in", PEERS / "requirements.lock", "The scorecard's Python peers"
+    )
+
+
+def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
     """Run pip-compile with nothing of this machine's pip settings but the index."""
     environment = dict(os.environ)
     # A directory of wheels on this machine is no place that others can install from.
     environment.pop("PIP_FIND_LINKS", None)
-    lock = ROOT / "requirements.lock"
     command = [
         sys.executable, "-m", "piptools", "compile", "--quiet",
-        "--generate-hashes", "--all-extras", "--strip-extras", "--allow-unsafe",
+        "--generate-hashes", "--strip-extras", "--allow-unsafe",
         "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
         "--no-emit-options", "--no-header", "--no-annotate", "--resolver=backtracking",
-        f"--output-file={lock.name}", "pyproject.toml", *sys.argv[1:],
+        f"--output-file={lock}", str(source), *more, *sys.argv[1:],
     ]  # fmt: skip
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
+    written = ROOT / lock
     lines = [
-        line for line in lock.read_text().splitlines() if line and not line.startswith(("#", "--"))
+        line
+        for line in written.read_text().splitlines()
+        if line and not line.startswith(("#", "--"))
     ]
-    lock.write_text(HEADER + "\n".join(lines) + "\n")
+    written.write_text(HEADER.format(what=what, source=source.name) + "\n".join(lines) + "\n")
     pins = sum("==" in line for line in lines)
-    print(f"{lock.name}: {pins} packages")
+    print(f"{lock}: {pins} packages")
 
 
 if __name__ == "__main__":

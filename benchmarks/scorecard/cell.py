@@ -1,0 +1,215 @@
+"""One cell: one library, one row, one run, in a process and a network of its own.
+
+In: a row's key and the driver's command. Out: one line of JSON on stdout with the figures. A cell
+that can't be run says why; it never makes up a figure.
+
+    python -m benchmarks.scorecard.cell A -- java -cp … Driver
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scorecard import namespace
+from benchmarks.scorecard.fake_brokers import Address, Network, Seen
+
+ESTABLISHED_AFTER = 10
+"""Records that must have been taken before anything happens to the brokers."""
+SETTLE = 1.0
+START_LIMIT = 45.0
+TOPIC = "scorecard"
+_MS = 1000.0
+
+
+class CellError(Exception):
+    """The cell couldn't be run."""
+
+
+class Cell:
+    """What a row's script works with: the brokers' network and one client."""
+
+    def __init__(self, network: Network, command: list[str], *, counts_dials: bool) -> None:
+        self.network = network
+        self.door = network.address("bootstrap")
+        """The bootstrap address: a front door that leads to whichever broker it is told."""
+        self.events: list[dict[str, Any]] = []
+        self.counts_dials = counts_dials
+        """Whether dials that no listener sees can be counted here."""
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the cell
+        self._changed = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+
+    def now(self) -> float:
+        """The clock of everything that is seen."""
+        return self.network.loop.time()
+
+    async def start(self, mode: str, **arguments: Any) -> None:
+        """Start the driver in a mode."""
+        options = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            mode,
+            "--bootstrap",
+            f"{self.door.host}:{self.door.port}",
+            "--topic",
+            TOPIC,
+            *options,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=self._stderr,
+            limit=1 << 20,
+        )
+        if self._process.stdout is not None:
+            self._reading = asyncio.create_task(self._read(self._process.stdout))
+
+    async def established(self) -> None:
+        """Wait until records flow, and a little longer."""
+        await self.until(
+            lambda: self.network.count("taken", 0.0) >= ESTABLISHED_AFTER,
+            START_LIMIT,
+            "records flow",
+        )
+        await asyncio.sleep(SETTLE)
+
+    async def waiting(self) -> None:
+        """Wait until the driver waits for `go`."""
+        await self.until(lambda: self.event("waiting") is not None, START_LIMIT, "it waits for go")
+        await asyncio.sleep(SETTLE)
+
+    def go(self) -> float:
+        """Let the driver do its thing; the time of that."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(b"go\n")
+        return self.now()
+
+    def event(self, name: str) -> dict[str, Any] | None:
+        """The first event of this name, if it has come."""
+        return next((e for e in self.events if e["event"] == name), None)
+
+    async def until(self, true: Any, limit: float, what: str) -> None:
+        """Wait for something without which the row makes no sense."""
+        if not await self.comes(true, limit):
+            raise CellError(f"within {limit:.0f} s it didn't come to this: {what}. {self.tail()}")
+
+    async def comes(self, true: Any, limit: float) -> bool:
+        """Wait for something that may never come."""
+        deadline = self.now() + limit
+        while not true():
+            if self.now() >= deadline:
+                return False
+            if self._process is not None and self._process.returncode is not None:
+                raise CellError(f"the driver ended by itself. {self.tail()}")
+            await asyncio.sleep(0.02)
+        return True
+
+    async def first_taken(self, since: float, brokers: set[int], limit: float) -> float | None:
+        """Seconds from `since` until one of these brokers took a record; None: not in time."""
+
+        def match(seen: Seen) -> bool:
+            return seen.what == "taken" and seen.broker in brokers
+
+        await self.comes(lambda: self.network.first(since, match) is not None, limit)
+        return self.network.first(since, match)
+
+    def first_request(self, since: float, brokers: set[int]) -> float | None:
+        """Seconds from `since` to the first request that reached one of these brokers."""
+        return self.network.first(since, lambda s: s.what != "dial" and s.broker in brokers)
+
+    def all_addresses(self) -> list[Address]:
+        """Brokers and bootstrap."""
+        return self.network.addresses
+
+    def dials(self) -> int:
+        """Connections begun so far, the driver's and the black holes' fillers."""
+        return namespace.dials() if self.counts_dials else 0
+
+    def tail(self) -> str:
+        """The last of what the driver said."""
+        self._stderr.seek(0)
+        text = self._stderr.read().decode(errors="replace").strip()[-600:]
+        return " | ".join([*(e["what"] for e in self.events if e["event"] == "error"), text][-3:])
+
+    async def end(self) -> float:
+        """End the driver; seconds of CPU that it used."""
+        process = self._process
+        if process is None:
+            return 0.0
+        used = _cpu_seconds(process.pid)
+        if process.returncode is None:
+            with suppress(OSError):
+                if process.stdin is not None:
+                    process.stdin.close()
+            try:
+                await asyncio.wait_for(process.wait(), 2.0)
+            except TimeoutError:
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+        if self._reading is not None:
+            self._reading.cancel()
+        return used
+
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
+        while line := await stdout.readline():
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict) and "event" in event:
+                    self.events.append({**event, "seen": self.now()})
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, Any]:
+    """Run one cell."""
+    from benchmarks.scorecard.rows import ROWS
+
+    network = Network()
+    cell = Cell(network, command, counts_dials=counts_dials)
+    result: dict[str, Any] = {"row": key, "figures": {}, "notes": {}, "error": None}
+    begin = time.monotonic()
+    try:
+        figures, notes = await ROWS[key].script(cell)
+        result["figures"], result["notes"] = figures, notes
+    except CellError as error:
+        result["error"] = str(error)
+    finally:
+        result["cpu_seconds"] = round(await cell.end(), 2)
+        network.close()
+    ready = cell.event("ready") or {}
+    result["library"], result["version"] = ready.get("library"), ready.get("version")
+    strange = {s.what for s in network.seen if s.what.startswith(("unreadable", "not answered"))}
+    if strange:
+        result["notes"]["strange"] = sorted(strange)
+    versions = {s.version for s in network.seen if s.what == "Metadata"}
+    result["notes"]["metadata_version"] = max(versions, default=None)
+    errors = [e.get("what") for e in cell.events if e["event"] == "error"]
+    result["notes"]["errors"] = list(dict.fromkeys(errors))[:5]
+    result["seconds"] = round(time.monotonic() - begin, 1)
+    return result
+
+
+def main() -> None:
+    """Read the command line, run the cell, print its line."""
+    key, _, *command = sys.argv[1:]
+    counts_dials = namespace.enter()
+    print(json.dumps(asyncio.run(run(key, command, counts_dials=counts_dials))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

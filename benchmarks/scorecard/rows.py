@@ -1,0 +1,319 @@
+"""The rows: what happens to the brokers, which figure is taken, and when two libraries are tied.
+
+In: a `Cell`. Out: figures (None means "never") and notes for the JSON. This is the one place where
+a row is defined; every library gets the same script with the same times. Lower is always better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.scorecard.cell import TOPIC, Cell
+from benchmarks.scorecard.fake_brokers import Answer, Cluster
+
+NEVER_AFTER = 60.0
+STORM = 40.0
+"""Seconds during which dials are counted in rows B and K."""
+OUTAGE = 120.0
+EMPTY = 10.0
+RETURN_LIMIT = 30.0
+"""Seconds in which a client must be back once the brokers are, to be ranked by its dials."""
+CALLERS, REFRESHES, MANY_REFRESHES = 1000, 100, 1000
+METADATA_DELAY = 0.005
+CALL_TIMEOUT = 5.0
+SETTLED = 0.5
+
+Figures = dict[str, float | None]
+Notes = dict[str, Any]
+Script = Callable[[Cell], Awaitable[tuple[Figures, Notes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a row, and when it counts as tied with the best one."""
+
+    name: str
+    title: str
+    unit: str
+    slack: float = 0.0
+    """Above the best by this much is a tie …"""
+    share: float = 0.0
+    """… and by this share of it on top."""
+    enough: float | None = None
+    """Whatever isn't above this is tied: more would be of no use to anyone."""
+    ranked: bool = True
+    needs: str | None = None
+    """Another figure that must not be "never": who gives up has no merit in dialling little."""
+    words: tuple[str, str, str] | None = None
+    """How to say 0, more than 0, and anything where the needed figure is "never"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the scorecard."""
+
+    key: str
+    title: str
+    script: Script
+    figures: tuple[Figure, ...]
+    seconds: float
+    """How long a run takes at most, for the plan."""
+    rate: bool = False
+    """Counts something per time: at most as many side by side as there are cores."""
+
+
+def _cluster(cell: Cell, brokers: int, *, partitions: int = 1) -> Cluster:
+    cluster = cell.network.cluster("home", 1, brokers, TOPIC, partitions=partitions)
+    cell.door.serve(cluster, 1)
+    return cluster
+
+
+def _ids(cluster: Cluster) -> set[int]:
+    return {cluster.first_id + i for i in range(len(cluster.addresses))}
+
+
+def _serve_all(cell: Cell, cluster: Cluster) -> float:
+    for i, address in enumerate(cluster.addresses):
+        address.serve(cluster, cluster.first_id + i)
+    cell.door.serve(cluster, cluster.first_id)
+    return cell.now()
+
+
+async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figures, Notes]:
+    """All brokers are replaced by as many others; the bootstrap address leads to the new ones."""
+    old = _cluster(cell, brokers)
+    await cell.start("produce")
+    await cell.established()
+    new = cell.network.cluster("home", brokers + 1, brokers, TOPIC, epoch=1)
+    for address in old.addresses:
+        if black_hole:
+            address.black_hole()
+        else:
+            address.refuse()
+    cell.door.serve(new, new.first_id)
+    gone = cell.now()
+    taken = await cell.first_taken(gone, _ids(new), NEVER_AFTER)
+    return {"record": taken, "contact": cell.first_request(gone, _ids(new))}, {}
+
+
+async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
+    """Every address accepts and then resets, or answers ApiVersions and closes; then it heals."""
+    cluster = _cluster(cell, 3)
+    await cell.start("idle")
+    await cell.established()
+    for address in cell.all_addresses():
+        if ready:
+            address.serve(cluster, 1, close_when_ready=True)
+        else:
+            address.reset()
+    begin = cell.now()
+    await asyncio.sleep(STORM)
+    count = partial(cell.network.count, "dial")
+    figures: Figures = {
+        "dials": count(begin, begin + STORM),
+        "first10": count(begin, begin + 10),
+        "last10": count(begin + STORM - 10, begin + STORM),
+    }
+    healed = _serve_all(cell, cluster)
+    figures["back"] = await cell.first_taken(healed, _ids(cluster), RETURN_LIMIT)
+    return figures, {}
+
+
+async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
+    """The old brokers stay up, lead nothing and answer Metadata with error 129."""
+    old = _cluster(cell, 3)
+    await cell.start("produce")
+    await cell.established()
+    new = cell.network.cluster("home", 4, 3, TOPIC, epoch=1)
+    old.says = Answer.REBOOTSTRAP_REQUIRED
+    cell.door.serve(new, new.first_id)
+    gone = cell.now()
+    taken = await cell.first_taken(gone, _ids(new), NEVER_AFTER)
+    asked = sum(
+        s.what == "Metadata" and s.at >= gone and s.broker in _ids(old) for s in cell.network.seen
+    )
+    return {"record": taken, "asked": asked}, {}
+
+
+async def no_brokers(cell: Cell) -> tuple[Figures, Notes]:
+    """Metadata has no brokers and nobody leads anything; then all is as before."""
+    cluster = _cluster(cell, 3)
+    await cell.start("produce")
+    await cell.established()
+    cluster.says = Answer.NO_BROKERS
+    begin = cell.now()
+    await asyncio.sleep(EMPTY)
+    cluster.says = Answer.GOOD
+    healed = cell.now()
+    taken = await cell.first_taken(healed, _ids(cluster), NEVER_AFTER)
+    return {"record": taken, "asked": cell.network.count("Metadata", begin, healed)}, {}
+
+
+async def foreign(cell: Cell) -> tuple[Figures, Notes]:
+    """All brokers are gone and the bootstrap address leads to another cluster."""
+    home = _cluster(cell, 3)
+    await cell.start("produce")
+    await cell.established()
+    for address in home.addresses:
+        address.refuse()
+    other = cell.network.cluster("foreign", 1, 3, TOPIC)
+    cell.door.serve(other, 1)
+    await asyncio.sleep(NEVER_AFTER)
+    seen = [s for s in cell.network.seen if s.cluster == "foreign"]
+    asked = sum(s.what == "Metadata" for s in seen)
+    taken = sum(s.records for s in seen)
+    return {"foreign": taken, "asked": asked or None}, {}
+
+
+async def outage(cell: Cell) -> tuple[Figures, Notes]:
+    """Every address refuses for two minutes; then all is as before."""
+    cluster = _cluster(cell, 3)
+    await cell.start("idle")
+    await cell.established()
+    for address in cell.all_addresses():
+        address.refuse()
+    begin, before = cell.now(), cell.dials()
+    await asyncio.sleep(10.0)
+    first10 = cell.dials() - before
+    await asyncio.sleep(begin + OUTAGE - cell.now())
+    dials = cell.dials() - before
+    healed = _serve_all(cell, cluster)
+    back = await cell.first_taken(healed, _ids(cluster), NEVER_AFTER)
+    await asyncio.sleep(max(0.0, 10.0 - (cell.now() - healed)))
+    figures: Figures = {
+        "back": back,
+        "asked": cell.network.count("Metadata", begin, healed + 10.0),
+        "dials_after": cell.network.count("dial", healed, healed + 10.0),
+    }
+    if cell.counts_dials:
+        figures["dials"] = dials * 60.0 / OUTAGE
+        figures["first10"] = first10
+    return figures, {}
+
+
+async def callers(cell: Cell) -> tuple[Figures, Notes]:
+    """1,000 callers ask for the partitions of distinct topics at the same instant."""
+    cluster = _cluster(cell, 3)
+    await cell.start("callers", callers=CALLERS)
+    await cell.waiting()
+    cluster.delay = METADATA_DELAY
+    begin = cell.go()
+    answered = await cell.comes(lambda: cell.event("done") is not None, 2 * NEVER_AFTER)
+    done = cell.event("done") or {}
+    figures: Figures = {
+        "requests": cell.network.count("Metadata", begin) if answered else None,
+        "seconds": done.get("seconds"),
+    }
+    return figures, {"answered": done.get("n")}
+
+
+async def dead_call(cell: Cell) -> tuple[Figures, Notes]:
+    """A call with a timeout of 5 s, made when every broker has just died."""
+    _cluster(cell, 3)
+    await cell.start("call", timeout=CALL_TIMEOUT)
+    await cell.waiting()
+    for address in cell.all_addresses():
+        address.refuse()
+    await asyncio.sleep(0.5)
+    cell.go()
+    await cell.comes(lambda: cell.event("returned") is not None, NEVER_AFTER)
+    returned = cell.event("returned") or {}
+    return {"seconds": returned.get("seconds")}, {"what": returned.get("what")}
+
+
+async def connections(cell: Cell) -> tuple[Figures, Notes]:
+    """100 refreshes, ten brokers, one topic of one partition."""
+    _cluster(cell, 10)
+    await cell.start("metadata", refreshes=REFRESHES)
+    await cell.waiting()
+    cell.go()
+    await cell.until(lambda: cell.event("done") is not None, 2 * NEVER_AFTER, "all refreshes")
+    await asyncio.sleep(SETTLED)
+    done = cell.event("done") or {}
+    return {"connections": cell.network.connections()}, {"refreshes": done.get("n")}
+
+
+async def shares(cell: Cell) -> tuple[Figures, Notes]:
+    """1,000 refreshes, ten brokers that each lead a partition of the topic."""
+    _cluster(cell, 10, partitions=10)
+    await cell.start("metadata", refreshes=MANY_REFRESHES, partitions=10)
+    await cell.waiting()
+    begin = cell.go()
+    await cell.until(lambda: cell.event("done") is not None, 4 * NEVER_AFTER, "all refreshes")
+    asked = Counter(s.broker for s in cell.network.seen if s.what == "Metadata" and s.at >= begin)
+    total = sum(asked.values())
+    spread = max(asked.values()) * 10 / total if total else None
+    done = cell.event("done") or {}
+    return {"spread": spread, "requests": total}, {
+        "refreshes": done.get("n"),
+        "by_broker": {str(k): v for k, v in sorted(asked.items(), key=lambda kv: kv[0] or 0)},
+        "seconds": round(cell.now() - begin, 1),
+    }
+
+
+_RECORD = Figure("record", "first record taken by a new broker", "s", slack=0.25, share=0.25)
+_CONTACT = Figure("contact", "first contact with a new broker", "s", ranked=False)
+_BACK = Figure("back", "first record taken once they are back", "s", slack=0.25, share=0.25)
+_BACK_UNRANKED = Figure("back", "first record taken once they are back", "s", ranked=False)
+_STORM_FIGURES = (
+    Figure("dials", "dials in 40 s", "", slack=5, share=0.2, needs="back"),
+    Figure("first10", "of these in the first 10 s", "", ranked=False),
+    Figure("last10", "in the last 10 s", "", ranked=False),
+    _BACK_UNRANKED,
+)
+
+
+def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
+    script = partial(replaced, brokers=brokers, black_hole=black_hole)
+    return Row(key, title, script, (_RECORD, _CONTACT), 5 + NEVER_AFTER)
+
+
+_ALL = (
+    _replaced("A", 1, black_hole=False, title="the only broker is replaced behind its address"),
+    Row("B", "every address accepts, then resets", partial(storm, ready=False), _STORM_FIGURES,
+        5 + STORM + RETURN_LIMIT, rate=True),
+    Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
+        (_RECORD, Figure("asked", "Metadata requests to the old brokers", "", ranked=False)),
+        5 + NEVER_AFTER),
+    _replaced("D3", 3, black_hole=False, title="three known brokers replaced, dials refused"),
+    _replaced("D10", 10, black_hole=False, title="ten known brokers replaced, dials refused"),
+    _replaced("E3", 3, black_hole=True, title="three known brokers replaced, dials swallowed"),
+    _replaced("E10", 10, black_hole=True, title="ten known brokers replaced, dials swallowed"),
+    Row("F", "no brokers in Metadata for 10 s, then a good answer", no_brokers,
+        (Figure("record", "first record taken after that", "s", slack=0.25, share=0.25),
+         Figure("asked", "Metadata requests in the 10 s", "", ranked=False)),
+        15 + NEVER_AFTER),
+    Row("G", "the bootstrap address leads to a foreign cluster", foreign,
+        (Figure("foreign", "accepted (records in 60 s) or refused", "", needs="asked",
+                words=("refused", "accepted {}", "never asked")),
+         Figure("asked", "Metadata requests to it", "", ranked=False)),
+        5 + NEVER_AFTER),
+    Row("H", "total outage of two minutes, dials refused", outage,
+        (_BACK,
+         Figure("dials", "dials per minute", "", slack=5, share=0.2, needs="back"),
+         Figure("first10", "dials in the first 10 s", "", ranked=False),
+         Figure("asked", "Metadata requests until 10 s after", "", ranked=False),
+         Figure("dials_after", "dials in the 10 s after", "", ranked=False)),
+        15 + OUTAGE + NEVER_AFTER),
+    Row("I", "1,000 callers with stale metadata", callers,
+        (Figure("requests", "Metadata requests", "", slack=2, share=0.25),
+         Figure("seconds", "until all have their answer", "s", ranked=False)),
+        2 * NEVER_AFTER, rate=True),
+    Row("J", "a call with a timeout of 5 s, everything dead", dead_call,
+        (Figure("seconds", "until it returns", "s", enough=CALL_TIMEOUT + 0.25),),
+        5 + NEVER_AFTER),
+    Row("K", "every broker answers ApiVersions, then closes", partial(storm, ready=True),
+        _STORM_FIGURES, 5 + STORM + RETURN_LIMIT, rate=True),
+    Row("L", "connections after 100 refreshes, ten brokers, one topic", connections,
+        (Figure("connections", "connections open", ""),), 60, rate=True),
+    Row("M", "1,000 refreshes, ten brokers", shares,
+        (Figure("spread", "busiest broker's share over the mean", "×", enough=1.2, share=0.05),
+         Figure("requests", "Metadata requests", "", ranked=False)),
+        4 * NEVER_AFTER, rate=True),
+)  # fmt: skip
+ROWS: dict[str, Row] = {row.key: row for row in _ALL}

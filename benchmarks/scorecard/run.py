@@ -1,0 +1,279 @@
+"""`make scorecard`: runs the cells, prints the table, writes it and everything measured as JSON.
+
+In: which rows, which libraries, how many runs. Out: a table on stdout, `--json` and `--markdown`.
+Rows that Odradek loses stay in the table and are named below it; the exit status tells only
+whether the scorecard could be made (0), not who is first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scorecard import table
+from benchmarks.scorecard.clients import CLIENTS, NotRunError
+from benchmarks.scorecard.rows import ROWS, Row
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL_GRACE = 120.0
+SIDE_BY_SIDE = 6
+
+
+@dataclass
+class Slots:
+    """How many cells may run at once. One that counts per time takes a core's share of all."""
+
+    total: int
+    free: int = field(init=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self.free = self.total
+
+    def take(self, size: int) -> None:
+        """Wait for so many."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.free >= size)
+            self.free -= size
+
+    def give(self, size: int) -> None:
+        """Give them back."""
+        with self._changed:
+            self.free += size
+            self._changed.notify_all()
+
+
+def run_cell(row: Row, command: list[str]) -> dict[str, Any]:
+    """One cell in a process of its own."""
+    arguments = [sys.executable, "-m", "benchmarks.scorecard.cell", row.key, "--", *command]
+    try:
+        done = subprocess.run(
+            arguments,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=row.seconds + CELL_GRACE,
+            check=False,
+        )
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"error": "the cell didn't end in time", "figures": {}}
+    except (IndexError, ValueError):
+        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        return {"error": f"the cell failed: {said[0][:300]}", "figures": {}}
+    return result
+
+
+class Scorecard:
+    """All cells of one call."""
+
+    def __init__(self, rows: list[str], clients: list[str], runs: int, side_by_side: int) -> None:
+        self.rows, self.clients, self.runs = rows, clients, runs
+        self.slots = Slots(side_by_side)
+        cores = max(1, os.cpu_count() or 1)
+        self.rate_size = max(1, side_by_side // cores)
+        self.results: dict[str, dict[str, list[dict[str, Any]]]] = {
+            row: {client: [] for client in clients} for row in rows
+        }
+        self.not_run: dict[str, str] = {}
+        self.commands: dict[str, list[str]] = {}
+        self._lock = threading.Lock()
+        self._done = 0
+
+    def prepare(self) -> None:
+        """Install and build what the libraries need."""
+        for client in self.clients:
+            try:
+                self.commands[client] = CLIENTS[client].command()
+            except NotRunError as error:
+                self.not_run[client] = str(error)
+                progress(f"{CLIENTS[client].title}: not run: {error}")
+
+    def run(self) -> None:
+        """Run all cells: run by run, so that a slow quarter of an hour hits everyone."""
+        plan = [
+            (ROWS[row], client)
+            for _ in range(self.runs)
+            for row in sorted(self.rows, key=lambda key: ROWS[key].rate)
+            for client in self.clients
+            if client in self.commands
+        ]
+        with concurrent.futures.ThreadPoolExecutor(self.slots.total) as pool:
+            futures = []
+            for row, client in plan:
+                size = self.rate_size if row.rate else 1
+                self.slots.take(size)
+                futures.append(pool.submit(self._one, row, client, size, len(plan)))
+            for future in futures:
+                future.result()
+
+    def _one(self, row: Row, client: str, size: int, planned: int) -> None:
+        try:
+            result = run_cell(row, self.commands[client])
+        finally:
+            self.slots.give(size)
+        with self._lock:
+            self.results[row.key][client].append(result)
+            self._done += 1
+            said = result["error"] or ", ".join(
+                f"{k} {table.number(v)}" for k, v in result["figures"].items()
+            )
+            progress(f"[{self._done}/{planned}] {row.key} {CLIENTS[client].title}: {said}")
+
+    def report(self, seconds: float) -> dict[str, Any]:
+        """Everything measured, with medians and ranks."""
+        rows = {key: self._row(ROWS[key]) for key in self.rows}
+        return {
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "machine": machine(),
+            "runs": self.runs,
+            "seconds": round(seconds, 1),
+            "clients": {key: CLIENTS[key].title for key in self.clients},
+            "versions": self._versions(),
+            "not_run": self.not_run,
+            "rows": rows,
+        }
+
+    def _versions(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for cells in self.results.values():
+            for client, runs in cells.items():
+                for run in runs:
+                    if run.get("version"):
+                        found[client] = run["version"]
+        return found
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        cells: dict[str, Any] = {}
+        for client in self.clients:
+            runs = self.results[row.key][client]
+            good = [run for run in runs if run["error"] is None]
+            if client in self.not_run:
+                cells[client] = {"not_run": self.not_run[client], "runs": []}
+            elif not good:
+                why = runs[0]["error"] if runs else "no run"
+                cells[client] = {"not_run": why, "runs": runs}
+            else:
+                cells[client] = {
+                    "not_run": None,
+                    "figures": {f.name: summary(f.name, good) for f in row.figures},
+                    "runs": runs,
+                }
+        ranks = {
+            f.name: table.rank(
+                f, {c: cell["figures"] for c, cell in cells.items() if not cell["not_run"]}
+            )
+            for f in row.figures
+            if f.ranked
+        }
+        return {
+            "title": row.title,
+            "what": (getattr(row.script, "func", row.script).__doc__ or "").strip(),
+            "cells": cells,
+            "first": {name: sorted(found) for name, found in ranks.items()},
+        }
+
+
+def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Median and range of one figure; None is "never", which is more than any number."""
+    values = [run["figures"][name] for run in runs if name in run["figures"]]
+    if not values:
+        return {"median": None, "min": None, "max": None, "counted": False, "never": 0}
+    known = sorted(v for v in values if v is not None)
+    never = len(values) - len(known)
+    ordered: list[float] = [*known, *([float("inf")] * never)]
+    median = statistics.median_low(ordered) if never else statistics.median(ordered)
+    return {
+        "median": None if median == float("inf") else median,
+        "min": known[0] if known else None,
+        "max": None if never else known[-1],
+        "counted": True,
+        "never": never,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        names = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def progress(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
+    """The keys in `text`, in the table's order."""
+    if not text:
+        return known
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    folded = {key.lower(): key for key in known}
+    unknown = [part for part in asked if part.lower() not in folded]
+    if unknown or not asked:
+        parser.error(f"no such {what}: {', '.join(unknown)}; there are: {', '.join(known)}")
+    wanted = {folded[part.lower()] for part in asked}
+    return [key for key in known if key in wanted]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    rows = "\n".join(f"  {row.key:4s}{row.title}" for row in ROWS.values())
+    parser = argparse.ArgumentParser(
+        prog="make scorecard",
+        description="Client libraries against the same scripted brokers; see METHOD.md beside it.",
+        epilog=f"rows:\n{rows}\nclients: {', '.join(CLIENTS)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", help="some of them, with commas between (default: all)")
+    parser.add_argument("--clients", help="some of them, with commas between (default: all)")
+    parser.add_argument("--runs", type=int, default=3, help="of each cell (%(default)s)")
+    parser.add_argument("--side-by-side", type=int, default=SIDE_BY_SIDE, metavar="N",
+                        help="cells at once that count nothing per time (%(default)s)")  # fmt: skip
+    parser.add_argument("--json", type=Path, default=ROOT / "artifacts" / "scorecard.json")
+    parser.add_argument("--markdown", type=Path, default=ROOT / "artifacts" / "scorecard.md")
+    options = parser.parse_args()
+    if options.runs < 1 or options.side_by_side < 1:
+        parser.error("--runs and --side-by-side must be 1 or more")
+    card = Scorecard(
+        chosen(options.rows, list(ROWS), "row", parser),
+        chosen(options.clients, list(CLIENTS), "client", parser),
+        options.runs,
+        options.side_by_side,
+    )
+    begin = time.monotonic()
+    card.prepare()
+    card.run()
+    report = card.report(time.monotonic() - begin)
+    for path in (options.json, options.markdown):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    options.markdown.write_text(table.markdown(report))
+    table.show(report)
+    progress(f"written: {options.json}, {options.markdown}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""From figures to the table: medians with ranges, who is first, and where Odradek isn't.
+
+In: the report (see `run.Scorecard.report`). Out: text for people, markdown for the documentation.
+Must not: leave anything out because it looks bad.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.scorecard.rows import ROWS, Figure
+from rich.console import Console
+from rich.table import Table
+
+OURS = "odradek"
+FIRST = "●"
+NEVER = "never"
+NOT_COUNTED = "not counted"
+
+
+def number(value: float | None) -> str:
+    """A figure for people."""
+    if value is None:
+        return NEVER
+    if value == int(value):
+        return f"{int(value):,}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
+    """The clients that are first or tied first by their medians."""
+    medians = {
+        client: figures[figure.name]["median"]
+        for client, figures in cells.items()
+        if figures[figure.name]["median"] is not None
+        and (figure.needs is None or figures[figure.needs]["median"] is not None)
+    }
+    if not medians:
+        return set()
+    limit = min(medians.values()) * (1 + figure.share) + figure.slack
+    if figure.enough is not None:
+        limit = max(limit, figure.enough)
+    return {client for client, median in medians.items() if median <= limit}
+
+
+def lost(report: dict[str, Any]) -> list[str]:
+    """The rows and figures in which Odradek took part and isn't first or tied first."""
+    found = []
+    for key, row in report["rows"].items():
+        cell = row["cells"].get(OURS)
+        if cell is None or cell["not_run"]:
+            continue
+        for figure in ROWS[key].figures:
+            counted = cell["figures"][figure.name]["counted"]
+            if figure.ranked and counted and OURS not in row["first"][figure.name]:
+                found.append(f"{key} ({row['title']}): {figure.title}")
+    return found
+
+
+def text_of(report: dict[str, Any], key: str, figure: Figure, client: str) -> str:
+    """One cell of the table."""
+    row = report["rows"][key]
+    cell = row["cells"][client]
+    if cell["not_run"]:
+        return "not run"
+    found = cell["figures"][figure.name]
+    if not found["counted"]:
+        return NOT_COUNTED
+    text = number(found["median"])
+    if figure.words is not None:
+        none, some, unasked = figure.words
+        asked = figure.needs is None or cell["figures"][figure.needs]["median"] is not None
+        text = unasked if not asked else some.format(text) if found["median"] else none
+    if found["max"] is None and found["min"] is not None:
+        text += f" ({number(found['min'])} to {NEVER})"
+    elif found["max"] is not None and number(found["min"]) != number(found["max"]):
+        text += f" ({number(found['min'])} to {number(found['max'])})"
+    if figure.ranked and client in row["first"][figure.name]:
+        text += f" {FIRST}"
+    return text
+
+
+def _columns(report: dict[str, Any]) -> list[str]:
+    versions = report["versions"]
+    return [f"{title} {versions.get(key, '')}".strip() for key, title in report["clients"].items()]
+
+
+def _lines(report: dict[str, Any]) -> list[list[str]]:
+    lines = []
+    for key, row in report["rows"].items():
+        for i, figure in enumerate(ROWS[key].figures):
+            unit = f" [{figure.unit}]" if figure.unit else ""
+            name = f"{key}: {row['title']}: {figure.title}" if not i else f"… {figure.title}"
+            cells = [text_of(report, key, figure, client) for client in report["clients"]]
+            lines.append([name + unit, *cells])
+    return lines
+
+
+def remarks(report: dict[str, Any]) -> list[str]:
+    """What stands below the table."""
+    at = report["machine"]
+    runs = report["runs"]
+    found = [
+        f"{runs} runs a cell, median (range); lower is better; {FIRST} first or tied first."
+        if runs > 1
+        else f"One run a cell; lower is better; {FIRST} first or tied first.",
+        (
+            f"Measured on {report['date']}: {at['cpu']}, {at['cores']} cores, {at['system']}, "
+            f"Python {at['python']}, load {at['load']} at the end."
+        ),
+    ]
+    reasons: dict[str, list[str]] = {}
+    for key, row in report["rows"].items():
+        for client, cell in row["cells"].items():
+            if cell["not_run"]:
+                text = f"{report['clients'][client]}: {cell['not_run']}"
+                reasons.setdefault(text, []).append(key)
+    found += [f"Not run ({', '.join(keys)}): {text}" for text, keys in reasons.items()]
+    for key, row in report["rows"].items():
+        failed = [
+            f"{report['clients'][client]} ({run['error']})"
+            for client, cell in row["cells"].items()
+            if not cell["not_run"]
+            for run in cell["runs"]
+            if run["error"]
+        ]
+        if failed:
+            found.append(f"Runs of row {key} that failed and aren't counted: {'; '.join(failed)}")
+    if "C" in report["rows"]:
+        without = [
+            report["clients"][client]
+            for client, cell in report["rows"]["C"]["cells"].items()
+            if not cell["not_run"]
+            and all((r.get("notes") or {}).get("metadata_version", 13) < 13 for r in cell["runs"])
+        ]
+        if without:
+            found.append(
+                f"Row C: {' and '.join(without)} can't be told error 129, which Metadata has from "
+                "version 13 on; older versions are told that no partition has a leader."
+            )
+    losses = lost(report)
+    if OURS in report["clients"]:
+        found.append(
+            "Odradek isn't first or tied first in: " + "; ".join(losses)
+            if losses
+            else "Odradek is first or tied first in every row above."
+        )
+    return found
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The table for the documentation."""
+    header = ["", *_columns(report)]
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    lines += [
+        "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+        for cells in _lines(report)
+    ]
+    return "\n".join(lines) + "\n\n" + "\n".join(f"- {r}" for r in remarks(report)) + "\n"
+
+
+def show(report: dict[str, Any]) -> None:
+    """The table for people."""
+    console = Console(width=None if Console().is_terminal else 200)
+    shown = Table(show_lines=False, header_style="bold")
+    for i, name in enumerate(["", *_columns(report)]):
+        shown.add_column(name, justify="left" if not i else "right")
+    for line in _lines(report):
+        shown.add_row(*line)
+    console.print(shown)
+    for remark in remarks(report):
+        console.print(remark, markup=False, highlight=False, soft_wrap=True)
