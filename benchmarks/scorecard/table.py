@@ -18,11 +18,11 @@ NEVER = "never"
 NOT_COUNTED = "not counted"
 
 
-def number(value: float | None) -> str:
-    """A figure for people."""
+def number(value: float | None, unit: str = "") -> str:
+    """A figure for people; a count has no unit and, unless it is an average, no decimals."""
     if value is None:
         return NEVER
-    if value == int(value):
+    if not unit and value == int(value):
         return f"{int(value):,}"
     if value >= 100:
         return f"{value:,.0f}"
@@ -68,15 +68,14 @@ def text_of(report: dict[str, Any], key: str, figure: Figure, client: str) -> st
     found = cell["figures"][figure.name]
     if not found["counted"]:
         return NOT_COUNTED
-    text = number(found["median"])
+    text = number(found["median"], figure.unit)
     if figure.words is not None:
         none, some, unasked = figure.words
         asked = figure.needs is None or cell["figures"][figure.needs]["median"] is not None
         text = unasked if not asked else some.format(text) if found["median"] else none
-    if found["max"] is None and found["min"] is not None:
-        text += f" ({number(found['min'])} to {NEVER})"
-    elif found["max"] is not None and number(found["min"]) != number(found["max"]):
-        text += f" ({number(found['min'])} to {number(found['max'])})"
+    low, high = number(found["min"], figure.unit), number(found["max"], figure.unit)
+    if low != high:
+        text += f" ({low} to {high})"
     if figure.ranked and client in row["first"][figure.name]:
         text += f" {FIRST}"
     return text

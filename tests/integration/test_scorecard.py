@@ -1,0 +1,92 @@
+"""The scorecard's scripted brokers and a cell, with Odradek's own driver."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.scorecard.clients import CLIENTS
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.integration
+
+
+def cell(row: str, *command: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.scorecard.cell", row, "--", *command],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_replaced_broker_is_found_through_the_bootstrap_address() -> None:
+    found = cell("A", *CLIENTS["odradek"].command())
+    assert found["error"] is None
+    assert found["library"] == "odradek"
+    assert found["notes"]["metadata_version"] == 13
+    assert "strange" not in found["notes"]
+    assert 0.0 < found["figures"]["contact"] <= found["figures"]["record"] < 5.0
+
+
+def test_a_thousand_callers_are_answered() -> None:
+    found = cell("I", *CLIENTS["odradek"].command())
+    assert found["error"] is None
+    assert found["notes"]["answered"] == 1000
+    assert found["figures"]["requests"] >= 1
+
+
+def test_a_driver_that_ends_is_an_error_and_no_figure() -> None:
+    found = cell("A", sys.executable, "-c", "raise SystemExit('no such library')")
+    assert found["figures"] == {}
+    assert "no such library" in found["error"]
+
+
+VERBS = """
+import asyncio, json, socket
+from benchmarks.scorecard import namespace
+from benchmarks.scorecard.fake_brokers import Network
+
+def dial(address):
+    try:
+        with socket.create_connection((address.host, address.port), 0.3) as sock:
+            sock.settimeout(1.0)
+            return "closed" if sock.recv(1) == b"" else "data"
+    except TimeoutError:
+        return "swallowed"
+    except OSError as error:
+        return type(error).__name__
+
+async def main():
+    counts = namespace.enter()
+    network = Network()
+    address = network.address("x")
+    results = {"counts": counts}
+    for verb in (address.refuse, address.reset, address.black_hole, address.refuse):
+        verb()
+        before = namespace.dials() if counts else 0
+        results.setdefault(verb.__name__, []).append(await asyncio.to_thread(dial, address))
+        results.setdefault("dials", []).append(namespace.dials() - before if counts else 1)
+    results["seen"] = network.count("dial", 0.0)
+    network.close()
+    print(json.dumps(results))
+
+asyncio.run(main())
+"""
+
+
+def test_verbs_of_an_address_do_what_they_say_and_every_dial_is_counted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", VERBS],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["refuse"] == ["ConnectionRefusedError"] * 2
+    assert found["reset"] == ["ConnectionResetError"]
+    assert found["black_hole"] == ["swallowed"]
+    assert found["dials"] == [1, 1, 1, 1]
+    assert found["seen"] == 1  # only what is accepted is seen at the address

@@ -1,0 +1,138 @@
+"""The scorecard's arithmetic: medians with "never", ranks, ties, and what is said about losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from benchmarks.scorecard import table
+from benchmarks.scorecard.rows import ROWS, Figure
+from benchmarks.scorecard.run import Scorecard, summary
+
+
+def runs(name: str, *values: float | None) -> list[dict[str, Any]]:
+    return [{"figures": {name: value}, "error": None} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "median", "shown"),
+    [
+        ((3.0, 1.0, 2.0), 2.0, (1.0, 3.0)),
+        ((3.0, None, 2.0), 3.0, (2.0, None)),
+        ((None, None, 2.0), None, (2.0, None)),
+        ((None, None, None), None, (None, None)),
+    ],
+)
+def test_never_is_more_than_any_number(
+    values: tuple[float | None, ...],
+    median: float | None,
+    shown: tuple[float | None, float | None],
+) -> None:
+    found = summary("x", runs("x", *values))
+    assert found["median"] == median
+    assert (found["min"], found["max"]) == shown
+
+
+def cells(**medians: float | None) -> dict[str, dict[str, Any]]:
+    return {client: {"x": {"median": value}} for client, value in medians.items()}
+
+
+def test_a_tie_is_within_slack_and_share_of_the_best() -> None:
+    figure = Figure("x", "", "s", slack=0.25, share=0.25)
+    found = table.rank(figure, cells(a=1.0, b=1.49, c=1.51, d=None))
+    assert found == {"a", "b"}
+
+
+def test_enough_is_enough() -> None:
+    figure = Figure("x", "", "s", enough=5.25)
+    assert table.rank(figure, cells(a=0.7, b=5.2, c=5.3)) == {"a", "b"}
+
+
+def test_nobody_is_first_where_all_are_never() -> None:
+    assert table.rank(Figure("x", "", "s"), cells(a=None, b=None)) == set()
+
+
+def test_who_gave_up_has_no_merit_in_dialling_little() -> None:
+    figure = Figure("x", "", "", share=0.2, needs="back")
+    found = {
+        "gone": {"x": {"median": 0}, "back": {"median": None}},
+        "calm": {"x": {"median": 40}, "back": {"median": 0.5}},
+        "wild": {"x": {"median": 800}, "back": {"median": 0.1}},
+    }
+    assert table.rank(figure, found) == {"calm"}
+
+
+def scorecard(**results: list[dict[str, Any]]) -> dict[str, Any]:
+    card = Scorecard(["A", "G"], ["odradek", "java", "sarama"], runs=1, side_by_side=2)
+    card.not_run["sarama"] = "no Go"
+    for key, found in results.items():
+        row, client = key.split("_")
+        card.results[row][client] = found
+    return card.report(1.0)
+
+
+def good(**figures: float | None) -> list[dict[str, Any]]:
+    return [{"figures": figures, "error": None, "notes": {}, "version": "9"}]
+
+
+def test_a_lost_row_stays_and_is_named() -> None:
+    report = scorecard(
+        A_odradek=good(record=3.0, contact=2.9),
+        A_java=good(record=0.1, contact=0.1),
+        G_odradek=good(foreign=0, asked=1),
+        G_java=good(foreign=600, asked=1),
+    )
+    text = table.markdown(report)
+    assert "| 3.00 | 0.10 ● | not run |" in text
+    assert "| refused ● | accepted 600 | not run |" in text
+    assert "Not run (A, G): Sarama: no Go" in text
+    assert "Odradek isn't first or tied first in: A (" in text
+    assert table.lost(report) == [f"A ({ROWS['A'].title}): {ROWS['A'].figures[0].title}"]
+
+
+def test_a_failed_run_is_named_and_never_a_figure() -> None:
+    failed = [{"figures": {}, "error": "the driver ended by itself", "notes": {}}]
+    report = scorecard(
+        A_odradek=good(record=0.1, contact=0.1) + failed,
+        A_java=failed,
+        G_odradek=good(foreign=0, asked=1),
+        G_java=good(foreign=0, asked=None),
+    )
+    text = table.markdown(report)
+    assert "| 0.10 ● | not run | not run |" in text
+    assert "| refused ● | never asked | not run |" in text
+    assert "Odradek (the driver ended by itself)" in text
+    assert "Not run (A): Java: the driver ended by itself" in text
+    assert table.lost(report) == []
+
+
+def test_a_figure_that_was_not_counted_is_no_loss() -> None:
+    card = Scorecard(["H"], ["odradek"], runs=1, side_by_side=1)
+    card.results["H"]["odradek"] = good(back=0.5, asked=2, dials_after=3)
+    report = card.report(1.0)
+    assert "not counted" in table.markdown(report)
+    assert table.lost(report) == []
+
+
+def test_every_row_of_the_scorecard_is_there() -> None:
+    assert list(ROWS) == [
+        "A",
+        "B",
+        "C",
+        "D3",
+        "D10",
+        "E3",
+        "E10",
+        "F",
+        "G",
+        "H",
+        "I",
+        "J",
+        "K",
+        "L",
+        "M",
+    ]
+    for row in ROWS.values():
+        assert any(figure.ranked for figure in row.figures), row.key
+        names = {figure.name for figure in row.figures}
+        assert {figure.needs for figure in row.figures} <= names | {None}
