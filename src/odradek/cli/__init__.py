@@ -35,6 +35,17 @@ COMMANDS = {
     "simulate": Command(
         "odradek.cli.simulate", "app", "Clusters that die, move and come back, in virtual time."
     ),
+    "produce": Command(
+        "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
+    ),
+    "consume": Command(
+        "odradek.cli.console.consume", "consume", "Write the records of a topic to standard output."
+    ),
+    "broker-api-versions": Command(
+        "odradek.cli.broker_api_versions",
+        "broker_api_versions",
+        "Which versions of which APIs each broker speaks.",
+    ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
 

@@ -240,6 +240,7 @@ OPTIONS: dict[str, Option] = {
             _P,
         ),
         Option("delivery.timeout.ms", _milliseconds(1), 120.0, "From send() to the outcome.", _P),
+        Option("retries", _integer(0, INT_MAX), INT_MAX, "How often a batch is sent again.", _P),
         Option("compression.type", _compression, "none", "none, gzip or zstd.", _P),
         Option("partitioner.ignore.keys", _boolean, False, "Spread records with keys as well.", _P),
         Option("auto.offset.reset", _reset, "latest", "latest, earliest or none.", _C),

@@ -69,6 +69,7 @@ class Sender:
         self._accumulator = accumulator
         self._retry = config.backoff("retry.backoff")
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
+        self._retries: int = config["retries"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self.identity = ProducerIdentity(engine, self._none_in_doubt)
@@ -354,6 +355,13 @@ class Sender:
                 self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
             elif batch.sequence != NO_SEQUENCE:
                 queue.next_sequence = batch.sequence
+            self._fail(batch, failure)
+            return
+        if batch.attempts > self._retries:
+            if batch.sequence != NO_SEQUENCE:  # as for one that expired: it may have been written
+                self.identity.request_bump(f"{batch.partition}: no retries left")
+            what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
+            self._events.emit(now, "expired", what=what)
             self._fail(batch, failure)
             return
         self._retry_later(queue, batch, failure, now)

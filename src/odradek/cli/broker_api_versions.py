@@ -1,0 +1,118 @@
+"""`odradek broker-api-versions`: what each broker speaks, as Kafka's tool of that name writes it.
+
+In: Kafka's flags. Out: a block per broker in the order of ids, or with `--json` one object. Exit
+statuses: 0 every broker answered, 1 one didn't (its line says why), 2 wrong use. Must not: retry by
+itself; each broker's question backs off by itself until the time is up (R-RT-1).
+
+Not as in Kafka's tool: `usable` is said of the APIs that Odradek has messages for, the ranges of
+the others are shown all the same; a broker that doesn't answer makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from odradek.api.admin import Admin
+from odradek.cli.console.properties import read_properties
+from odradek.cli.console.waiting import checked, ending, in_words, say
+from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
+from odradek.common.config import ADMIN
+from odradek.common.events import Event
+
+DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+"""Kafka's tool waits five seconds for an answer; ours then tries again for a while."""
+TOLD_FROM = 3
+"""The first tries that fail aren't worth a word."""
+
+
+def broker_api_versions(
+    bootstrap_server: Annotated[str, typer.Option(help="Where to start: host:port, with commas.")],
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with options of the admin client, in Java's properties form. "
+            "default.api.timeout.ms (15000) is how long brokers are asked."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print which versions of which APIs each broker speaks. Exit status 1 if one doesn't say."""
+    with ending("odradek broker-api-versions"):
+        given = dict(DEFAULTS)
+        if command_config is not None:
+            given.update(read_properties(command_config))
+        given["bootstrap.servers"] = bootstrap_server
+        given.setdefault("client.id", "broker-api-versions")
+        checked(ADMIN, given)
+        with Admin(given) as admin:
+            admin.listen(_tell_retries)
+            brokers = admin.describe_api_versions()
+    if json:
+        typer.echo(jsonlib.dumps({"brokers": [as_dict(b) for b in brokers]}))
+    else:
+        for broker in brokers:
+            typer.echo(as_text(broker))
+    if any(b.error is not None for b in brokers):
+        raise typer.Exit(1)
+
+
+def _tell_retries(event: Event) -> None:
+    if event.kind == "retry" and event.fields["attempt"] >= TOLD_FROM:
+        fields = event.fields
+        say(
+            f"{fields['what']}: try {fields['attempt']} failed ({fields['error']}), "
+            f"next in {fields['backoff']:.1f} s"
+        )
+
+
+def as_text(found: BrokerApiVersions) -> str:
+    """A broker's block."""
+    broker = found.broker
+    rack = "null" if broker.rack is None else broker.rack
+    head = f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "
+    if found.error is not None:
+        return f"{head}ERROR: {in_words(found.error)}"
+    return head + "(\n\t" + ",\n\t".join(_line(api) for api in found.apis) + "\n)"
+
+
+def _line(api: ApiVersionRange) -> str:
+    if api.name is None:
+        return f"UNKNOWN({api.key}): {_span(api)}"
+    head = f"{api.name}({api.key}): "
+    if api.min_version is None:
+        return f"{head}UNSUPPORTED"
+    how = f"usable: {api.usable}" if api.usable is not None else f"unusable: {api.problem}"
+    return f"{head}{_span(api)} [{how}]"
+
+
+def _span(api: ApiVersionRange) -> str:
+    if api.min_version == api.max_version:
+        return str(api.min_version)
+    return f"{api.min_version} to {api.max_version}"
+
+
+def as_dict(found: BrokerApiVersions) -> dict[str, Any]:
+    """A broker as plain data."""
+    broker, error = found.broker, found.error
+    return {
+        "id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "error": None if error is None else in_words(error),
+        "apis": [
+            {
+                "key": api.key,
+                "name": api.name,
+                "min": api.min_version,
+                "max": api.max_version,
+                "usable": api.usable,
+                "problem": api.problem,
+            }
+            for api in found.apis
+        ],
+    }

@@ -1,0 +1,120 @@
+"""The flags of the console tools: Kafka's names, one line of help each.
+
+In: nothing. Out: annotated types for the commands' signatures. Must not: check what options of
+clients may be; `common.config` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.cli.console import formatting, lines
+
+
+def _number(text: str, least: int = 0) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(min=least, metavar="N", help=text)
+    return option
+
+
+def _words(spelling: str, text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(spelling, metavar="KEY=VALUE", help=text)
+    return option
+
+
+BootstrapServer = Annotated[str, typer.Option(help="Where to start: host:port, with commas.")]
+CommandConfig = Annotated[
+    Path | None, typer.Option(help="A file with options of the client, in Java's properties form.")
+]
+CommandProperty = Annotated[
+    list[str] | None,
+    _words("--command-property", "An option of the client, by Kafka's name; may be repeated."),
+]
+OldProperty = Annotated[
+    list[str] | None, _words("--property", "The older name of the flag for the lines' properties.")
+]
+NotThere = Annotated[str | None, typer.Option(hidden=True)]
+NotThereFlag = Annotated[bool, typer.Option(hidden=True)]
+
+# odradek produce
+
+ProduceTopic = Annotated[str, typer.Option(help="The topic to write to.")]
+Sync = Annotated[bool, typer.Option("--sync", help="Wait for each line's acknowledgement.")]
+BatchSize = Annotated[int | None, _number("batch.size, in bytes.", 1)]
+MaxRetries = Annotated[
+    int | None, _number("retries (default: as many as delivery.timeout.ms has room for).")
+]
+RetryBackoff = Annotated[int | None, _number("retry.backoff.ms: the first wait before a retry.")]
+Linger = Annotated[int | None, _number("linger.ms: how long a batch waits for more lines.")]
+Acks = Annotated[
+    str | None, typer.Option(help="acks; all (or -1) is the only one in this release.")
+]
+RequestTimeout = Annotated[int | None, _number("request.timeout.ms.", 1)]
+MetadataExpiry = Annotated[int | None, _number("metadata.max.age.ms.")]
+MaxBlock = Annotated[int | None, _number("max.block.ms: how long a line waits for room.")]
+MaxMemory = Annotated[int | None, _number("buffer.memory, in bytes.", 1)]
+MaxPartitionMemory = Annotated[int | None, _number("The older name of --batch-size.", 1)]
+Codec = Annotated[str | None, typer.Option(help="compression.type: none, gzip or zstd.")]
+ReaderProperty = Annotated[
+    list[str] | None,
+    _words("--reader-property", f"How lines are read; one of {', '.join(lines.PROPERTIES)}."),
+]
+ReaderConfig = Annotated[Path | None, typer.Option(help="A file with reader properties.")]
+ProducerProperty = Annotated[
+    list[str] | None, _words("--producer-property", "The older name of --command-property.")
+]
+ProducerConfig = Annotated[
+    Path | None, typer.Option("--producer.config", help="The older name of --command-config.")
+]
+ProduceJson = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
+
+# odradek consume
+
+ConsumeTopic = Annotated[str | None, typer.Option(help="The topic to read.")]
+Partition = Annotated[int | None, _number("Read this partition only (default: all).")]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        help="Where to start: a number, earliest or latest; needs --partition (default: latest)."
+    ),
+]
+FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="Start at the first record that is there.")
+]
+MaxMessages = Annotated[
+    int | None, _number("End after so many records (default: go on for ever).", -1)
+]
+Timeout = Annotated[int | None, _number("End when no record came for so many ms.", -1)]
+Isolation = Annotated[
+    str | None,
+    typer.Option(help="read_committed hides open and aborted transactions (default: show them)."),
+]
+FormatterProperty = Annotated[
+    list[str] | None,
+    _words(
+        "--formatter-property",
+        f"How records are written; one of {', '.join(formatting.PROPERTIES)}.",
+    ),
+]
+FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]
+KeyDeserializer = Annotated[
+    str | None, typer.Option(help="key.deserializer of the formatter (default: bytes as they are).")
+]
+ValueDeserializer = Annotated[
+    str | None, typer.Option(help="value.deserializer of the formatter (default: as they are).")
+]
+SkipOnError = Annotated[
+    bool,
+    typer.Option(
+        "--skip-message-on-error", help="Leave out records that can't be written as wished."
+    ),
+]
+ConsumerProperty = Annotated[
+    list[str] | None, _words("--consumer-property", "The older name of --command-property.")
+]
+ConsumerConfig = Annotated[
+    Path | None, typer.Option("--consumer.config", help="The older name of --command-config.")
+]
+ConsumeJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")]

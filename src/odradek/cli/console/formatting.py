@@ -1,0 +1,162 @@
+"""From a record to a line of standard output, by the properties of Kafka's message formatter.
+
+In: a `ConsumerRecord`. Out: bytes, or with `--json` one object. Must not: write anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from odradek.cli.console.properties import refuse, truth
+from odradek.clients.consumer.records import ConsumerRecord
+
+PROPERTIES = (
+    "print.timestamp",
+    "print.partition",
+    "print.offset",
+    "print.epoch",
+    "print.headers",
+    "print.key",
+    "print.value",
+    "key.separator",
+    "line.separator",
+    "headers.separator",
+    "null.literal",
+    "key.deserializer",
+    "value.deserializer",
+    "headers.deserializer",
+)
+"""What `--formatter-property` may say."""
+
+TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+
+Deserializer = Callable[[bytes], bytes]
+
+
+class FormatError(Exception):
+    """A record can't be shown as wished."""
+
+
+def _number(name: str, code: str) -> Deserializer:
+    size = struct.calcsize(code)
+
+    def deserialize(data: bytes) -> bytes:
+        if len(data) != size:
+            raise FormatError(f"{name} wants {size} bytes, not {len(data)}")
+        return str(struct.unpack(code, data)[0]).encode()
+
+    return deserialize
+
+
+def _uuid(data: bytes) -> bytes:
+    try:
+        return str(UUID(data.decode())).encode()
+    except ValueError:
+        raise FormatError(f"UUID: {data!r} isn't the text of one") from None
+
+
+_DESERIALIZERS: dict[str, Deserializer] = {
+    "String": lambda data: data.decode(errors="replace").encode(),
+    "Short": _number("Short", ">h"),
+    "Integer": _number("Integer", ">i"),
+    "Long": _number("Long", ">q"),
+    "UUID": _uuid,
+}
+_JAVA = "org.apache.kafka.common.serialization."
+
+
+def deserializer(name: str | None, where: str) -> Deserializer | None:
+    """One of Kafka's own by its class name or by that without the ending; None: bytes as are."""
+    if name is None:
+        return None
+    found = _DESERIALIZERS.get(name.strip().removeprefix(_JAVA).removesuffix("Deserializer"))
+    if found is None:
+        known = ", ".join(f"{_JAVA}{n}Deserializer" for n in _DESERIALIZERS)
+        refuse(f"{where}: {name} isn't there; there are {known}")
+    return found
+
+
+class RecordFormatter:
+    """Writes records as Kafka's console consumer does."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._timestamp = truth(settings, "print.timestamp")
+        self._partition = truth(settings, "print.partition")
+        self._offset = truth(settings, "print.offset")
+        self._epoch = truth(settings, "print.epoch")
+        self._headers = truth(settings, "print.headers")
+        self._key = truth(settings, "print.key")
+        self._value = truth(settings, "print.value", default=True)
+        self._separator = settings.get("key.separator", "\t").encode()
+        self._line_end = settings.get("line.separator", "\n").encode()
+        self._headers_separator = settings.get("headers.separator", ",").encode()
+        self._null = settings.get("null.literal", "null").encode()
+        self._of_key, self._of_value, self._of_headers = (
+            deserializer(settings.get(name), name)
+            for name in ("key.deserializer", "value.deserializer", "headers.deserializer")
+        )
+
+    def line(self, record: ConsumerRecord) -> bytes:
+        """The record's line with its end. Raises `FormatError` where a deserializer can't."""
+        columns: list[bytes] = []
+        if self._timestamp:
+            kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+            known = kind is not None and record.timestamp_ms >= 0
+            columns.append(f"{kind}:{record.timestamp_ms}".encode() if known else b"NO_TIMESTAMP")
+        if self._partition:
+            columns.append(b"Partition:%d" % record.partition)
+        if self._offset:
+            columns.append(b"Offset:%d" % record.offset)
+        if self._epoch:
+            known = record.leader_epoch >= 0
+            columns.append(b"Epoch:%d" % record.leader_epoch if known else b"Epoch:NOT_PRESENT")
+        if self._headers:
+            columns.append(self._all_headers(record))
+        if self._key:
+            columns.append(self._field(record.key, self._of_key))
+        if self._value:
+            columns.append(self._field(record.value, self._of_value))
+        return self._separator.join(columns) + self._line_end if columns else b""
+
+    def _all_headers(self, record: ConsumerRecord) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        pairs = (
+            name.encode() + b":" + self._field(value, self._of_headers)
+            for name, value in record.headers
+        )
+        return self._headers_separator.join(pairs)
+
+    def _field(self, data: bytes | None, deserialize: Deserializer | None) -> bytes:
+        if data is None:
+            return self._null
+        return data if deserialize is None else deserialize(data)
+
+
+def json_line(record: ConsumerRecord) -> bytes:
+    """The record as one JSON object; bytes that aren't UTF-8 become `{"base64": …}`."""
+    shown = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": TIMESTAMP_TYPES.get(record.timestamp_type),
+        "leader_epoch": record.leader_epoch,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

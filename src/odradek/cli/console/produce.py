@@ -1,0 +1,128 @@
+"""`odradek produce`: lines of standard input to records, as Kafka's console producer does it.
+
+In: lines, flags. Out: records; on stderr what was lost; with `--json` one object at the end.
+Exit statuses: 0 every line was acknowledged (also after Ctrl-C), 1 some weren't, 2 wrong use.
+Must not: keep count of lines; `producing` does.
+
+Not as in Kafka's tool: batches are retried until their delivery timeout unless
+`--message-send-max-retries` says otherwise (Kafka's gives up after 3 retries), the defaults are
+those of the producer, a line that isn't acknowledged is named, and a value needn't be UTF-8.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import typer
+
+from odradek.api.producer import Producer
+from odradek.cli.console import flags
+from odradek.cli.console.lines import PROPERTIES, LineParser
+from odradek.cli.console.producing import Lines, run
+from odradek.cli.console.properties import (
+    client_config,
+    line_settings,
+    refuse_what_is_not_there,
+)
+from odradek.cli.console.waiting import checked, ending, say, terminable
+from odradek.common.config import PRODUCER
+from odradek.common.errors import KafkaError
+
+OPTIONS = {
+    "bootstrap_server": "bootstrap.servers",
+    "batch_size": "batch.size",
+    "max_partition_memory_bytes": "batch.size",
+    "message_send_max_retries": "retries",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "timeout": "linger.ms",
+    "request_required_acks": "acks",
+    "request_timeout_ms": "request.timeout.ms",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "max_block_ms": "max.block.ms",
+    "max_memory_bytes": "buffer.memory",
+    "compression_codec": "compression.type",
+}
+"""The producer's option that each flag sets."""
+NOT_THERE = {
+    "line_reader": "classes can't be loaded; --reader-property says how lines are read",
+    "socket_buffer_size": "sockets have the buffers that the system gives them",
+}
+
+
+def config_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """The producer's configuration: the file, over it the properties, over them the flags."""
+    refuse_what_is_not_there(params, NOT_THERE)
+    return client_config(params, tool="producer", flags=OPTIONS)
+
+
+def produce(
+    context: typer.Context,
+    bootstrap_server: flags.BootstrapServer,
+    topic: flags.ProduceTopic,
+    sync: flags.Sync = False,
+    batch_size: flags.BatchSize = None,
+    message_send_max_retries: flags.MaxRetries = None,
+    retry_backoff_ms: flags.RetryBackoff = None,
+    timeout: flags.Linger = None,
+    request_required_acks: flags.Acks = None,
+    request_timeout_ms: flags.RequestTimeout = None,
+    metadata_expiry_ms: flags.MetadataExpiry = None,
+    max_block_ms: flags.MaxBlock = None,
+    max_memory_bytes: flags.MaxMemory = None,
+    max_partition_memory_bytes: flags.MaxPartitionMemory = None,
+    compression_codec: flags.Codec = None,
+    reader_property: flags.ReaderProperty = None,
+    old_property: flags.OldProperty = None,
+    reader_config: flags.ReaderConfig = None,
+    command_property: flags.CommandProperty = None,
+    producer_property: flags.ProducerProperty = None,
+    command_config: flags.CommandConfig = None,
+    producer_config: flags.ProducerConfig = None,
+    json: flags.ProduceJson = False,
+    line_reader: flags.NotThere = None,
+    socket_buffer_size: flags.NotThere = None,
+) -> None:
+    """Send each line of standard input as a record. Exit status 0 if all were acknowledged."""
+    with ending("odradek produce"):
+        given = config_of(context.params)
+        settings = line_settings(
+            context.params, new="reader_property", file="reader_config", known=PROPERTIES
+        )
+        parser = LineParser(settings)
+        config = checked(PRODUCER, given)
+        producer = Producer(given)
+        try:
+            with terminable():
+                lines = Lines(producer, topic, parser, sync=sync)
+                result = run(
+                    lines,
+                    _read(prompt=sys.stdin.isatty(), quiet=json),
+                    max_block=config["max.block.ms"],
+                    delivery=config["delivery.timeout.ms"],
+                )
+        finally:
+            with suppress(KafkaError):  # what has no outcome is in the result already
+                producer.close(0)
+    for text in result.describe():
+        say(text)
+    if json:
+        typer.echo(jsonlib.dumps(result.to_dict()))
+    if result.lost_lines:
+        raise typer.Exit(1)
+
+
+def _read(*, prompt: bool, quiet: bool) -> Iterator[bytes]:
+    """Lines of standard input; with a prompt where somebody types them."""
+    where = sys.stderr if quiet else sys.stdout
+    while True:
+        if prompt:
+            where.write(">")
+            where.flush()
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return
+        yield line

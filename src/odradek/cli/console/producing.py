@@ -1,0 +1,229 @@
+"""Lines into a producer, and the books about them: which were acknowledged, which weren't and why.
+
+In: lines, a producer. Out: a `Result`. Must not: retry by itself (the producer does, for
+`delivery.timeout.ms`), nor read or write anything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.cli.console.lines import LineError, LineParser
+from odradek.cli.console.waiting import PROGRESS, in_words, patiently, say
+from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+
+INTERRUPTED_FLUSH = 10.0
+"""Seconds that Ctrl-C leaves for what was sent already; a second Ctrl-C leaves none."""
+LOST_KEPT = 100
+"""Ranges of lost lines that are named; the others are only counted."""
+
+
+@dataclass(slots=True)
+class Lost:
+    """Lines that ended with the same error."""
+
+    first: int
+    last: int
+    error: str
+
+
+@dataclass(slots=True)
+class Written:
+    """What was acknowledged in one partition."""
+
+    first_offset: int
+    last_offset: int
+    records: int = 1
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of the lines."""
+
+    lines: int = 0
+    acknowledged: int = 0
+    stopped: str | None = None
+    """Why reading ended before the input did."""
+    lost_lines: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    partitions: dict[int, Written] = field(default_factory=dict)
+
+    def lose(self, line: int, error: str) -> None:
+        """Note a line that wasn't acknowledged."""
+        self.lost_lines += 1
+        last = self.lost[-1] if self.lost else None
+        if last is not None and last.error == error and last.last == line - 1:
+            last.last = line
+        elif len(self.lost) < LOST_KEPT:
+            self.lost.append(Lost(line, line, error))
+
+    def keep(self, partition: int, offset: int) -> None:
+        """Note a line that was acknowledged; offset -1 is one that the broker didn't tell."""
+        self.acknowledged += 1
+        found = self.partitions.get(partition)
+        if found is None:
+            self.partitions[partition] = Written(offset, offset)
+            return
+        found.records += 1
+        found.last_offset = max(found.last_offset, offset)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        return {
+            "lines": self.lines,
+            "acknowledged": self.acknowledged,
+            "stopped": self.stopped,
+            "lost_lines": self.lost_lines,
+            "lost": [{"first": o.first, "last": o.last, "error": o.error} for o in self.lost],
+            "partitions": {
+                str(number): {
+                    "records": w.records,
+                    "first_offset": w.first_offset,
+                    "last_offset": w.last_offset,
+                }
+                for number, w in sorted(self.partitions.items())
+            },
+        }
+
+    def describe(self) -> Iterator[str]:
+        """What a user must know; nothing when all went well."""
+        if self.stopped is not None:
+            yield self.stopped
+        if self.lost_lines:
+            yield f"{self.lost_lines} of {self.lines} lines were not acknowledged:"
+        for one in self.lost:
+            which = (
+                f"line {one.first}" if one.first == one.last else f"lines {one.first}-{one.last}"
+            )
+            yield f"  {which}: {one.error}"
+
+
+class Lines:
+    """Sends lines and keeps count of what becomes of them."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        parser: LineParser,
+        *,
+        sync: bool = False,
+        tell: Callable[[str], None] = say,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._parser = parser
+        self._sync = sync
+        self._tell = tell
+        self._pending: deque[tuple[int, RecordFuture]] = deque()
+        self.result = Result()
+
+    def feed(self, lines: Iterable[bytes], *, max_block: float) -> None:
+        """Send every line; ends early, with a reason, where the next one couldn't fare better."""
+        for line in lines:
+            if self.result.lines == 0 and not self._topic_is_there(max_block):
+                return
+            if not self._send(line.removesuffix(b"\n").removesuffix(b"\r")):
+                return
+
+    def _topic_is_there(self, max_block: float) -> bool:
+        """Wait for the topic before the first line, with a word now and then."""
+        try:
+            patiently(
+                lambda seconds: self._producer.partitions_for(self._topic, seconds),
+                max_block,
+                self._tell,
+                f"metadata of topic {self._topic}",
+            )
+        except KafkaError as error:
+            self.result.lines = 1
+            self._stop_at(1, in_words(error))
+            return False
+        return True
+
+    def _stop_at(self, number: int, error: str) -> None:
+        self.result.stopped = f"Reading ended at line {number}, which couldn't be sent."
+        self.result.lose(number, error)
+
+    def _send(self, line: bytes) -> bool:
+        result = self.result
+        result.lines += 1
+        number = result.lines
+        try:
+            record = self._parser.parse(line)
+        except LineError as error:
+            self._stop_at(number, str(error))
+            return False
+        try:
+            future = self._producer.send(self._topic, record.value, record.key, record.headers)
+        except RecordTooLargeError as error:
+            result.lose(number, in_words(error))
+            return True
+        except KafkaError as error:
+            self._stop_at(number, in_words(error))
+            return False
+        self._pending.append((number, future))
+        if self._sync:
+            with suppress(KafkaTimeoutError):  # its outcome is looked at below
+                future.exception()
+        while self._pending and self._pending[0][1].done():
+            self._settle(*self._pending.popleft())
+        return True
+
+    def _settle(self, number: int, future: RecordFuture) -> None:
+        try:
+            found = future.result(0)
+        except KafkaError as error:
+            self.result.lose(number, in_words(error))
+        else:
+            self.result.keep(found.partition, found.offset)
+
+    def finish(self, timeout: float) -> None:
+        """Wait for the outcomes of all that was sent, at most `timeout` seconds."""
+        left = timeout
+        while self._pending:
+            now = min(left, PROGRESS)
+            with suppress(KafkaError):  # each line's own outcome says what went wrong
+                self._producer.flush(now)
+            while self._pending and self._pending[0][1].done():
+                self._settle(*self._pending.popleft())
+            left -= now
+            if left <= 0:
+                return
+            if self._pending:
+                count = len(self._pending)
+                self._tell(
+                    f"still waiting for {count} lines to be acknowledged ({left:.0f} s left)"
+                )
+
+    def give_up(self) -> None:
+        """Count what has no outcome yet as lost."""
+        while self._pending:
+            number, future = self._pending.popleft()
+            if future.done():
+                self._settle(number, future)
+            else:
+                self.result.lose(number, "no acknowledgement yet when the command ended")
+
+
+def run(lines: Lines, given: Iterable[bytes], *, max_block: float, delivery: float) -> Result:
+    """Send everything and wait for it; Ctrl-C cuts the wait short."""
+    result = lines.result
+    try:
+        try:
+            lines.feed(given, max_block=max_block)
+            lines.finish(delivery)
+        except KeyboardInterrupt:
+            result.stopped = f"interrupted after {result.lines} lines"
+            lines.finish(INTERRUPTED_FLUSH)
+    except KeyboardInterrupt:
+        result.stopped = f"interrupted twice after {result.lines} lines"
+    finally:
+        lines.give_up()
+    return result

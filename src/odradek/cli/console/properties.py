@@ -1,0 +1,150 @@
+"""Configurations of the console tools: property files, `key=value` words, flags.
+
+In: the path of a file in Java's properties format, words of the command line. Out: plain dicts with
+Kafka's names, for a client or for a reader or formatter of lines. Must not: check what a client's
+option may be; `common.config` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+
+_SPELLINGS = {
+    "producer_config": "--producer.config",
+    "consumer_config": "--consumer.config",
+    "old_property": "--property",
+}
+
+
+class UsageError(Exception):
+    """The command was called in a way that can't be meant; exit status 2."""
+
+
+def refuse(message: str) -> NoReturn:
+    """End as a wrong use of the command does."""
+    raise UsageError(message)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read Java's properties format: `# comment`, `key=value`, `key: value`, `\` at line ends."""
+    found = {}
+    for line in _logical_lines(text):
+        key = _KEY.match(line)
+        end = key.end() if key else 0
+        separator = _SEPARATOR.match(line, end)
+        found[_unescape(line[:end])] = _unescape(line[separator.end() if separator else end :])
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments and empty ones, joined where one ends with an odd backslash."""
+    waiting = ""
+    for raw in re.split(r"\r\n|\n|\r", text):
+        line = raw.lstrip(" \t\f")
+        if not waiting and (not line or line[0] in "#!"):
+            continue
+        waiting += line
+        if (len(waiting) - len(waiting.rstrip("\\"))) % 2:
+            waiting = waiting[:-1]
+            continue
+        yield waiting
+        waiting = ""
+    if waiting:
+        yield waiting
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code, letter = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a property file."""
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        refuse(f"{path} can't be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        refuse(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}")
+
+
+def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
+    """Read `key=value` words; `key=` and `key` alone mean an empty value."""
+    found = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if not key.strip():
+            refuse(f"{flag}: {word!r} isn't key=value")
+        found[key] = value
+    return found
+
+
+def one_of(params: Mapping[str, Any], new: str, old: str) -> tuple[Any, str]:
+    """The value and the spelling of a flag that has an older name; both at once are refused."""
+    if params.get(new) and params.get(old):
+        refuse(f"{_flag(new)} and {_flag(old)} mean the same and can't be given together")
+    return (params[old], _flag(old)) if params.get(old) else (params.get(new), _flag(new))
+
+
+def _flag(name: str) -> str:
+    """The spelling of a parameter on the command line."""
+    return _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
+
+
+def client_config(
+    params: Mapping[str, Any], *, tool: str, flags: Mapping[str, str]
+) -> dict[str, str]:
+    """A client's configuration: the file, over it the properties, over them the flags.
+
+    `tool` is "producer" or "consumer"; `flags` gives the option that each parameter sets.
+    """
+    path, _ = one_of(params, "command_config", f"{tool}_config")
+    words, spelling = one_of(params, "command_property", f"{tool}_property")
+    config = read_properties(path) if path is not None else {}
+    config.update(parse_words(words or (), spelling))
+    for parameter, option in flags.items():
+        value = params.get(parameter)
+        if value is not None:
+            config[option] = str(value)
+    config.setdefault("client.id", f"console-{tool}")
+    return config
+
+
+def line_settings(
+    params: Mapping[str, Any], *, new: str, file: str, known: Collection[str]
+) -> dict[str, str]:
+    """Settings of the reader or formatter of lines: the file, over it the properties."""
+    words, spelling = one_of(params, new, "old_property")
+    path = params.get(file)
+    settings = read_properties(path) if path is not None else {}
+    settings.update(parse_words(words or (), spelling))
+    for name in settings:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+            refuse(f"{spelling}: there is no property {name!r}{hint}")
+    return settings
+
+
+def truth(settings: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """A property that is true or false (any other word counts as false, as in Kafka's tools)."""
+    found = settings.get(name)
+    return default if found is None else found.strip().lower() == "true"
+
+
+def refuse_what_is_not_there(params: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+    """Refuse flags of Kafka's tool that this release doesn't have, by their names."""
+    for parameter, reason in reasons.items():
+        if params.get(parameter):
+            refuse(f"{_flag(parameter)} isn't in this release: {reason}")

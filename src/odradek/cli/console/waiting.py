@@ -1,0 +1,98 @@
+"""What the console tools share while they run: patience with a word about it, and their ends.
+
+In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry anything itself:
+a call that timed out is asked to go on waiting, and the client behind it has never stopped trying.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import TypeVar
+
+import typer
+
+from odradek.cli.console.properties import UsageError
+from odradek.common.config import Config
+from odradek.common.errors import (
+    ConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedFeatureError,
+)
+
+T = TypeVar("T")
+
+PROGRESS = 5.0
+"""Seconds of waiting after which a line on stderr says what for."""
+
+
+def say(text: str) -> None:
+    """Tell the user something; results go to stdout, this doesn't."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def ending(tool: str) -> Iterator[None]:
+    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 it didn't work."""
+    try:
+        yield
+    except UsageError as problem:
+        say(f"{tool}: {problem}")
+        say(f"Try '{tool} --help'.")
+        raise typer.Exit(2) from None
+    except KafkaError as error:
+        say(f"{tool}: {in_words(error)}")
+        raise typer.Exit(1) from None
+
+
+def checked(client: str, given: Mapping[str, str]) -> Config:
+    """A client's configuration; what can't be used is a wrong use of the command."""
+    try:
+        return Config(client, given)
+    except (ConfigurationError, UnsupportedFeatureError) as error:
+        raise UsageError(str(error)) from None
+
+
+def in_words(error: BaseException) -> str:
+    """An error with its class, which is what one searches for."""
+    return f"{type(error).__name__}: {error}"
+
+
+def patiently(
+    call: Callable[[float], T], total: float, tell: Callable[[str], None], what: str
+) -> T:
+    """Wait for a call up to `total` seconds and say every few what it waits for."""
+    left = total
+    while True:
+        now = min(left, PROGRESS)
+        try:
+            return call(now)
+        except KafkaTimeoutError as error:
+            left -= now
+            if left <= 0:
+                raise
+            first = str(error).partition("\n")[0]
+            tell(f"still waiting for {what} ({left:.0f} s left): {first}")
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does: what was begun is finished within a bound."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)  # hosts know how to hold that one back
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
