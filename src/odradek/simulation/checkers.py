@@ -68,9 +68,9 @@ def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
         return policy.maximum, policy.maximum
     if policy.base == 0:
         return 0.0, 0.0
-    grown = policy.base * 2.0 ** min(failures, math.log2(policy.maximum / policy.base))
-    low, high = grown * (1 - policy.jitter), grown * (1 + policy.jitter)
-    return min(low, policy.maximum), min(high, policy.maximum)
+    grown = policy.base * 2.0 ** min(failures, 512)
+    low = min(grown, policy.maximum / (1 + policy.jitter)) * (1 - policy.jitter)
+    return low, min(grown * (1 + policy.jitter), policy.maximum)
 
 
 class BackoffInBounds:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import typer
 
+from odradek.cli.simulate.explore import explore, replay
+
 app = typer.Typer(
     help="Clusters that die, move and come back, in virtual time.", no_args_is_help=True
 )
@@ -16,3 +18,7 @@ app = typer.Typer(
 @app.callback()
 def _root() -> None:
     """Make typer treat even a single command as a subcommand."""
+
+
+app.command("explore")(explore)
+app.command("replay")(replay)

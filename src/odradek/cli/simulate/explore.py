@@ -1,0 +1,274 @@
+"""`odradek simulate explore` and `replay`: random schedules of faults, every invariant checked.
+
+In: seeds, or how long to go on; or one schedule. Out: how many were run; for the first that fails
+the violation, the command that replays it, and a short schedule in a file. Exit statuses: 0 all
+invariants held, 1 one didn't, 2 wrong use. Must not: decide what an invariant is.
+"""
+
+from __future__ import annotations
+
+import gc
+import json as jsonlib
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+CHUNK_SHORT, CHUNK_LONG = 100, 2
+SHRINK_SECONDS = 60.0
+GC_THRESHOLD = 100_000
+"""A run leaves cycles behind; to look for them at each of its objects costs a fifth of the time."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Short = Annotated[
+    bool, typer.Option("--short/--long", help="A few seconds and clients, or half a minute of all.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some seeds for one worker."""
+
+    first: int
+    length: int
+    short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a task."""
+
+    first: int
+    totals: dict[str, float]
+    failed: tuple[tuple[int, str], ...]
+    """Seeds with what was violated."""
+
+
+def run_task(task: Task) -> Report:
+    """Run the schedules of some seeds; in a process of its own when there are several jobs."""
+    from odradek.simulation.explore import explore as outcomes
+
+    if gc.get_threshold()[0] < GC_THRESHOLD:
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 10, 10)
+    totals: Counter[str] = Counter()
+    failed = []
+    for outcome in outcomes(range(task.first, task.first + task.length), short=task.short):
+        totals.update(
+            schedules=1,
+            steps=outcome.steps,
+            dials=outcome.dials,
+            requests=outcome.requests,
+            records=outcome.records,
+        )
+        totals["virtual_seconds"] += outcome.seconds  # type: ignore[assignment]  # a float
+        if outcome.violation is not None:
+            failed.append((outcome.schedule.seed, outcome.violation))
+    return Report(task.first, dict(totals), tuple(failed))
+
+
+def explore(
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Go on for so long [default: all of --seeds].")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="A..B, both included [default: from a random one on]."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
+    short: Short = True,
+    directory: Annotated[
+        Path, typer.Option(help="Where the short schedule of a failure is written.")
+    ] = Path(),
+    json: Json = False,
+) -> None:
+    """Run random schedules of faults against the clients that ship, with every checker on.
+
+    Each seed gives one schedule: brokers, links, clients, and faults with their times. The first
+    one that violates an invariant is shrunk and written to a file that `replay` takes.
+    """
+    if seconds is None and seeds is None:
+        raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
+    first, last = _range(seeds)
+    begin = time.monotonic()
+    until = None if seconds is None else begin + seconds
+    totals, failed = _explore(first, last, until, jobs, short)
+    took = time.monotonic() - begin
+    found = _smallest(failed[0], directory, short) if failed else None
+    result: dict[str, Any] = {
+        "first_seed": first,
+        **{name: round(value, 3) for name, value in totals.items()},
+        "seconds": round(took, 3),
+        "schedules_per_second": round(totals["schedules"] / took, 1) if took else None,
+        "failed": [{"seed": seed, "violation": text} for seed, text in failed],
+        "shrunk": found,
+    }
+    if json:
+        typer.echo(jsonlib.dumps(result))
+    else:
+        typer.echo(
+            f"{totals['schedules']:,.0f} schedules from seed {first} on in {took:.1f} s "
+            f"({totals['schedules'] / max(took, 1e-9):.0f}/s): {totals['virtual_seconds']:,.0f} "
+            f"virtual seconds, {totals['dials']:,.0f} dials, {totals['requests']:,.0f} requests, "
+            f"{totals['records']:,.0f} records; {len(failed)} violated an invariant"
+        )
+    if found is not None:
+        if not json:
+            _tell(found)
+        raise typer.Exit(1)
+
+
+def _range(seeds: str | None) -> tuple[int, int | None]:
+    if seeds is None:
+        return random.randrange(1 << 40), None
+    begin, dots, end = seeds.partition("..")
+    try:
+        first, last = int(begin), int(end if dots else begin)
+    except ValueError:
+        raise typer.BadParameter(f"--seeds takes A..B, not {seeds!r}") from None
+    if last < first:
+        raise typer.BadParameter(f"--seeds {seeds}: the last is before the first")
+    return first, last
+
+
+def _tasks(first: int, last: int | None, until: float | None, *, short: bool) -> Iterator[Task]:
+    length = CHUNK_SHORT if short else CHUNK_LONG
+    for begin in count(first, length):
+        if last is not None and begin > last:
+            return
+        if until is not None and time.monotonic() >= until:
+            return
+        left = length if last is None else min(length, last + 1 - begin)
+        yield Task(begin, left, short)
+
+
+def _explore(
+    first: int, last: int | None, until: float | None, jobs: int, short: bool
+) -> tuple[Counter[str], list[tuple[int, str]]]:
+    """Run tasks until they are done, the time is up, or one has failed."""
+    totals: Counter[str] = Counter()
+    failed: list[tuple[int, str]] = []
+    tasks = _tasks(first, last, until, short=short)
+    shown = begin = time.monotonic()
+    for report in _reports(tasks, jobs):
+        totals.update(report.totals)
+        failed += report.failed
+        now = time.monotonic()
+        if now - shown >= 2.0:
+            shown = now
+            rate = totals["schedules"] / (now - begin)
+            typer.echo(f"{totals['schedules']:,} schedules, {rate:.0f}/s", err=True)
+        if failed:
+            break
+    return totals, sorted(failed)
+
+
+def _reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
+    if jobs == 1:
+        yield from map(run_task, tasks)
+        return
+    # Not a pool's imap: it would take all tasks at once, and there may be no end of them.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        running = [pool.apply_async(run_task, (task,)) for task in islice(tasks, 2 * jobs)]
+        while running:
+            report = running.pop(0).get()
+            following = next(tasks, None)
+            if following is not None:
+                running.append(pool.apply_async(run_task, (following,)))
+            yield report
+
+
+def _smallest(failure: tuple[int, str], directory: Path, short: bool) -> dict[str, Any]:
+    """Shrink a failing schedule, within a minute, and write it to a file."""
+    from odradek.simulation.explore import run_schedule
+    from odradek.simulation.schedule import random_schedule
+    from odradek.simulation.shrink import kind, shrunk
+
+    seed, text = failure
+    typer.echo(f"seed {seed} violates an invariant; looking for a short schedule", err=True)
+    end = time.monotonic() + SHRINK_SECONDS
+    small = shrunk(
+        random_schedule(seed, short=short),
+        lambda one: kind(run_schedule(one).violation) == kind(text),
+        lambda: time.monotonic() < end,
+    )
+    path = directory / f"failing-seed-{seed}.json"
+    path.write_text(small.to_json(), encoding="utf-8")
+    return {
+        "seed": seed,
+        "violation": text,
+        "replay": f"odradek simulate replay --seed {seed}{'' if short else ' --long'}",
+        "file": str(path),
+        "schedule": str(small),
+    }
+
+
+def _tell(found: dict[str, Any]) -> None:
+    typer.echo(f"\nseed {found['seed']} violates an invariant:\n  {found['violation']}")
+    typer.echo(f"replay it: {found['replay']}")
+    typer.echo(f"shrunk, in {found['file']} (replay takes it, too):\n{found['schedule']}")
+
+
+def replay(
+    file: Annotated[
+        Path | None, typer.Argument(help="A schedule file.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of a random schedule.")] = None,
+    short: Short = True,
+    trace: Annotated[bool, typer.Option(help="Print every event of every client.")] = False,
+    verbs: Annotated[bool, typer.Option("--verbs", help="Print what faults there are.")] = False,
+    json: Json = False,
+) -> None:
+    """Run one schedule, from its seed or from a file; it goes the same way each time.
+
+    A schedule file is a JSON object: `seed`, `brokers`, `partitions`, `mode` (messages or bytes),
+    `heal_at` (virtual seconds at which all faults end), `link` (latency, jitter, bandwidth, loss),
+    `clients` (each with name, kind: producer, consumer, admin or metadata, operations, start,
+    config) and `faults` (each with at, verb, arguments). Only `seed` and `clients` are needed.
+    `--verbs` lists the verbs with their arguments.
+    """
+    from odradek.simulation.explore import run_schedule
+    from odradek.simulation.faults import ScheduleError, describe
+    from odradek.simulation.schedule import load, random_schedule
+
+    if verbs:
+        typer.echo(describe())
+        return
+    if (file is None) == (seed is None):
+        raise typer.BadParameter("give a schedule file, or --seed")
+    try:
+        schedule = load(file) if file is not None else random_schedule(seed or 0, short=short)
+    except ScheduleError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    outcome = run_schedule(schedule, trace=trace)
+    if json:
+        plain = {
+            "schedule": jsonlib.loads(schedule.to_json()),
+            "violation": outcome.violation,
+            "virtual_seconds": round(outcome.seconds, 6),
+            "steps": outcome.steps,
+            "dials": outcome.dials,
+            "requests": outcome.requests,
+            "records": outcome.records,
+            "trace": list(outcome.trace),
+        }
+        typer.echo(jsonlib.dumps(plain))
+    else:
+        typer.echo(str(schedule))
+        for line in outcome.trace:
+            typer.echo(line)
+        typer.echo(
+            f"{outcome.seconds:.3f} virtual seconds, {outcome.dials} dials, "
+            f"{outcome.requests} requests, {outcome.records} records"
+        )
+        typer.echo(outcome.violation or "every invariant held")
+    sys.exit(0 if outcome.ok else 1)
