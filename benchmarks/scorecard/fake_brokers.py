@@ -58,6 +58,9 @@ ADVERTISED = {
 REBOOTSTRAP_REQUIRED_FROM = 13
 """Answers before this version of Metadata have no field for error 129."""
 FILLERS = 8
+RESET_AFTER = 0.005
+"""Seconds. At once would be a race: some libraries would see a dial that failed, others one that
+succeeded and then broke, and which of the two would be up to the kernel."""
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -259,11 +262,11 @@ class Address:
         self._become(None)
 
     def reset(self) -> None:
-        """Reset what is open; accept dials and reset them at once."""
+        """Reset what is open; accept dials, then reset them, as a proxy without a backend does."""
 
         def accept(sock: socket.socket) -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-            sock.close()
+            self.network.loop.call_later(RESET_AFTER, sock.close)
 
         self._become(accept)
 
