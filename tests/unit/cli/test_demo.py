@@ -13,7 +13,7 @@ from odradek.cli.demo import picture, report, svg
 from odradek.cli.demo.data import Flights
 from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, Picture
 from odradek.cli.demo.sample import EVERY, NoSuchRowsError, Sample, Table
-from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, recovery, tell
+from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
 
 PRODUCER, TASK = "demo-producer", "task"
 
@@ -43,6 +43,19 @@ def test_the_reference_counts_every_flight(flights: Flights) -> None:
     assert (first.carrier, first.month, first.flights, first.late) == ("9E", 1, 1573, 345)
     few = Flights(3).reference()
     assert [(a.carrier, a.flights, a.mean_delay) for a in few] == [("AA", 1, 2.0), ("UA", 2, 3.0)]
+
+
+def test_a_first_record_is_told_once_in_a_while() -> None:
+    teller = Teller()
+    told = [
+        teller.tell(noticed(at, client, kind, partition=3))
+        for at, client, kind in [
+            (1.0, TASK, "first_record"), (1.2, TASK, "first_record"), (1.3, PRODUCER, "first_ack"),
+            (9.0, TASK, "first_record"),
+        ]
+    ]  # fmt: skip
+    assert [line is not None for line in told] == [True, False, True, True]
+    assert "reads its first record, partition 3" in (told[0] or "")
 
 
 def build(flights: Flights, **changes: object) -> report.Result:
@@ -102,9 +115,9 @@ def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
     file.write_bytes(whole + whole)
     assert len(reader.poll()) == 1
     assert len(reader.events) == 2
-    assert "starts again from bootstrap.servers: all gone" in (tell(found) or "")
-    assert tell(noticed(1.0, TASK, "disconnected", failure=False)) is None
-    assert tell(noticed(1.0, TASK, "proved")) is None
+    assert "starts again from bootstrap.servers: all gone" in (Teller().tell(found) or "")
+    assert Teller().tell(noticed(1.0, TASK, "disconnected", failure=False)) is None
+    assert Teller().tell(noticed(1.0, TASK, "proved")) is None
 
 
 def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:

@@ -152,7 +152,7 @@ def _run(kind: Kind, settings: Settings, *, json: bool) -> Outcome:
         from odradek.testing import ClusterStartError
 
         try:
-            return _full(settings, json=json)
+            return (_versus if kind == "versus" else _full)(settings, json=json)
         except ClusterStartError as error:
             _unfinished(error)
     except (KafkaError, OSError) as error:
@@ -177,6 +177,21 @@ def _simulated(settings: Settings, *, json: bool) -> Outcome:
     ).run()
     picture.draw(story.picture, settings.folder / "demo")
     return story
+
+
+def _versus(settings: Settings, *, json: bool) -> Outcome:
+    from odradek.cli.demo import picture
+    from odradek.cli.demo.display import Lines
+    from odradek.cli.demo.versus.stage import Versus
+
+    outcome = Versus(
+        settings.folder,
+        Lines(to_stderr=json).tell,
+        brokers=settings.brokers,
+        patience=settings.patience,
+    ).run()
+    picture.draw(outcome.picture, settings.folder / "demo")
+    return outcome
 
 
 def _full(settings: Settings, *, json: bool) -> Outcome:

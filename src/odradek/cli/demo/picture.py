@@ -69,7 +69,7 @@ class Mark:
 class Entry:
     """One line of a legend."""
 
-    kind: Literal["line", "band", "mark"]
+    kind: Literal["line", "band", "mark", "box"]
     label: str
     colour: str
     width: float = 1.6
@@ -83,6 +83,8 @@ class Picture:
     panels: Sequence[Panel]
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
+    key: Sequence[tuple[str, str]] = ()
+    """What the colours of the lanes mean: (label, colour)."""
     x_label: str = "seconds"
 
     @property
@@ -94,9 +96,10 @@ class Picture:
         return max(at, default=0.0) or 1.0
 
     def legend(self, panel: Panel) -> list[Entry]:
-        """What stands beside a panel; bands and marks beside the last one."""
+        """What stands beside a panel; what holds for all beside the last one."""
         entries = [Entry("line", line.label, line.colour, line.width) for line in panel.lines]
         if panel is self.panels[-1]:
+            entries += [Entry("box", label, colour) for label, colour in self.key]
             entries += [Entry("band", band.label, band.colour) for band in self.bands]
             entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
         return list(dict.fromkeys(entries))

@@ -38,7 +38,8 @@ def render(picture: Picture, path: Path) -> None:
     axes[0, 0].set_title(picture.title, loc="left")
     axes[-1, 0].set_xlim(0, picture.end)
     axes[-1, 0].set_xlabel(picture.x_label)
-    figure.align_ylabels()
+    if not any(panel.lanes for panel in picture.panels):
+        figure.align_ylabels()
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
 
@@ -78,8 +79,8 @@ def _legend(picture: Picture, panel: Panel, axis: Any) -> None:
     handles: list[Any] = []
     for entry in picture.legend(panel):
         look: dict[str, Any] = {"color": entry.colour, "label": entry.label}
-        if entry.kind == "band":
-            handles.append(Patch(alpha=SHADE, **look))
+        if entry.kind in ("band", "box"):
+            handles.append(Patch(alpha=SHADE if entry.kind == "band" else 1.0, **look))
         else:
             look |= {"linestyle": ":" if entry.kind == "mark" else "-", "linewidth": entry.width}
             handles.append(Line2D([], [], **look))

@@ -20,7 +20,7 @@ from odradek.cli.demo import picture, report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import Display
 from odradek.cli.demo.pipeline import Pipeline
-from odradek.cli.demo.timeline import EventReader, recovery, tell
+from odradek.cli.demo.timeline import EventReader, Teller, recovery
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster, ensure_java_environment
@@ -92,6 +92,7 @@ class Demo:
         self._reader = EventReader(self._events)
         self._samples: list[report.Sample] = []
         self._begin = time.time()
+        self._teller = Teller()
 
     def run(self) -> report.Result:
         """Run it; whatever it started is gone afterwards, also after Ctrl-C."""
@@ -182,7 +183,7 @@ class Demo:
         self._samples.append(report.Sample(at, rows))
         self._display.progress(time.time() - self._begin, rows)
         for event in self._reader.poll():
-            line = tell(event)
+            line = self._teller.tell(event)
             if line is not None:
                 self._display.tell(event.time - self._begin, line)
 

@@ -22,7 +22,7 @@ from odradek.cli.demo import report
 from odradek.cli.demo.data import PARTITIONS, TOPIC
 from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, Picture
 from odradek.cli.demo.sample import Sample, Table
-from odradek.cli.demo.timeline import TraceReader, recovery, tell
+from odradek.cli.demo.timeline import Teller, TraceReader, recovery
 from odradek.simulation import SimulatedCluster, World
 
 PRODUCER, CONSUMER = "demo-producer", "demo-consumer"
@@ -134,6 +134,7 @@ class Simulated:
         self.world = World(seed=seed)
         self.cluster = SimulatedCluster(self.world, brokers=brokers)
         self._reader = TraceReader(self.world)
+        self._teller = Teller()
         self._timeline: list[tuple[float, str]] = []
         self._samples: list[report.Sample] = []
         self._table = Table()
@@ -216,7 +217,7 @@ class Simulated:
 
     def _listen(self) -> None:
         for event in self._reader.poll():
-            line = tell(event)
+            line = self._teller.tell(event)
             if line is not None:
                 self._say(line, event.time)
 

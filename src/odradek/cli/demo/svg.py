@@ -129,8 +129,9 @@ def _legend(picture: Picture, panel: Panel, left: float, top: float) -> Iterator
     if panel.lanes:  # their notes stand there
         return
     for entry in picture.legend(panel):
-        if entry.kind == "band":
-            yield _box(left, top - 7, 24, 12, entry.colour, opacity=0.14)
+        if entry.kind in ("band", "box"):
+            opacity = 0.14 if entry.kind == "band" else 1.0
+            yield _box(left, top - 7, 24, 12, entry.colour, opacity=opacity)
         else:
             ends = (left, top), (left + 24, top)
             yield _line(*ends, entry.colour, entry.width, dotted=entry.kind == "mark")

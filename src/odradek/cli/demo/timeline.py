@@ -148,12 +148,28 @@ WORTH_TELLING = {
 }
 
 
-def tell(event: Noticed) -> str | None:
-    """One line for the timeline, or None for what isn't worth one."""
-    words = WORTH_TELLING.get(event.kind)
-    if words is None or (event.kind == "disconnected" and not event.fields.get("failure")):
-        return None
-    f = event.fields
-    detail = f.get("why") or f.get("address") or f.get("what") or f.get("partition", "")
-    who = event.client if event.pid is None else f"{event.client} (pid {event.pid})"
-    return f"{who} {words} {detail}"
+REPEATED_S = 5.0
+"""A first acknowledgement or record is news again after so many seconds; it comes after each of the
+small disturbances of a cluster that is just coming up."""
+
+
+class Teller:
+    """Makes lines of events, for one timeline."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[int | None, str, str], float] = {}
+
+    def tell(self, event: Noticed) -> str | None:
+        """One line for the timeline, or None for what isn't worth one."""
+        words = WORTH_TELLING.get(event.kind)
+        if words is None or (event.kind == "disconnected" and not event.fields.get("failure")):
+            return None
+        if event.kind.startswith("first_"):
+            who = (event.pid, event.client, event.kind)
+            if event.time - self._told.get(who, -REPEATED_S) < REPEATED_S:
+                return None
+            self._told[who] = event.time
+        f = event.fields
+        detail = f.get("why") or f.get("address") or f.get("what") or f.get("partition", "")
+        name = event.client if event.pid is None else f"{event.client} (pid {event.pid})"
+        return f"{name} {words} {detail}"

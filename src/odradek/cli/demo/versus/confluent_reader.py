@@ -1,0 +1,33 @@
+"""The plain reader of confluent-kafka, by assignment and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+
+def read(
+    bootstrap: str,
+    topic: str,
+    partitions: list[int],
+    got: Callable[[bytes], None],
+    failed: Callable[[str], None],
+) -> None:
+    """Read for ever."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "odradek-demo",  # it insists on one
+            "error_cb": lambda error: failed(str(error)),
+        }
+    )
+    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions])
+    while True:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if message.error():
+            failed(str(message.error()))
+        else:
+            got(message.value() or b"")
