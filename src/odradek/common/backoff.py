@@ -22,9 +22,11 @@ DOUBLINGS = 512
 class ExponentialBackoff:
     """Waits that double from `base` to `maximum`, in seconds, with jitter and never above max.
 
-    R-BO-1: the exponent is clamped so that the curve saturates exactly at the maximum, then the
-    jitter is applied, then the cap. KIP-580's formula taken literally caps a value that is already
-    jittered but not clamped, and so loses all jitter at the cap.
+    R-BO-1: the curve is clamped before the jitter is applied, and that so far below the maximum
+    that all of the jitter fits under it: at maximum / 1.2. KIP-580's formula taken literally caps a
+    value that is already jittered but not clamped, and so loses all jitter at the cap: a fleet that
+    failed together goes on dialling together. Java clamps the curve at the maximum, which leaves
+    half of all waits equal; docs/recovery.md has what brokers see of each.
     """
 
     base: float
@@ -53,8 +55,9 @@ class ExponentialBackoff:
             return 0.0
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
         value = math.ldexp(self.base, min(DOUBLINGS, failures))
-        if value > self.maximum:
-            value = self.maximum
+        top = self.maximum / (1.0 + self.jitter)
+        if value > top:
+            value = top
         if self.jitter:
             value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
         return min(self.maximum, value)

@@ -280,6 +280,27 @@ class JavaUpdater(MetadataUpdater):
         """Java doesn't suspect."""
 
 
+class JavaBackoff(ExponentialBackoff):
+    """The curve saturates exactly at the maximum and is capped there once more with its jitter."""
+
+    def delay(self, failures: int, rng: Rng) -> float:
+        """min(max, min(max, base · 2^failures) · random(0.8, 1.2)); without growth no jitter."""
+        if self.constant or not self.base:
+            return self.maximum if self.constant else 0.0
+        jitter = 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
+        curve = min(self.maximum, math.ldexp(self.base, min(failures, 64)))
+        return min(self.maximum, curve * jitter)
+
+
+class JavaConfig(Config):
+    """A configuration whose backoffs are Java's."""
+
+    def backoff(self, name: str) -> ExponentialBackoff:
+        """The pair `name.ms`, `name.max.ms` as a calculator."""
+        usual = super().backoff(name)
+        return JavaBackoff(usual.base, usual.maximum)
+
+
 class LiteralBackoff(ExponentialBackoff):
     """KIP-580's formula word for word: the jittered value is capped, the exponent isn't clamped.
 
@@ -327,12 +348,13 @@ STRATEGIES = {
     s.name: s
     for s in (
         Strategy("odradek", "What ships."),
-        Strategy("java", "The rules of Kafka's own client.", JAVA, always_runs=True),
+        Strategy("java", "The rules of Kafka's own client.", JAVA, JavaConfig, always_runs=True),
         Strategy(
             "constant",
             "Java's rules with a constant backoff of 100 ms, as before KIP-144 and KIP-580.",
             JAVA,
-            config={
+            JavaConfig,
+            {
                 "reconnect.backoff.ms": CONSTANT_MS,
                 "reconnect.backoff.max.ms": CONSTANT_MS,
                 "retry.backoff.ms": CONSTANT_MS,
