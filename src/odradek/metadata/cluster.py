@@ -107,6 +107,11 @@ class Cluster:
         return address in self._addresses
 
 
+def is_possible(host: str, port: int) -> bool:
+    """Whether anything can be dialled there; resolvers take a port of 70000 for another one."""
+    return bool(host) and 0 < port < 65536
+
+
 def updated(
     old: Cluster | None,
     response: MetadataResponse,
@@ -186,7 +191,8 @@ def with_leader(
         return cluster
     merged = dict(cluster.brokers)
     for broker in brokers:
-        merged[broker.id] = broker
+        if is_possible(*broker.address):
+            merged[broker.id] = broker
     if leader not in merged:
         return cluster
     parts = list(known.partitions)

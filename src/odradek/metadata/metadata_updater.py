@@ -23,6 +23,7 @@ from odradek.metadata.bootstrap import (
     shuffled,
 )
 from odradek.metadata.candidates import Candidates
+from odradek.metadata.cluster import is_possible
 from odradek.metadata.least_loaded_node import Action, Candidate, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Asked, Round
@@ -260,6 +261,9 @@ class MetadataUpdater:
             return KafkaError(f"error {response.error_code}")
         if not response.brokers:
             return KafkaError("an answer without brokers")
+        for broker in response.brokers:
+            if not is_possible(broker.host, broker.port):
+                return KafkaError(f"an answer with the address {broker.host!r}:{broker.port}")
         foreign = check_cluster_id(self.metadata.cluster_id, response.cluster_id, address)
         if foreign is None:
             return None

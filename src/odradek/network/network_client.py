@@ -403,8 +403,9 @@ class NetworkClient:
             try:
                 _, message = decode_response(type(request.body), request.version, frame)
             except MalformedMessageError as error:
-                if not request.reply.done:
-                    request.reply.fail(error)
+                if not request.reply.done:  # it may have been carried out: as good as no answer
+                    lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
+                    request.reply.fail(lost)
                 self._malformed(number, error, now)
                 return
         answer = cast("Message", message)

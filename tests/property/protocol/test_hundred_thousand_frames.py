@@ -1,0 +1,246 @@
+"""A hundred thousand broken frames: whatever a peer sends, one typed error or a message.
+
+Most go where received bytes go: through the reader of a connection in pieces of any size, then
+through the header and the decoder of the answer that is awaited; requests go through the decoder
+that simulated brokers use. The others go through whole clients, which have to make do with answers
+that decode and make no sense: a producer, a consumer with records, an admin. Memory is watched.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import tracemalloc
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.property.protocol.test_broken_frames import HOSTILE, PAIRS, fitted
+from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
+
+from odradek.clients.admin.admin_engine import AdminEngine
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.common.errors import ClientBrokenError, KafkaError, MalformedMessageError
+from odradek.common.types import TopicPartition
+from odradek.network.effects import Send
+from odradek.network.frame import STEP, FrameReader
+from odradek.protocol.headers import (
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+    peek_correlation_id,
+)
+from odradek.protocol.message import Message, Request
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.registry import request_class
+from odradek.record import BatchBuilder
+
+READ = 88_000
+THROUGH_CLIENTS = 12_000
+CHUNKS = 8
+LIMIT = 64 << 20
+KINDS = ("producer", "consumer", "admin")
+
+
+assert READ + THROUGH_CLIENTS == 100_000
+
+
+def broken(frame: bytes, rng: random.Random) -> bytes:
+    """One to three changes anywhere, the length in front among them."""
+    found = bytearray(frame)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(found) + 1)
+        match rng.randrange(7):
+            case 0 | 1 if at < len(found):
+                found[at] ^= 1 << rng.randrange(8)
+            case 2:
+                del found[at : at + rng.randint(1, 8)]
+            case 3:
+                found[at:at] = rng.randbytes(rng.randint(1, 8))
+            case 4:
+                found[at : at + 4] = rng.choice(HOSTILE)
+            case 5:
+                del found[at:]
+            case _:
+                found[at:at] = found[at : at + rng.randint(1, 30)]
+    if rng.random() < 0.7 and len(found) >= 4:  # else most would be cut elsewhere, not decoded
+        found[:4] = (len(found) - 4).to_bytes(4, "big")
+    return bytes(found)
+
+
+def whole(message: type[Message], version: int) -> bytes:
+    """A valid frame."""
+    made = fitted(message, version)
+    if isinstance(made, Request):
+        return b"".join(bytes(b) for b in encode_request(made, version, 5, "client"))
+    return b"".join(bytes(b) for b in encode_response(made, version, 5))
+
+
+FRAMES = [(message, version, whole(message, version)) for message, version in PAIRS]
+
+
+def read(frame: bytes, rng: random.Random) -> list[memoryview]:
+    """What the reader of a connection makes of bytes that come in pieces."""
+    reader = FrameReader(LIMIT)
+    frames: list[memoryview] = []
+    rest = memoryview(frame)
+    while rest:
+        buffer = reader.get_buffer()
+        count = min(len(buffer), len(rest), rng.choice((1, 7, 1 << 20)))
+        buffer[:count] = rest[:count]
+        frames += reader.buffer_updated(count)
+        rest = rest[count:]
+    return frames
+
+
+def take(message: type[Message], version: int, frame: memoryview) -> None:
+    """Decode as whoever waits for it does."""
+    if issubclass(message, Request):
+        api_key, other_version, _, _, start = decode_request_header(frame)
+        if (api_key, other_version) == (message.API_KEY, version):
+            message.decode(frame, version, start)
+    else:
+        peek_correlation_id(frame)
+        decode_response(request_class(message.API_KEY), version, frame)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_reader_and_the_decoders(chunk: int) -> None:
+    rng = random.Random(chunk)
+    outcomes: Counter[str] = Counter()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(READ // CHUNKS):
+            message, version, frame = FRAMES[(number * CHUNKS + chunk) % len(FRAMES)]
+            frames: list[memoryview] = []
+            try:
+                frames = read(broken(frame, rng), rng)
+            except MalformedMessageError:
+                outcomes["refused by the reader"] += 1
+            for found in frames:
+                try:
+                    take(message, version, found)
+                except MalformedMessageError:
+                    outcomes["refused by the decoder"] += 1
+                else:
+                    outcomes["a message"] += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < STEP + (4 << 20), "memory for what a length merely promises"
+    # All three must come up often, or the changes don't reach what they are meant to reach.
+    assert min(outcomes[o] for o in outcomes) > READ // CHUNKS // 50, outcomes
+    assert len(outcomes) == 3
+
+
+class Wire(World):
+    """The scripted world, with answers as bytes, of which many are broken."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.versions: dict[tuple[int, int], int] = {}
+        self.broken = 0
+        self.chance = random.Random(seed)
+        super().__init__({"bootstrap.servers": "front:9092"}, client=kind, seed=seed)
+        self.pictures["*"] = ClusterPicture(
+            brokers={1: "b1:9092", 2: "b2:9092"}, topics={"t": [1, 2]}
+        )
+        up(self, "front:9092", "b1:9092", "b2:9092")
+
+    def _send(self, effect: Send) -> None:
+        request = effect.request
+        self.versions[effect.connection, request.correlation_id] = request.version
+        super()._send(effect)
+
+    def _answer(self, number: int, identity: int, body: Any) -> None:
+        if number not in self._open:
+            return
+        version = self.versions.pop((number, identity))
+        message = self.answer(self._open[number][0], body, "up")
+        assert message is not None
+        if isinstance(message, FetchResponse) and isinstance(body, FetchRequest):
+            for topic in message.responses:
+                for partition in topic.partitions:
+                    partition.records = memoryview(RECORDS)
+        frame = b"".join(bytes(b) for b in encode_response(message, version, identity))
+        if self.chance.random() < 0.5:
+            self.broken += 1
+            frame = broken(frame, self.chance)
+        rest = memoryview(frame)
+        while rest and number in self._open:
+            buffer = self.engine.get_buffer(number)
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
+            self.engine.buffer_updated(number, count)
+            rest = rest[count:]
+        if self.chance.random() < 0.02:
+            self.later(LATENCY, lambda: self._end(number, None))
+
+
+def some_records() -> bytes:
+    builder = BatchBuilder(1 << 16, None)
+    for n in range(5):
+        builder.append(b"key", b"value-%d" % n, [("h", b"x")], 1000 + n)
+    builder.close()
+    return bytes(builder.build(producer_id=-1, producer_epoch=-1, base_sequence=-1))
+
+
+RECORDS = some_records()
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What the clients log of it all would be most of a failed test's output."""
+    caplog.set_level(logging.CRITICAL)
+
+
+def live_a_little(world: World) -> None:
+    """Do what a user of this kind of client does; typed errors are no surprise to anybody."""
+    engine, deadline = world.engine, world.now + 3.0
+    if isinstance(engine, ProducerEngine):
+        for partition in (0, 1):
+            now = world.now
+            engine.accumulator.append(TopicPartition("t", partition), None, b"x", (), 0, 99, now)
+        world.wait(engine.flush(deadline), 3.0)
+    elif isinstance(engine, ConsumerEngine):
+        if not engine.subscription.partitions:
+            engine.assign([TopicPartition("t", 0), TopicPartition("t", 1)], None)
+            engine.subscription.request_reset(None, "earliest")
+        world.wait(engine.data(deadline), 3.0)
+        try:
+            engine.take_records(500, world.now)
+        except KafkaError:
+            engine.subscription.request_reset(None, "earliest")
+        world.wait(engine.offsets_at([TopicPartition("t", 0)], -1, deadline), 3.0)
+    elif isinstance(engine, AdminEngine):
+        world.wait(engine.describe_topics(["t"], deadline), 3.0)
+        world.wait(engine.describe_cluster(deadline), 3.0)
+        world.wait(engine.list_topics(deadline, internal=True), 3.0)
+        world.wait(engine.delete_topics(["t"], deadline), 3.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_clients(kind: str) -> None:
+    total, seed, lives = 0, 0, 0
+    while total < THROUGH_CLIENTS // len(KINDS):
+        world = Wire(kind, seed)
+        seed += 1
+        for _ in range(60):
+            live_a_little(world)
+            if world.engine.ended is not None:
+                break
+        lives += 1
+        total += world.broken
+        assert all(0 < parse(d.address).port < 65536 for d in world.dials), "an address that isn't"
+        ended = world.engine.ended
+        # An answer that decodes may say anything: another cluster's id, or no permission at all.
+        assert not isinstance(ended, (ClientBrokenError, MalformedMessageError)), (
+            f"{kind}, seed {seed - 1}: {ended!r} from {ended.__cause__!r}"
+        )
+        assert world.steps < 300 + 200 * world.now, f"{kind}, seed {seed - 1}: turns in circles"
+        engine = world.engine
+        if isinstance(engine, ProducerEngine) and engine.ended is None:
+            assert engine.accumulator.used <= engine.accumulator.limit
+    assert lives < total
