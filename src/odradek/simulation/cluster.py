@@ -326,6 +326,10 @@ class SimulatedCluster:
             if not broker.alive:
                 self.restart(i)
             self.repair(i)
+        self.lift_black_holes()
+
+    def lift_black_holes(self) -> None:
+        """Let the addresses that `move` has left behind refuse dials again."""
         for address in self._black_holes:
             self.environment.black_hole(address, False)
         self._black_holes.clear()

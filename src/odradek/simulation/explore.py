@@ -124,10 +124,9 @@ class Run:
                     f"not back {CONVERGED_WITHIN:.0f} s after the last fault: "
                     + "; ".join(driver.explain() for driver in waiting)
                 )
-            due = world.time.next_at()
             for driver in waiting:
                 driver.again()
-            world.run_until(min(end, max(due or 0.0, world.now + PROBE_AGAIN)))
+            world.run_until(min(end, world.now + PROBE_AGAIN))
 
     def verify(self) -> None:
         """Raise the first violation found so far."""

@@ -327,6 +327,8 @@ def plan(fault: Fault, stage: Stage) -> None:
 def heal(stage: Stage) -> None:
     """End every fault: cluster, names and links are as in the beginning; the clock stays."""
     world, cluster = stage.world, stage.cluster
+    for one in (*stage.left, cluster):
+        one.lift_black_holes()
     cluster.heal()
     world.dns_silence(BOOTSTRAP_NAME, False)
     world.dns_change(BOOTSTRAP_NAME, [cluster.front_door.address.host])

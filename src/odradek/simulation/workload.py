@@ -154,17 +154,19 @@ class Driver:
 
     def again(self) -> None:
         """Probe once more: calls of the first probe may rightly have run out of time."""
-        if self._probing and self.engine.ended is None and not self.finished():
+        idle = not len(self.calls)
+        if self._probing and idle and self.engine.ended is None and not self.finished():
             self.probe()
             self.host.wake()
 
     def _rightly_ended(self) -> bool:
+        """R-RB-5: it met another cluster than the one it had worked with."""
         ended = self.engine.ended
-        foreign = self.cluster.cluster_id
-        return isinstance(ended, ClusterIdMismatchError) and foreign in (
-            ended.found,
-            ended.expected,
-        )
+        if not isinstance(ended, ClusterIdMismatchError):
+            return False
+        before = [c.cluster_id for c in self.stage.left]
+        there = [*before, self.cluster.cluster_id]
+        return ended.expected in before and ended.found in there[there.index(ended.expected) + 1 :]
 
     def _sees_the_living(self) -> bool:
         metadata = self.engine.metadata

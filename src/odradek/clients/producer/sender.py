@@ -188,15 +188,30 @@ class Sender:
             sent = self._send_to(address, ready, now) or sent
         return sent
 
+    def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
+        """The batch to send next: the oldest.
+
+        While the epoch is to be bumped, the oldest that has a sequence: the bump waits until it is
+        known what became of those, also behind one that lost its own.
+        """
+        if self.identity.bumping:
+            return next((b for b in queue.waiting if b.sequence != NO_SEQUENCE), None)
+        return queue.waiting[0]
+
     def _sendable(self, queue: PartitionQueue, epoch: int, now: float) -> bool:
-        batch = queue.waiting[0]
+        batch = self._next(queue)
+        if batch is None:
+            return False
         if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
             self._wake_at = min(self._wake_at, batch.retry_at)
             return False
         if batch.sequence != NO_SEQUENCE:
             # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
             return all(b.serial > batch.serial for b in queue.in_flight)
-        return not self.identity.bumping and len(queue.in_flight) < self._max_in_flight
+        # Not while older ones are under way to another leader: one that lost what it knew of this
+        # producer would take any sequence, and so change the order.
+        same_leader = all(b.epoch_tried == epoch for b in queue.in_flight)
+        return same_leader and len(queue.in_flight) < self._max_in_flight
 
     def _send_to(
         self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
@@ -212,11 +227,11 @@ class Sender:
         size = 0
         chosen: list[ProducerBatch] = []
         for queue, epoch in ready:
-            batch = queue.waiting[0]
+            batch = cast("ProducerBatch", self._next(queue))
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
-            queue.waiting.popleft()
+            queue.waiting.remove(batch)
             self._number(queue, batch)
             batch.attempts += 1
             batch.epoch_tried = epoch
