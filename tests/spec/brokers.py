@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from odradek.common.types import Address
+from odradek.common.types import Address, TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import (
     ApiVersion,
@@ -60,6 +60,11 @@ SPOKEN = [
 def parse(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return Address(host, int(port))
+
+
+def partition_of(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number))
 
 
 @dataclass
@@ -160,7 +165,8 @@ def answer(
 ) -> Message:
     """What the broker at an address says to a request."""
     if isinstance(body, ApiVersionsRequest):
-        return api_versions(129 if mode == "error_129" else 0)
+        code = errors.next("ApiVersions", address)
+        return api_versions(129 if mode == "error_129" else code)
     if isinstance(body, MetadataRequest):
         return picture.answer(body)
     if isinstance(body, DescribeClusterRequest):

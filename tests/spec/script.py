@@ -4,6 +4,7 @@
     vectors  the test vectors it pins, if any (`vectors.json`)
     shows    one sentence
     config   of the client; `client` (consumer), `seeds` (how often it is run, 5)
+    command  instead of both, the command line of a console tool
     variants run it once for each of these: keys that replace the case's (`config` is merged)
     modes, names, cluster, hint    the world at the start (see `world`)
     steps    what happens, each with its time `at` (seconds) and what to `do`
@@ -25,20 +26,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.spec.brokers import partition_of
+from tests.spec.commands import client_of
 from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import END
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.common.types import Address, TopicPartition
+from odradek.common.types import Address
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 HERE = Path(__file__).parent
 KEYS = {
-    "rules", "vectors", "variants", "shows", "config", "client", "seeds", "modes", "names",
-    "cluster", "hint", "steps", "until", "expect",
+    "rules", "vectors", "variants", "shows", "command", "config", "client", "seeds", "modes",
+    "names", "cluster", "hint", "steps", "until", "expect",
 }  # fmt: skip
 
 
@@ -68,6 +71,7 @@ def run_case(path: Path) -> None:
     assert not set(case) - KEYS, f"unknown keys: {set(case) - KEYS}"
     for variant in case.pop("variants", [{}]):
         assert not set(variant) - KEYS, f"unknown keys: {set(variant) - KEYS}"
+        case.update(client_of(case["command"]) if "command" in case else {})
         config = {**case["config"], **variant.get("config", {})}
         _run_seeds({**case, **variant, "config": config})
 
@@ -88,11 +92,6 @@ def _picture(of: dict[str, Any]) -> ClusterPicture:
     fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
     fields["ids"] = {t: i.encode().ljust(16, b"\2")[:16] for t, i in fields.get("ids", {}).items()}
     return ClusterPicture(**fields)
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, number = text.rpartition("-")
-    return TopicPartition(topic, int(number))
 
 
 class Script:
@@ -193,7 +192,7 @@ class Script:
         engine = self.world.engine
         assert isinstance(engine, ProducerEngine)
         now = self.world.now
-        place = engine.accumulator.append(_partition(to), None, b"x", (), 0, 100, now)
+        place = engine.accumulator.append(partition_of(to), None, b"x", (), 0, 100, now)
         assert place is not None, "no room"
         self._note(place.batch.done, into)
         engine.post(lambda now: None)  # wakes it
@@ -202,7 +201,7 @@ class Script:
         """A consumer reads a partition from now on."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
-        wanted = _partition(partition)
+        wanted = partition_of(partition)
         engine.assign([wanted], None)
         if offset is not None:
             engine.subscription.seek(wanted, offset)
@@ -217,7 +216,9 @@ class Script:
         """Somebody asks for the end of a partition."""
         engine = self.world.engine
         assert isinstance(engine, ConsumerEngine)
-        self._start(engine.offsets_at([_partition(partition)], END, self.world.now + timeout), into)
+        self._start(
+            engine.offsets_at([partition_of(partition)], END, self.world.now + timeout), into
+        )
 
     def do_admin(self, call: str, into: str, timeout: float = 60.0) -> None:
         """A call of the admin client."""
@@ -225,6 +226,7 @@ class Script:
         assert isinstance(engine, AdminEngine)
         deadline = self.world.now + timeout
         calls: dict[str, Callable[[], Any]] = {
+            "describe_api_versions": lambda: engine.describe_api_versions(deadline),
             "describe_cluster": lambda: engine.describe_cluster(deadline),
             "list_topics": lambda: engine.list_topics(deadline, internal=False),
             "create_topics": lambda: engine.create_topics(
@@ -413,6 +415,13 @@ class Script:
             if within_seconds is not None:
                 took = self.ended[each] - started
                 assert within(took, within_seconds), f"{each} took {took}"
+
+    def expect_answered(self, call: str, brokers: list[int], failed: dict[str, str]) -> None:
+        """Of `describe_api_versions`: who answered, and what the others' errors say."""
+        found = {str(b.broker.id): str(b.error or "") for b in self.results[call][1].result()}
+        wanted = {**{str(i): "" for i in brokers}, **failed}
+        assert found.keys() == wanted.keys()
+        assert all(bool(found[i]) is bool(w) and w in found[i] for i, w in wanted.items()), found
 
     def expect_lookups(self, of: str, count: Any, since: float = 0.0) -> None:
         """How often a name was resolved."""

@@ -11,6 +11,7 @@ the others are shown all the same; a broker that doesn't answer makes the exit s
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,15 +22,28 @@ from odradek.cli.console.properties import read_properties
 from odradek.cli.console.waiting import checked, ending, in_words, say
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
 from odradek.common.config import ADMIN
+from odradek.common.errors import KafkaError
 from odradek.common.events import Event
 
-DEFAULTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "15000"}
+DEFAULTS = {
+    "client.id": "broker-api-versions",
+    "request.timeout.ms": "5000",
+    "default.api.timeout.ms": "15000",
+}
 """Kafka's tool waits five seconds for an answer; ours then tries again for a while."""
 TOLD_FROM = 3
 """The first tries that fail aren't worth a word."""
 
 
+def config_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """The admin client's configuration: the file over the defaults, over it the flag."""
+    path = params["command_config"]
+    given = {**DEFAULTS, **(read_properties(path) if path is not None else {})}
+    return {**given, "bootstrap.servers": params["bootstrap_server"]}
+
+
 def broker_api_versions(
+    context: typer.Context,
     bootstrap_server: Annotated[str, typer.Option(help="Where to start: host:port, with commas.")],
     command_config: Annotated[
         Path | None,
@@ -42,11 +56,7 @@ def broker_api_versions(
 ) -> None:
     """Print which versions of which APIs each broker speaks. Exit status 1 if one doesn't say."""
     with ending("odradek broker-api-versions"):
-        given = dict(DEFAULTS)
-        if command_config is not None:
-            given.update(read_properties(command_config))
-        given["bootstrap.servers"] = bootstrap_server
-        given.setdefault("client.id", "broker-api-versions")
+        given = config_of(context.params)
         checked(ADMIN, given)
         with Admin(given) as admin:
             admin.listen(_tell_retries)
@@ -75,8 +85,12 @@ def as_text(found: BrokerApiVersions) -> str:
     rack = "null" if broker.rack is None else broker.rack
     head = f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "
     if found.error is not None:
-        return f"{head}ERROR: {in_words(found.error)}"
+        return f"{head}ERROR: {_on_one_line(found.error)}"
     return head + "(\n\t" + ",\n\t".join(_line(api) for api in found.apis) + "\n)"
+
+
+def _on_one_line(error: KafkaError) -> str:
+    return "; ".join(text.strip() for text in in_words(error).splitlines())
 
 
 def _line(api: ApiVersionRange) -> str:
@@ -103,7 +117,7 @@ def as_dict(found: BrokerApiVersions) -> dict[str, Any]:
         "host": broker.host,
         "port": broker.port,
         "rack": broker.rack,
-        "error": None if error is None else in_words(error),
+        "error": None if error is None else _on_one_line(error),
         "apis": [
             {
                 "key": api.key,

@@ -89,6 +89,8 @@ def terminable() -> Iterator[None]:
         return
 
     def handler(number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
+            raise KeyboardInterrupt  # a shell's background job: SIGINT is switched off there
         signal.raise_signal(signal.SIGINT)  # hosts know how to hold that one back
 
     before = signal.signal(signal.SIGTERM, handler)

@@ -1,0 +1,39 @@
+"""What a command line of the console tools makes of its client and the client's configuration."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from odradek.cli import broker_api_versions
+from odradek.cli.console import consume, produce
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER
+
+TOOLS: dict[str, tuple[Any, Any, str]] = {
+    "produce": (produce.produce, produce.config_of, PRODUCER),
+    "consume": (consume.consume, consume.config_of, CONSUMER),
+    "broker-api-versions": (
+        broker_api_versions.broker_api_versions,
+        broker_api_versions.config_of,
+        ADMIN,
+    ),
+}
+
+
+def client_of(command: str) -> dict[str, Any]:
+    """The `client` and the `config` of a case: what `odradek …` would make."""
+    program, tool, *words = shlex.split(command)
+    assert program == "odradek", f"not our command: {command}"
+    function, config_of, client = TOOLS[tool]
+    return {"client": client, "config": config_of(parameters(function, words))}
+
+
+def parameters(function: Any, words: list[str]) -> dict[str, Any]:
+    """What the command line gives to a command's function."""
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    parsed: dict[str, Any] = get_command(app).make_context("odradek", words).params
+    return parsed

@@ -1,0 +1,93 @@
+"""Records as lines and as JSON."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+
+import pytest
+
+from odradek.cli.console.formatting import FormatError, RecordFormatter, json_line
+from odradek.cli.console.properties import UsageError
+from odradek.clients.consumer.records import ConsumerRecord
+
+RECORD = ConsumerRecord(
+    "t", 3, 42, 1700000000000, 0, b"k", b"v", (("a", b"1"), ("b", None)), leader_epoch=5
+)
+BARE = ConsumerRecord("t", 0, 0, -1, 0, None, None, (), leader_epoch=-1)
+ALL = {
+    f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "epoch", "headers")
+} | {"print.key": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "record", "line"),
+    [
+        ({}, RECORD, b"v\n"),
+        ({}, BARE, b"null\n"),
+        ({"print.key": "true"}, RECORD, b"k\tv\n"),
+        ({"print.key": "true", "print.value": "false"}, RECORD, b"k\n"),
+        ({"print.value": "false"}, RECORD, b""),
+        (ALL, RECORD,
+         b"CreateTime:1700000000000\tPartition:3\tOffset:42\tEpoch:5\ta:1,b:null\tk\tv\n"),
+        (ALL, BARE,
+         b"NO_TIMESTAMP\tPartition:0\tOffset:0\tEpoch:NOT_PRESENT\tNO_HEADERS\tnull\tnull\n"),
+        ({"print.timestamp": "true"}, replace(RECORD, timestamp_type=1),
+         b"LogAppendTime:1700000000000\tv\n"),
+        (
+            {"print.headers": "true", "print.key": "true", "key.separator": "|",
+             "headers.separator": ";", "null.literal": "∅", "line.separator": "\r\n"},
+            RECORD,
+            "a:1;b:∅|k|v\r\n".encode(),
+        ),
+        ({}, replace(RECORD, value=b"\xff\x00"), b"\xff\x00\n"),
+    ],
+)  # fmt: skip
+def test_lines(settings: dict[str, str], record: ConsumerRecord, line: bytes) -> None:
+    assert RecordFormatter(settings).line(record) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "shown"),
+    [
+        ("org.apache.kafka.common.serialization.LongDeserializer", struct.pack(">q", -7), b"-7"),
+        ("IntegerDeserializer", struct.pack(">i", 7), b"7"),
+        ("Short", struct.pack(">h", 7), b"7"),
+        ("String", b"caf\xc3\xa9 \xff", "café \N{REPLACEMENT CHARACTER}".encode()),
+        ("UUID", b"12345678-1234-5678-1234-567812345678", b"12345678-1234-5678-1234-567812345678"),
+    ],
+)
+def test_deserializers(name: str, data: bytes, shown: bytes) -> None:
+    formatter = RecordFormatter({"value.deserializer": name, "print.key": "true"})
+    assert formatter.line(replace(RECORD, value=data)) == b"k\t" + shown + b"\n"
+    assert formatter.line(BARE) == b"null\tnull\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Long", "wants 8 bytes, not 1"), ("UUID", "isn't the text of one")]
+)
+def test_what_a_deserializer_cannot_read(name: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        RecordFormatter({"value.deserializer": name}).line(RECORD)
+
+
+def test_an_unknown_deserializer_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"key\.deserializer: com\.acme\.Mine isn't there"):
+        RecordFormatter({"key.deserializer": "com.acme.Mine"})
+
+
+def test_json() -> None:
+    line = json_line(replace(RECORD, key=b"\xff"))
+    assert line.endswith(b"}\n")
+    assert json.loads(line) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 42,
+        "timestamp_ms": 1700000000000,
+        "timestamp_type": "CreateTime",
+        "leader_epoch": 5,
+        "key": {"base64": "/w=="},
+        "value": "v",
+        "headers": [["a", "1"], ["b", None]],
+    }

@@ -1,0 +1,126 @@
+"""Property files, `key=value` words and how they make a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.console.properties import (
+    UsageError,
+    client_config,
+    line_settings,
+    parse_properties,
+    parse_words,
+    refuse_what_is_not_there,
+    truth,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("# a comment\n! another\n\n  \t\n", {}),
+        ("bootstrap.servers=a:1,b:2\n", {"bootstrap.servers": "a:1,b:2"}),
+        ("a = b", {"a": "b"}),
+        ("  a :b  ", {"a": "b  "}),
+        ("a b c", {"a": "b c"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("a==b", {"a": "=b"}),
+        ("=b", {"": "b"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=one, \\\n   two", {"a": "one, two"}),
+        ("a=one\\\\\nb=2", {"a": "one\\", "b": "2"}),
+        ("a=x\\\n# no comment\nb=2", {"a": "x# no comment", "b": "2"}),
+        ("a=end\\", {"a": "end"}),
+        ("key.separator=\\t", {"key.separator": "\t"}),
+        ("a\\ b\\=c=d\\u00e9\\q", {"a b=c": "déq"}),
+        ("a=C\\:\\\\dir", {"a": "C:\\dir"}),
+        ("café=crème", {"café": "crème"}),
+    ],
+)
+def test_the_properties_format(text: str, found: dict[str, str]) -> None:
+    assert parse_properties(text) == found
+
+
+def test_words() -> None:
+    words = ["a=1", "b=", "c", "d=x=y"]
+    assert parse_words(words, "--property") == {"a": "1", "b": "", "c": "", "d": "x=y"}
+    with pytest.raises(UsageError, match="--property: '=1' isn't key=value"):
+        parse_words(["=1"], "--property")
+
+
+def test_flags_go_over_properties_and_these_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("linger.ms=1\nbatch.size=1\nclient.id=mine\nbootstrap.servers=x:1\n")
+    params = {
+        "command_config": file,
+        "command_property": ["linger.ms=2", "batch.size=2"],
+        "bootstrap_server": "a:1",
+        "batch_size": 3,
+        "timeout": None,
+    }
+    flags = {
+        "bootstrap_server": "bootstrap.servers",
+        "batch_size": "batch.size",
+        "timeout": "linger.ms",
+    }
+    assert client_config(params, tool="producer", flags=flags) == {
+        "bootstrap.servers": "a:1",
+        "linger.ms": "2",
+        "batch.size": "3",
+        "client.id": "mine",
+    }
+
+
+def test_the_older_names_mean_the_same_but_not_both() -> None:
+    old = {"consumer_property": ["fetch.min.bytes=5"]}
+    found = client_config(old, tool="consumer", flags={})
+    assert found == {"fetch.min.bytes": "5", "client.id": "console-consumer"}
+    both = {**old, "command_property": ["fetch.min.bytes=6"]}
+    with pytest.raises(UsageError, match="--command-property and --consumer-property"):
+        client_config(both, tool="consumer", flags={})
+    files = {"command_config": Path("a"), "producer_config": Path("b")}
+    with pytest.raises(UsageError, match=r"--command-config and --producer\.config"):
+        client_config(files, tool="producer", flags={})
+
+
+def test_files_that_cannot_be_read_say_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere can't be read: No such file"):
+        client_config({"command_config": tmp_path / "nowhere"}, tool="producer", flags={})
+    wrong = tmp_path / "wrong"
+    wrong.write_bytes(b"a=\xff")
+    with pytest.raises(UsageError, match="wrong isn't UTF-8"):
+        client_config({"command_config": wrong}, tool="producer", flags={})
+
+
+def test_settings_of_lines_are_checked_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "reader.properties"
+    file.write_text("parse.key=true\nkey.separator=:\n")
+    known = ("parse.key", "key.separator")
+
+    def settings(**params: object) -> dict[str, str]:
+        return line_settings(params, new="reader_property", file="reader_config", known=known)
+
+    assert settings(reader_config=file, reader_property=["key.separator=;"]) == {
+        "parse.key": "true",
+        "key.separator": ";",
+    }
+    assert settings(old_property=["parse.key=true"]) == {"parse.key": "true"}
+    with pytest.raises(UsageError, match=r"'parse\.keys'; did you mean parse\.key\?"):
+        settings(old_property=["parse.keys=true"])
+
+
+def test_truth_is_the_word_true() -> None:
+    settings = {"a": " TRUE ", "b": "yes", "c": "false"}
+    assert [truth(settings, name) for name in "abcd"] == [True, False, False, False]
+    assert truth({}, "d", default=True)
+
+
+def test_what_is_not_there_is_refused_by_its_name() -> None:
+    refuse_what_is_not_there({"group": None}, {"group": "later"})
+    with pytest.raises(UsageError, match=r"--group isn't in this release: later"):
+        refuse_what_is_not_there({"group": "g"}, {"group": "later"})
