@@ -1,7 +1,7 @@
 """`client.explain()`: why nothing is happening, and when the next attempt is (R-EV-1).
 
 In: an engine and its time. Out: a frozen picture that prints as text and converts to plain data.
-Must not: do I/O, wait, or change anything.
+Must not: do I/O, wait, or change anything. It may be taken from any thread.
 """
 
 from __future__ import annotations
@@ -9,9 +9,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
+from odradek.common.outage_log import BOOTSTRAP, KNOWN
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
+from odradek.network.connection import Connection
+
+NEVER = 1e15
+"""Times beyond this stand for "only after something else happens"."""
+TAKES = 5
+SHOWN_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +31,33 @@ class AddressExplanation:
     """`broker N`, `bootstrap`, or both; `former` for one that no longer belongs to the cluster."""
     state: str
     """Kafka's words: disconnected, resolving, connecting, checking_api_versions, ready."""
+    ip: str | None
+    """Where the name led at the last dial."""
+    proved: bool
+    """It has answered a real request at some time."""
     silent: bool
-    """A question is open and no byte came for the suspicion time (R-RB-2)."""
+    """A question is open, or a dial, and no byte came for the suspicion time (R-RB-2)."""
     in_flight: int
+    pending_for: float | None
+    """Seconds since the dial that isn't done yet."""
+    setup_left: float | None
+    """Seconds until that dial is given up (KIP-601)."""
+    throttled_for: float
+    """Seconds for which the broker wants quiet (KIP-219)."""
     failures: int
     """Failures in a row since the address last proved itself."""
     last_error: str | None
     last_error_age: float | None
     """Seconds."""
+    meaning: str | None
+    """What such an error usually comes from."""
     backoff_left: float
     """Seconds until it may be dialled again."""
+
+    @property
+    def ready(self) -> bool:
+        """Requests can be sent there."""
+        return self.state == "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +74,67 @@ class RebootstrapExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class OutageExplanation:
+    """The outage that is running. Its counts are of `counted_for` seconds."""
+
+    seconds: float
+    what: str
+    """The failure that it began with."""
+    total: bool
+    """Nobody answers; else some addresses fail while others work."""
+    in_a_row: int
+    """Outages that followed each other closely, this one included."""
+    counted_for: float
+    dials_of_known: int
+    dials_of_bootstrap: int
+    attempts_of_known: int
+    """Failed ones: dials and metadata requests (R-MD-3)."""
+    attempts_of_bootstrap: int
+    rounds: int
+    retries: int
+    rebootstraps: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptExplanation:
+    """One attempt that failed since the last good answer."""
+
+    address: str | None
+    what: str
+    error: str
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a client knows, what it tries and what its callers wait for. Times are in seconds."""
 
     client: str
     client_id: str
+    diagnosis: str
+    """All of this in a sentence or two."""
     ended: str | None
     """Why the client can't go on, if so."""
     cluster_id: str | None
     metadata_age: float | None
     metadata_why: str | None
     """Why the next refresh is due; None while none is."""
+    metadata_running: bool
+    """A metadata request is out."""
     next_attempt_in: float | None
+    """Until the next attempt at a refresh, or the next refresh if none is due."""
     rounds_failed: int
     """Passes over all candidates that brought nothing, since the last good answer (R-MD-3)."""
     recovery_strategy: str
+    outage: OutageExplanation | None
     addresses: tuple[AddressExplanation, ...]
     rebootstraps: tuple[RebootstrapExplanation, ...]
     rebootstrapping: bool
     waiting: tuple[tuple[str, float], ...]
     """What callers wait for, and how many seconds they still do."""
+    attempts: tuple[AttemptExplanation, ...]
+    """Of the running outage, the latest last."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -76,58 +142,97 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{self.client} {self.client_id}, cluster {self.cluster_id or 'not known yet'}"]
-        if self.ended:
-            lines.append(f"  it has ended: {self.ended}")
-        age = "none yet" if self.metadata_age is None else f"{self.metadata_age:.1f} s old"
-        refresh = f"; refresh due: {self.metadata_why}" if self.metadata_why else ""
-        when = "" if self.next_attempt_in is None else f"; next in {self.next_attempt_in:.1f} s"
-        failed = f"; {self.rounds_failed} failed rounds" if self.rounds_failed else ""
-        lines.append(f"  metadata: {age}{refresh}{when}{failed}")
-        lines += [f"  {_line(a)}" for a in self.addresses]
-        for r in self.rebootstraps:
-            end = "not ended yet" if r.seconds is None else f"took {r.seconds:.1f} s, {r.address}"
-            lines.append(f"  rebootstrap {r.age:.1f} s ago: {r.why}; {end}")
-        if not self.rebootstraps:
-            lines.append(f"  no rebootstrap so far (strategy {self.recovery_strategy})")
+        lines.append(f"  {self.diagnosis}")
+        lines.append(f"  {self.metadata_line()}")
+        lines += [f"  {line(a)}" for a in self.addresses]
+        lines += [f"  {text}" for text in self.outage_lines()]
+        lines += [f"  {text}" for text in self.rebootstrap_lines()]
         lines += [f"  waits for {what}, {left:.1f} s left" for what, left in self.waiting]
         if not self.waiting:
             lines.append("  no call waits")
         return "\n".join(lines)
 
+    def metadata_line(self) -> str:
+        """Age of the metadata, and why and when the next refresh is."""
+        age = "none yet" if self.metadata_age is None else f"{self.metadata_age:.1f} s old"
+        if self.metadata_why is not None:
+            refresh = f"; refresh due: {self.metadata_why}"
+            if self.metadata_running:
+                refresh += "; asking now"
+            elif self.next_attempt_in is not None:
+                refresh += f"; next attempt in {self.next_attempt_in:.1f} s"
+            else:
+                refresh += "; goes on when a connection does"
+        elif self.next_attempt_in is not None:
+            refresh = f"; next refresh in {self.next_attempt_in:.1f} s (metadata.max.age.ms)"
+        else:
+            refresh = ""
+        failed = f"; {self.rounds_failed} failed rounds" if self.rounds_failed else ""
+        return f"metadata: {age}{refresh}{failed}"
 
-def _line(a: AddressExplanation) -> str:
-    text = f"{a.address} ({a.role}): {a.state}"
-    if a.silent:
-        text += ", silent"
-    if a.in_flight:
-        text += f", {a.in_flight} in flight"
-    if a.failures:
-        text += f", {a.failures} failures in a row"
-    if a.last_error is not None and a.last_error_age is not None:
-        text += f", last error {a.last_error_age:.1f} s ago: {a.last_error}"
-    if a.backoff_left > 0:
-        text += f", next dial in {a.backoff_left:.2f} s"
-    return text
+    def outage_lines(self) -> list[str]:
+        """The running outage and its last attempts."""
+        outage = self.outage
+        if outage is None:
+            return []
+        kind = "nobody answers" if outage.total else "others answer"
+        row = f", number {outage.in_a_row} in a row" if outage.in_a_row > 1 else ""
+        lines = [
+            f"outage for {outage.seconds:.1f} s ({kind}{row}), began with {outage.what}",
+            (
+                f"  in {outage.counted_for:.1f} s: {outage.dials_of_known} dials of known brokers "
+                f"({outage.attempts_of_known} failed attempts), {outage.dials_of_bootstrap} of "
+                f"bootstrap addresses ({outage.attempts_of_bootstrap} failed attempts), "
+                f"{outage.rounds} failed rounds, {outage.retries} retries of requests"
+            ),
+        ]
+        lines += [
+            f"  {a.age:.1f} s ago: {a.address or 'any broker'}: {a.what}: {a.error}"
+            for a in self.attempts[-SHOWN_ATTEMPTS:]
+        ]
+        return lines
+
+    def rebootstrap_lines(self) -> list[str]:
+        """Each rebootstrap with its reason and its result."""
+        lines = []
+        for r in self.rebootstraps:
+            end = "not ended yet" if r.seconds is None else f"took {r.seconds:.1f} s, {r.address}"
+            lines.append(f"rebootstrap {r.age:.1f} s ago: {r.why}; {end}")
+        return lines or [f"no rebootstrap so far (strategy {self.recovery_strategy})"]
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
     """Take the picture."""
+    for _ in range(TAKES):
+        try:
+            return _picture(engine, client, now)
+        except RuntimeError:  # the client's thread changed a dictionary that is read here
+            continue
+    return _picture(engine, client, now)
+
+
+def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     updater, metadata = engine.updater, engine.metadata
     snapshot = metadata.snapshot
     due = metadata.requested or snapshot is None
     attempt = updater.next_attempt_at
-    finite = attempt is not None and attempt < 1e15
+    next_attempt = max(0.0, attempt - now) if attempt is not None and attempt < NEVER else None
+    ended = None if engine.ended is None else f"{type(engine.ended).__name__}: {engine.ended}"
+    outage, addresses = _outage(engine, now), _addresses(engine, now)
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],
-        ended=None if engine.ended is None else f"{type(engine.ended).__name__}: {engine.ended}",
+        diagnosis=diagnosis(ended, metadata.cluster_id, outage, addresses, next_attempt),
+        ended=ended,
         cluster_id=metadata.cluster_id,
         metadata_age=None if snapshot is None else max(0.0, now - snapshot.updated_at),
         metadata_why=metadata.why if due else None,
-        next_attempt_in=max(0.0, attempt - now) if finite and attempt is not None else None,
+        metadata_running=metadata.in_flight_topics is not None,
+        next_attempt_in=next_attempt,
         rounds_failed=updater.rounds_failed,
         recovery_strategy=engine.config["metadata.recovery.strategy"],
-        addresses=_addresses(engine, now),
+        outage=outage,
+        addresses=addresses,
         rebootstraps=tuple(
             RebootstrapExplanation(
                 r.why,
@@ -138,7 +243,38 @@ def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
             for r in list(updater.history)
         ),
         rebootstrapping=updater.current is not None,
-        waiting=tuple((w, max(0.0, until - now)) for w, until in list(engine.waiting.items())),
+        waiting=tuple((what, max(0.0, until - now)) for what, until in engine.waits()),
+        attempts=tuple(
+            AttemptExplanation(
+                None if a.address is None else str(a.address),
+                a.what,
+                a.error,
+                max(0.0, now - a.at),
+            )
+            for a in list(updater.attempts)
+        ),
+    )
+
+
+def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:
+    outages = engine.outages
+    current, counts = outages.current, outages.counts
+    if current is None:
+        return None
+    return OutageExplanation(
+        seconds=max(0.0, now - current.begun),
+        what=current.what,
+        total=current.total,
+        in_a_row=outages.in_a_row,
+        counted_for=max(0.0, now - outages.counts_since),
+        dials_of_known=counts.dials.get(KNOWN, 0),
+        dials_of_bootstrap=counts.dials.get(BOOTSTRAP, 0),
+        attempts_of_known=counts.attempts.get(KNOWN, 0),
+        attempts_of_bootstrap=counts.attempts.get(BOOTSTRAP, 0),
+        rounds=counts.rounds,
+        retries=counts.retries,
+        rebootstraps=counts.rebootstraps,
+        expired=counts.expired,
     )
 
 
@@ -149,28 +285,43 @@ def _addresses(engine: ClientEngine, now: float) -> tuple[AddressExplanation, ..
         roles.setdefault(broker.address, []).append(f"broker {broker.id}")
     for address in engine.updater.bootstrap:
         roles.setdefault(address, []).append("bootstrap")
-    for state in engine.network.states.all():
-        roles.setdefault(state.address, ["former"])
     states = {state.address: state for state in engine.network.states.all()}
+    for address in states:
+        roles.setdefault(address, ["former"])
+    lines: dict[Address, list[Connection]] = {}
+    for connection in list(engine.network.connections.values()):
+        lines.setdefault(connection.address, []).append(connection)
     return tuple(
-        _address(engine, a, ", ".join(role), states.get(a) or AddressState(a), now)
+        _address(", ".join(role), states.get(a) or AddressState(a), lines.get(a, []), now)
         for a, role in roles.items()
     )
 
 
 def _address(
-    engine: ClientEngine, address: Address, role: str, state: AddressState, now: float
+    role: str, state: AddressState, connections: list[Connection], now: float
 ) -> AddressExplanation:
-    connection = engine.network.connection(address)
+    # Of several connections (metadata gets one of its own at times) the most useful one counts.
+    ordered = sorted(connections, key=lambda c: (not c.ready, c.suspect, c.id))
+    connection = ordered[0] if ordered else None
+    pending = connection if connection is not None and not connection.ready else None
+    silent = connection is not None and connection.suspect
     error = state.last_error
+    name = "disconnected" if connection is None else connection.state.value
+    throttled = 0.0 if connection is None else max(0.0, connection.throttled_until - now)
     return AddressExplanation(
-        address=str(address),
+        address=str(state.address),
         role=role,
-        state="disconnected" if connection is None else connection.state.value,
-        silent=connection is not None and connection.suspect,
-        in_flight=0 if connection is None else len(connection.in_flight),
+        state=name,
+        ip=state.last_ip,
+        proved=state.proved_at > -NEVER,
+        silent=silent,
+        in_flight=sum(len(c.in_flight) for c in connections),
+        pending_for=None if pending is None else max(0.0, now - pending.dialled_at),
+        setup_left=None if pending is None else max(0.0, pending.setup_deadline - now),
+        throttled_for=throttled,
         failures=state.failures,
         last_error=None if error is None else f"{type(error).__name__}: {error}",
         last_error_age=None if error is None else max(0.0, now - state.last_error_at),
+        meaning=meaning(error, name, silent=silent),
         backoff_left=max(0.0, state.backoff_until - now),
     )

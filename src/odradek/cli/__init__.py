@@ -46,6 +46,9 @@ COMMANDS = {
         "broker_api_versions",
         "Which versions of which APIs each broker speaks.",
     ),
+    "explain": Command(
+        "odradek.cli.explain", "explain", "Why a cluster can't be reached from here, or that it can."
+    ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
 

@@ -250,5 +250,9 @@ class ClientEngine(Engine):
         self.waiting[what] = deadline
         completion.when_done(lambda _: self._untrack(what))
 
+    def waits(self) -> list[tuple[str, float]]:
+        """What callers wait for, and until when: for `explain()`."""
+        return list(self.waiting.items())
+
     def _untrack(self, what: str) -> None:
         self.waiting.pop(what, None)

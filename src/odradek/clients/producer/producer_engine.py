@@ -65,3 +65,13 @@ class ProducerEngine(ClientEngine):
         left = list(pending)
         records = sum(b.count for b in left)
         return self.timeout(f"acknowledgement of {records} records in {len(left)} batches", now)
+
+    def waits(self) -> list[tuple[str, float]]:
+        """What callers wait for, and the records that have no outcome yet."""
+        found, pending = super().waits(), self.sender.incomplete()
+        if pending:
+            records = sum(b.count for b in pending)
+            partitions = len({b.partition for b in pending})
+            what = f"acknowledgement of {records} records for {partitions} partitions"
+            found.append((f"{what} (the oldest)", min(b.deadline for b in pending)))
+        return found

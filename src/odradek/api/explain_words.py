@@ -1,0 +1,154 @@
+"""What an error of an address usually comes from, and a client's state in a sentence.
+
+In: the parts of a picture that `explain` takes. Out: words for people who wonder why nothing
+happens. Must not: look at an engine, or promise to know: these are the usual causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.common.errors import (
+    AuthenticationError,
+    ClusterIdMismatchError,
+    ConnectionFailedError,
+    ConnectionRefusedByPeerError,
+    ConnectionSetupTimeoutError,
+    DisconnectedError,
+    DnsError,
+    MalformedMessageError,
+    NotKafkaError,
+    ResponseTimeoutError,
+    TlsError,
+)
+
+if TYPE_CHECKING:
+    from odradek.api.explain import AddressExplanation, OutageExplanation
+
+NO_ANSWER = "nothing comes back from there: a firewall, a wrong network, or a machine that is off"
+MUTE = (
+    "it accepts connections and says nothing: a broker that hangs, or a port that waits for "
+    "TLS (this client speaks plaintext)"
+)
+SLOW_NAME = "the name server doesn't answer"
+CLOSES = (
+    "it accepts connections and ends them before it says anything: a broker that is starting or "
+    "stopping, a port that wants TLS or SASL, or a proxy without a broker behind it"
+)
+
+# In this order: the first class that fits.
+MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
+    (DnsError, "the name has no address here: its spelling, DNS, or /etc/hosts"),
+    (
+        ConnectionRefusedByPeerError,
+        "nothing listens there: the broker isn't running, or host or port are wrong",
+    ),
+    (TlsError, "the TLS handshake failed: certificates, or a port that doesn't speak TLS"),
+    (ClusterIdMismatchError, "another cluster answers there; nothing was sent to it"),
+    (NotKafkaError, "another service listens there, or a port that wants TLS or SASL"),
+    (MalformedMessageError, "what came from there isn't Kafka's protocol"),
+    (AuthenticationError, "the broker refused the credentials"),
+    (
+        ResponseTimeoutError,
+        "it was connected and stopped answering: a hung broker or a lost network",
+    ),
+    (DisconnectedError, "a connection that was in use ended: a broker that stopped or restarted"),
+    (ConnectionFailedError, CLOSES),
+)
+
+
+def meaning(error: BaseException | None, state: str, *, silent: bool) -> str | None:
+    """The usual cause of an address's last error, or of its dial that hangs."""
+    if silent:
+        return {"resolving": SLOW_NAME, "connecting": NO_ANSWER}.get(state, MUTE)
+    if error is None or state == "ready":
+        return None
+    if isinstance(error, ConnectionSetupTimeoutError):
+        for stage, text in (("resolving", SLOW_NAME), ("connecting", NO_ANSWER)):
+            if f"({stage})" in str(error):
+                return text
+        return MUTE
+    return next((text for kind, text in MEANINGS if isinstance(error, kind)), None)
+
+
+def line(a: AddressExplanation) -> str:
+    """An address in one line."""
+    text = f"{a.address} ({a.role}): {a.state}"
+    if a.silent:
+        text += ", silent"
+    if a.pending_for is not None:
+        text += f" for {a.pending_for:.1f} s"
+        if a.setup_left is not None:
+            text += f", given up in {a.setup_left:.1f} s"
+    if a.in_flight:
+        text += f", {a.in_flight} in flight"
+    if a.throttled_for:
+        text += f", throttled for {a.throttled_for:.1f} s"
+    if a.failures:
+        text += f", {a.failures} {'failure' if a.failures == 1 else 'failures'} in a row"
+    if a.last_error is not None and a.last_error_age is not None:
+        tried = f" at {a.ip}" if a.ip is not None else ""
+        text += f", last error {a.last_error_age:.1f} s ago{tried}: {a.last_error}"
+    if a.backoff_left > 0:
+        text += f", next dial in {a.backoff_left:.2f} s"
+    if a.meaning is not None:
+        text += f" [{a.meaning}]"
+    return text
+
+
+def diagnosis(
+    ended: str | None,
+    cluster_id: str | None,
+    outage: OutageExplanation | None,
+    addresses: Sequence[AddressExplanation],
+    next_attempt: float | None,
+) -> str:
+    """A client's state in a sentence or two."""
+    if ended is not None:
+        return f"It has ended: {ended}"
+    brokers = [a for a in addresses if "broker" in a.role]
+    starts = [a for a in addresses if "bootstrap" in a.role]
+    ready = sum(a.ready and not a.silent for a in brokers)
+    soon = "" if next_attempt is None else f" The next attempt is in {next_attempt:.1f} s."
+    if not brokers:
+        failing = [a for a in starts if a.failures or a.silent]
+        if not failing:
+            return "The cluster wasn't reached yet: " + (
+                "a first connection is being made."
+                if any(a.pending_for is not None or a.ready for a in starts)
+                else "nothing was asked of this client."
+            )
+        return f"The cluster can't be reached: {_causes(failing, 'bootstrap address')}.{soon}"
+    failing = [a for a in brokers if a.failures or a.silent]
+    answered = any(a.proved and not a.failures and not a.silent for a in starts)
+    if answered and len(failing) == len(brokers) and not any(a.proved for a in brokers):
+        named = ", ".join(a.address for a in brokers[:3])
+        return (
+            f"A bootstrap address answers, but none of the brokers that it names ({named}) can be "
+            f"reached: are their advertised.listeners right for this machine? "
+            f"Of them, {_causes(failing, 'broker')}.{soon}"
+        )
+    if outage is not None and outage.total:
+        failing = [a for a in addresses if a.failures or a.silent]
+        causes = _causes(failing, "address")
+        return f"No broker has answered for {outage.seconds:.1f} s: {causes}.{soon}"
+    known = f"cluster {cluster_id}, {ready} of {len(brokers)} brokers connected"
+    if failing:
+        return f"It works, with trouble: {known}; {_causes(failing, 'broker')}."
+    return f"It works: {known}; brokers are dialled when they are needed."
+
+
+def _causes(failing: Sequence[AddressExplanation], what: str) -> str:
+    """How many fail, and of what."""
+    causes: dict[str, int] = {}
+    for a in failing:
+        cause = a.meaning or a.last_error or "silent"
+        causes[cause] = causes.get(cause, 0) + 1
+    noun = f"{len(failing)} {what}{'es' if what.endswith('s') else 's'}"
+    if len(failing) == 1:
+        noun = f"{what} {failing[0].address}"
+    if len(causes) == 1:
+        return f"{noun} {'fails' if len(failing) == 1 else 'fail'} ({next(iter(causes))})"
+    parts = "; ".join(f"{count}: {cause}" for cause, count in causes.items())
+    return f"{noun} fail ({parts})"

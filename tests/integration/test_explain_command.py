@@ -1,0 +1,314 @@
+"""`odradek explain` says what is in the way: each way to fail, on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from odradek.cli import build
+from odradek.simulation import SimulatedCluster
+from odradek.testing.loopback import LoopbackServer
+
+LOOPBACK = "127.0.0.1"
+COMMAND = Path(sys.executable).parent / "odradek"
+
+
+def explain(*words: str, timeout: float = 1.0) -> tuple[int, dict[str, Any]]:
+    """Exit status and picture."""
+    done = CliRunner().invoke(
+        build("explain"), ["explain", *words, "--json", f"--timeout={timeout}"]
+    )
+    return done.exit_code, json.loads(done.stdout)
+
+
+def the_address(picture: dict[str, Any]) -> dict[str, Any]:
+    (found,) = picture["addresses"]
+    return dict(found)
+
+
+@contextmanager
+def listening(serve: Callable[[socket.socket], None] | None = None) -> Iterator[str]:
+    """A port that accepts (or leaves alone) whoever comes."""
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen(16)
+        accepted: list[socket.socket] = []
+
+        def run() -> None:
+            while True:
+                try:
+                    sock, _ = listener.accept()
+                except OSError:
+                    return
+                accepted.append(sock)
+                if serve is not None:
+                    serve(sock)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"{LOOPBACK}:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10.0)
+        for sock in accepted:
+            sock.close()
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+def cluster_on(server: LoopbackServer, **options: Any) -> SimulatedCluster:
+    return server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None, **options))
+
+
+def test_a_cluster_that_is_well(server: LoopbackServer) -> None:
+    cluster = cluster_on(server)
+    status, picture = explain(cluster.bootstrap_servers, timeout=10.0)
+    assert status == 0
+    assert picture["reached"]
+    assert picture["error"] is None
+    assert picture["cluster_id"] == cluster.cluster_id
+    assert "It works: cluster simulated-cluster-0001" in picture["diagnosis"]
+    roles = {a["role"] for a in picture["addresses"]}
+    assert roles == {"broker 1", "broker 2", "broker 3", "bootstrap"}
+    assert any(a["state"] == "ready" for a in picture["addresses"])
+
+
+def test_nothing_listens() -> None:
+    with socket.socket() as bound:  # and doesn't listen
+        bound.bind((LOOPBACK, 0))
+        status, picture = explain(f"{LOOPBACK}:{bound.getsockname()[1]}")
+    assert status == 1
+    found = the_address(picture)
+    assert found["ip"] == LOOPBACK
+    assert found["failures"] >= 2
+    assert "connection refused" in found["last_error"]
+    assert "nothing listens there" in picture["diagnosis"]
+    assert "NoBrokerAvailableError" in picture["error"]
+    assert picture["outage"]["dials_of_bootstrap"] >= 2
+
+
+def test_a_dial_that_nobody_answers() -> None:
+    """A full backlog drops what comes, as a firewall does."""
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(address)
+            fillers.append(filler)
+        status, picture = explain(f"{LOOPBACK}:{address[1]}", timeout=2.5)
+        for filler in fillers:
+            filler.close()
+    assert status == 1
+    found = the_address(picture)
+    assert (found["state"], found["silent"]) == ("connecting", True)
+    assert found["pending_for"] >= 2.0
+    assert found["setup_left"] > 0
+    assert "nothing comes back from there: a firewall" in picture["diagnosis"]
+
+
+def test_a_port_that_says_nothing() -> None:
+    with listening() as address:
+        status, picture = explain(address, timeout=2.5)
+    assert status == 1
+    assert the_address(picture)["state"] == "checking_api_versions"
+    assert "it accepts connections and says nothing" in picture["diagnosis"]
+
+
+def test_another_service() -> None:
+    def http(sock: socket.socket) -> None:
+        sock.recv(1000)
+        sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with listening(http) as address:
+        status, picture = explain(address)
+    assert status == 1
+    assert "not Kafka: the peer speaks HTTP" in the_address(picture)["last_error"]
+    assert "another service listens there" in picture["diagnosis"]
+
+
+def test_a_port_that_speaks_tls() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def tls(sock: socket.socket) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        end = context.wrap_bio(incoming, outgoing, server_side=True)
+        incoming.write(sock.recv(1000))
+        with pytest.raises(ssl.SSLError):
+            end.do_handshake()
+        sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # an alert
+        sock.close()
+
+    with listening(tls) as address:
+        status, picture = explain(address)
+    assert status == 1
+    assert "the peer speaks TLS" in the_address(picture)["last_error"]
+    assert "TLS" in picture["diagnosis"]
+
+
+def test_a_port_that_closes() -> None:
+    with listening(lambda sock: sock.close()) as address:
+        status, picture = explain(address)
+    assert status == 1
+    assert "accepts connections and ends them" in picture["diagnosis"]
+
+
+def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
+    cluster = cluster_on(server)
+    for verb in ("accept_then_reset", "ready_then_close"):
+        for i in cluster.brokers:
+            server.call(partial(getattr(cluster, verb), i))
+        status, picture = explain(cluster.bootstrap_servers)
+        assert status == 1
+        found = the_address(picture)
+        assert found["failures"] >= 2
+        assert found["meaning"], found
+        assert picture["outage"]["total"]
+
+
+def test_a_name_that_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    status, picture = explain("kafka.example:9092")
+    assert status == 1
+    assert "'kafka.example' doesn't resolve" in the_address(picture)["last_error"]
+    assert "the name has no address here" in picture["diagnosis"]
+
+
+def test_brokers_that_advertise_where_nobody_is(server: LoopbackServer) -> None:
+    cluster = cluster_on(server)
+    dead = [server.call(server.new_address) for _ in cluster.brokers]
+
+    def advertise() -> None:
+        for broker, address in zip(cluster.brokers.values(), dead, strict=True):
+            broker.address = address  # it goes on listening at its old one
+
+    server.call(advertise)
+    status, picture = explain(cluster.bootstrap_servers, timeout=3.0)
+    assert status == 1
+    assert picture["cluster_id"] == cluster.cluster_id
+    assert "none of the brokers that it names" in picture["diagnosis"]
+    assert "advertised.listeners" in picture["diagnosis"]
+    assert str(dead[0]) in picture["diagnosis"]
+
+
+def test_another_cluster(server: LoopbackServer, tmp_path: Path) -> None:
+    cluster = cluster_on(server)
+    file = tmp_path / "client.properties"
+    file.write_text("# ours\ncluster.id.expected = the-one-we-want\nclient.id=mine\n")
+    status, picture = explain(cluster.bootstrap_servers, "--command-config", str(file))
+    assert status == 1
+    assert picture["client_id"] == "mine"
+    assert "ClusterIdMismatchError" in picture["error"]
+    assert "It has ended" in picture["diagnosis"]
+    assert "the-one-we-want" in picture["ended"]
+    assert "simulated-cluster-0001" in picture["ended"]
+    status, picture = explain(
+        cluster.bootstrap_servers, "--config", "cluster.id.expected=simulated-cluster-0001"
+    )
+    assert status == 0
+
+
+def test_for_people() -> None:
+    with socket.socket() as bound:
+        bound.bind((LOOPBACK, 0))
+        address = f"{LOOPBACK}:{bound.getsockname()[1]}"
+        done = CliRunner().invoke(
+            build("explain"), ["explain", address, "--timeout=0.5"], env={"COLUMNS": "200"}
+        )
+    assert done.exit_code == 1
+    for part in (
+        "The cluster can't be reached",
+        "nothing listens there",
+        "bootstrap",
+        "in a row",
+        "metadata: none yet; refresh due",
+        "began with bootstrap address",
+        "no rebootstrap so far (strategy rebootstrap)",
+        "not reached in 0.5 s (NoBrokerAvailableError)",
+    ):
+        assert part in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["h:1", "--config", "no.such.option=1"],
+        ["h:1", "--config", "=1"],
+        ["h:1", "--command-config", "not-there.properties"],
+        ["h:1", "3"],
+        ["h:1", "--watch", "0"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use(words: list[str]) -> None:
+    assert CliRunner().invoke(build("explain"), ["explain", *words]).exit_code == 2
+
+
+def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer) -> None:
+    cluster = cluster_on(server)
+    with subprocess.Popen(
+        [COMMAND, "explain", cluster.bootstrap_servers, "--watch", "0.1", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+
+        def until(wanted: str, *, reached: bool) -> dict[str, Any]:
+            assert process.stdout is not None
+            for line in process.stdout:
+                picture: dict[str, Any] = json.loads(line)
+                if wanted in picture["diagnosis"] and picture["reached"] == reached:
+                    return picture
+            raise AssertionError(wanted)
+
+        picture = until("It works: ", reached=True)
+        assert picture["cluster_id"] == cluster.cluster_id
+        for i in cluster.brokers:
+            server.call(partial(cluster.crash, i))
+        picture = until("No broker has answered", reached=False)
+        assert picture["outage"]["total"]
+        assert picture["attempts"]
+        for i in cluster.brokers:
+            server.call(partial(cluster.restart, i))
+        picture = until("It works", reached=True)
+        assert len(picture["rebootstraps"]) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10.0) == 0
+
+
+def test_watch_for_people_ends_by_its_timeout() -> None:
+    with socket.socket() as bound:
+        bound.bind((LOOPBACK, 0))
+        address = f"{LOOPBACK}:{bound.getsockname()[1]}"
+        done = subprocess.run(
+            [COMMAND, "explain", address, "--watch", "0.1", "--timeout", "0.5"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert done.returncode == 1
+    assert "nothing listens there" in " ".join(done.stdout.split())
