@@ -1,0 +1,179 @@
+"""`explain()` in the middle of each kind of trouble."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.api.explain import AddressExplanation, Explanation
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+@pytest.fixture
+def admin(cluster: SimulatedCluster, simulated_client: Callable[..., Any]) -> Any:
+    client = simulated_client("admin")
+    client.describe_cluster(5.0)
+    return client
+
+
+def during(admin: Any, world: World, after: float, timeout: float) -> Explanation:
+    """The picture that is taken while a call waits."""
+    pictures: list[Explanation] = []
+    world.after(after, lambda: pictures.append(admin.explain()))
+    with pytest.raises(KafkaError):
+        admin.describe_cluster(timeout)
+    return pictures[0]
+
+
+def brokers(picture: Explanation) -> list[AddressExplanation]:
+    return [a for a in picture.addresses if "broker" in a.role]
+
+
+def test_all_is_well(admin: Any, cluster: SimulatedCluster) -> None:
+    picture = admin.explain()
+    assert picture.outage is None
+    assert picture.attempts == ()
+    assert picture.diagnosis.startswith(f"It works: cluster {cluster.cluster_id}, 1 of 3 brokers")
+    assert picture.metadata_why is None
+    assert 290 < picture.next_attempt_in < 300
+    assert "(metadata.max.age.ms)" in str(picture)
+
+
+def test_refused(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    for i in cluster.brokers:
+        cluster.crash(i)
+    picture = during(admin, world, 3.0, 5.0)
+    assert picture.diagnosis.startswith("No broker has answered for ")
+    assert "nothing listens there" in picture.diagnosis
+    for a in brokers(picture):
+        assert a.ip == a.address.partition(":")[0]
+        assert a.failures >= 1
+    (front,) = [a for a in picture.addresses if a.role == "bootstrap"]
+    assert front.ip == world.dns["kafka.simulated"][0]
+    outage = picture.outage
+    assert outage is not None
+    assert outage.total
+    assert 2.5 < outage.seconds <= 3.0
+    seen = [d.ip for d in world.dials if world.now - 5.0 <= d.at <= world.now - 2.0]
+    assert outage.dials_of_bootstrap == seen.count(front.ip or "")
+    assert outage.dials_of_known == len(seen) - seen.count(front.ip or "")
+    (rebootstrap,) = picture.rebootstraps
+    assert rebootstrap.seconds is None
+    assert "none of the 3 known brokers" in rebootstrap.why
+    assert {a.address for a in picture.attempts} == {a.address for a in picture.addresses}
+    assert picture.attempts[-1].age < 1.5
+    assert [what for what, _ in picture.waiting] == ["description of the cluster"]
+    assert json.loads(json.dumps(picture.to_dict()))["outage"]["total"] is True
+
+
+def test_black_holed(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    cluster.move(after=1000.0, old="blackholed")
+    world.black_hole(cluster.front_door.address, True)
+    picture = during(admin, world, 9.0, 10.0)
+    pending = [a for a in picture.addresses if a.pending_for is not None]
+    assert pending
+    for a in pending:
+        assert a.state == "connecting"
+        assert a.setup_left is not None
+        if a.silent:
+            assert a.meaning is not None
+            assert "firewall" in a.meaning
+    assert "a firewall, a wrong network" in picture.diagnosis
+
+
+def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    for i in cluster.brokers:
+        cluster.go_silent(i)
+    picture = during(admin, world, 9.0, 10.0)
+    assert "says nothing" in picture.diagnosis
+    assert any(a.silent and a.state == "ready" for a in picture.addresses)
+    assert "silent" in str(picture)
+
+
+def test_ready_then_close(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    for i in cluster.brokers:
+        cluster.ready_then_close(i)
+    picture = during(admin, world, 4.0, 5.0)
+    assert "No broker has answered" in picture.diagnosis
+    assert all(a.last_error for a in brokers(picture))
+
+
+def test_names_that_do_not_resolve(
+    world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
+) -> None:
+    del world.dns["kafka.simulated"]
+    client = simulated_client("admin")
+    picture = during(client, world, 1.0, 2.0)
+    assert "The cluster can't be reached: bootstrap address kafka.simulated:9092" in str(picture)
+    assert "the name has no address here" in picture.diagnosis
+    world.dns_silent.add("kafka.simulated")
+    silent = during(client, world, 9.0, 10.0)
+    assert "the name server doesn't answer" in silent.diagnosis
+
+
+def test_another_cluster(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    cluster.replace_with_foreign()
+    with pytest.raises(KafkaError):
+        admin.describe_cluster(5.0)
+    picture = admin.explain()
+    assert picture.diagnosis.startswith("It has ended: ClusterIdMismatchError")
+    assert "foreign-cluster-0002" in str(picture)
+
+
+def test_one_broker_of_three(
+    world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
+) -> None:
+    cluster.create_topic("t", partitions=3)
+    consumer = simulated_client("consumer")
+    consumer.assign([TopicPartition("t", i) for i in range(3)])
+    consumer.poll(1.0)
+    cluster.crash(2)
+    world.advance(1.0)
+    picture = consumer.explain()
+    assert picture.diagnosis.startswith("It works, with trouble: ")
+    assert "2 of 3 brokers connected; broker " in picture.diagnosis
+    assert "others answer" in str(picture)
+
+
+def test_before_anything_was_asked(simulated_client: Callable[..., Any]) -> None:
+    picture = simulated_client("admin").explain()
+    assert "nothing was asked of this client" in picture.diagnosis
+    assert "no call waits" in str(picture)
+
+
+def test_a_producers_records_wait(
+    world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
+) -> None:
+    cluster.create_topic("t", partitions=3)
+    producer = simulated_client("producer")
+    producer.send("t", b"first", partition=0).result(timeout=5.0)
+    assert producer.explain().waiting == ()
+    for i in cluster.brokers:
+        cluster.crash(i)
+    for n in range(5):
+        producer.send("t", b"more", partition=n % 2)
+    world.advance(10.0)
+    ((what, left),) = producer.explain().waiting
+    assert what == "acknowledgement of 5 records for 2 partitions (the oldest)"
+    assert left == pytest.approx(110.0, abs=0.1)
+    for i in cluster.brokers:
+        cluster.restart(i)
+    producer.flush(timeout=10.0)
+    assert producer.explain().waiting == ()
+
+
+def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: SimulatedCluster) -> None:
+    cluster.move(after=3.0)
+    admin.describe_cluster(10.0)
+    (rebootstrap,) = admin.explain().rebootstraps
+    assert rebootstrap.address == "kafka.simulated:9092"
+    assert rebootstrap.seconds is not None
+    assert 2.5 < rebootstrap.seconds < 6.0
+    assert "took" in str(admin.explain())
