@@ -86,10 +86,13 @@ class Candidates:
         behind it would make a healthy broker look silent. So it gets a connection of its own then.
         """
         own = self._network.connection(address, METADATA)
-        if own is not None:
-            return own
         data = self._network.connection(address)
-        return None if data is not None and data.is_held(now) else data
+        if own is None:
+            return None if data is not None and data.is_held(now) else data
+        if data is not None and data.ready and not (own.ready and not own.suspect):
+            # Its own one hangs, or has fallen silent: what the other one shows counts again.
+            return own if data.suspect or data.is_held(now) else data
+        return own
 
     def answering(self, connection: Connection) -> bool:
         """Whether a connection can be counted on (R-RB-2, R-RB-3)."""
