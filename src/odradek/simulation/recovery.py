@@ -33,9 +33,13 @@ from odradek.simulation.world import World
 TOPIC = "records"
 INTERVAL = 0.05
 """Seconds between two records."""
+SLOWLY = 1.0
+"""The same in a total outage: in five minutes nothing would come of more but expired records."""
 WARM_UP = 3.0
 OUTAGE = 300.0
-"""Seconds of a total outage."""
+"""Seconds of a total outage whose dials are counted; it ends at some time in the next half minute,
+so that the time to recover doesn't depend on what happens just then."""
+OVERTIME = 30.0
 HOUR = 3600.0
 HANDSHAKE = 5.0
 """Seconds that a slow handshake takes: longer than anybody wants to wait."""
@@ -64,8 +68,8 @@ class RecoveryFault(Enum):
     DNS_MOVED = "dns-moved"
     """Refused, and the bootstrap name leads elsewhere as well."""
     OUTAGE_REFUSED = "outage-refused"
-    """Everything, the bootstrap address too, is gone for five minutes and comes back as it was.
-    Dials are those of the outage; the times count from the return on."""
+    """Everything, the bootstrap address too, is gone for five minutes and a bit and comes back as it was.
+    Dials are those of the five minutes; the times count from the return on."""
     OUTAGE_BLACKHOLED = "outage-blackholed"
     """The same, with dials that vanish."""
 
@@ -140,7 +144,7 @@ class _Recovery:
         host.attach(self.engine)
         self.engine.events.listen(self._event)
         self.next_target = 0
-        self.since = 0.0
+        self.since = self.outage_ends = 0.0
         self.contact: float | None = None
         self.ack: float | None = None
         self.dials: list[float] = []
@@ -168,7 +172,7 @@ class _Recovery:
         return Run(
             None if contact is None else max(0.0, contact - since),
             None if self.ack is None else self.ack - since,
-            sum(d < since for d in self.dials) if self.fault.total else len(self.dials),
+            sum(d < self.outage_ends for d in self.dials) if self.fault.total else len(self.dials),
             busiest(before, 1.0),
             self.counts["metadata_request"],
             self.counts["rebootstrap"],
@@ -204,7 +208,7 @@ class _Recovery:
 
     def _begin_traffic(self) -> None:
         self._send()
-        self.world.after(INTERVAL, self._begin_traffic)
+        self.world.after(SLOWLY if self.fault.total else INTERVAL, self._begin_traffic)
 
     def _settled(self, done: Completion[Outcome]) -> None:
         if self.ack is None and self.contact is not None and done.error is None:
@@ -254,7 +258,8 @@ class _Recovery:
         for address, _ in places:
             self.world.unlisten(address)
             self.world.black_hole(address, self.fault is RecoveryFault.OUTAGE_BLACKHOLED)
-        self.world.advance(OUTAGE)
+        self.outage_ends = self.world.now + OUTAGE
+        self.world.advance(OUTAGE + OVERTIME * self.rng.random())
         for address, endpoint in places:
             self.world.black_hole(address, False)
             self.world.listen(address, endpoint)

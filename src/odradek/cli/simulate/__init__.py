@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from odradek.cli.simulate.explore import explore, replay
+from odradek.cli.simulate.recovery import recovery
 
 app = typer.Typer(
     help="Clusters that die, move and come back, in virtual time.", no_args_is_help=True
@@ -22,3 +23,4 @@ def _root() -> None:
 
 app.command("explore")(explore)
 app.command("replay")(replay)
+app.command("recovery")(recovery)

@@ -1,0 +1,207 @@
+"""`odradek simulate recovery`: how soon a client finds a cluster whose brokers were all replaced.
+
+In: numbers of brokers, faults, strategies, how many runs of each. Out: the distributions, as a
+table or as JSON. Exit statuses: 0 done, 1 what ships misses its goal somewhere, 2 wrong use.
+Must not: decide what a fault is.
+"""
+
+from __future__ import annotations
+
+import gc
+import json as jsonlib
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from odradek.simulation.recovery import Run
+
+CHUNK = 10
+PROGRESS_S = 2.0
+GC_THRESHOLD = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One distribution: what it is of."""
+
+    brokers: int
+    fault: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some runs of a cell for one worker."""
+
+    cell: Cell
+    seeds: tuple[int, ...]
+    limit: float
+    partitions: int | None
+
+
+def run_task(task: Task) -> tuple[Cell, list[Run]]:
+    """Run some seeds; in a process of its own when there are several jobs."""
+    from odradek.simulation.recovery import RecoveryFault, recover
+
+    if gc.get_threshold()[0] < GC_THRESHOLD:  # worlds are cycles, but few and short-lived
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 10, 10)
+    cell = task.cell
+    runs = [
+        recover(
+            cell.brokers,
+            RecoveryFault(cell.fault),
+            seed,
+            strategy=cell.strategy,
+            limit=task.limit,
+            partitions=task.partitions,
+        )
+        for seed in task.seeds
+    ]
+    return cell, runs
+
+
+def recovery(
+    brokers: Annotated[str, typer.Option(help="How many brokers; several with commas.")] = "3",
+    fault: Annotated[
+        str, typer.Option(help="What the old addresses do; several with commas. See below.")
+    ] = "refused",
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each, with a seed of their own.")] = 200,
+    strategy: Annotated[
+        str,
+        typer.Option(help="odradek, java, constant or kip580-literal; several with commas."),
+    ] = "odradek",
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Every fault and 1 to 1,000 brokers, Java's rules beside ours."),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
+    limit: Annotated[
+        float, typer.Option(min=1.0, help="Virtual seconds after which it counts as never.")
+    ] = 60.0,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Partitions written to [default: 1 to --brokers, drawn]."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure how soon a producer finds its cluster again, in virtual time.
+
+    A producer with a record every 50 ms and established connections; at one instant all brokers it
+    knows are replaced by as many others. Counted from then on: the time to the first answer of a
+    live broker (contact) and to the first acknowledged record (ack), dials, metadata requests.
+
+    Faults, by what the old addresses do: refused, blackholed (dials vanish), silent (established
+    connections fall silent as well), accept-reset, ready-then-close (after ApiVersions),
+    slow-handshake (ApiVersions takes 5 s), idle-then-replaced (an hour without a call; time counts
+    from the next call), dns-moved (the bootstrap name leads elsewhere, too). outage-refused and
+    outage-blackholed: everything is gone for 5 minutes; dials are those of the outage, times count
+    from its end.
+    """
+    cells = _cells(brokers, fault, strategy, everything=everything)
+    found = _measure(cells, runs, seed, jobs, limit, partitions)
+    settings = {
+        "runs": runs,
+        "seed": seed,
+        "limit_s": limit,
+        "partitions": partitions or "1 to brokers, drawn log-uniformly",
+    }
+    if json:
+        result: dict[str, Any] = {"settings": settings, "results": found}
+        if len(found) == 1:
+            result = {"settings": settings, **found[0]}
+        typer.echo(jsonlib.dumps(result))
+    else:
+        _show(found)
+    if any(one["missed"] for one in found if one["strategy"] == "odradek"):
+        raise typer.Exit(1)
+
+
+def _cells(brokers: str, fault: str, strategy: str, *, everything: bool) -> list[Cell]:
+    from odradek.simulation.recovery import RecoveryFault
+    from odradek.simulation.recovery_figures import SIZES
+    from odradek.simulation.strategies import STRATEGIES
+
+    try:
+        sizes = [int(word) for word in brokers.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"--brokers takes numbers, not {brokers!r}") from None
+    if min(sizes) < 1 or max(sizes) > 5000:
+        raise typer.BadParameter("--brokers: 1 to 5000")
+    faults, strategies = fault.split(","), strategy.split(",")
+    known = [f.value for f in RecoveryFault]
+    if everything:
+        sizes, faults, strategies = list(SIZES), known, ["odradek", "java"]
+    for word, words in (*((f, known) for f in faults), *((s, STRATEGIES) for s in strategies)):
+        if word not in words:
+            raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(words)}")
+    return [Cell(n, f, s) for f in faults for n in sizes for s in strategies]
+
+
+def _measure(
+    cells: list[Cell], runs: int, seed: int, jobs: int, limit: float, partitions: int | None
+) -> list[dict[str, Any]]:
+    from odradek.simulation.recovery import RecoveryFault
+    from odradek.simulation.recovery_figures import figures
+
+    seeds = [seed * 1_000_000 + n for n in range(runs)]
+    chunks = [tuple(seeds[i : i + CHUNK]) for i in range(0, runs, CHUNK)]
+    tasks = [Task(cell, chunk, limit, partitions) for cell in cells for chunk in chunks]
+    collected: dict[Cell, list[Run]] = {cell: [] for cell in cells}
+    begin = shown = time.monotonic()
+    for done, (cell, some) in enumerate(_run(tasks, jobs), 1):
+        collected[cell] += some
+        if time.monotonic() - shown >= PROGRESS_S:
+            shown = time.monotonic()
+            print(
+                f"{done} of {len(tasks)} parts after {shown - begin:.0f} s: {cell.fault}, "
+                f"{cell.brokers} brokers, {cell.strategy}",
+                file=sys.stderr,
+                flush=True,
+            )
+    return [
+        {
+            "brokers": cell.brokers,
+            "fault": cell.fault,
+            "strategy": cell.strategy,
+            **figures(RecoveryFault(cell.fault), some),
+        }
+        for cell, some in collected.items()
+    ]
+
+
+def _run(tasks: list[Task], jobs: int) -> Iterator[tuple[Cell, list[Run]]]:
+    if jobs == 1:
+        yield from map(run_task, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(run_task, tasks)
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    typer.echo(
+        f"{'fault':18} {'brokers':>7} {'strategy':>14} | {'contact p50':>11} {'p99':>7} |"
+        f" {'ack p50':>7} {'p99':>7} | {'dials p50':>9} {'max/s':>5} | {'metadata':>8} | never"
+    )
+    for one in found:
+        contact, ack, dials = one["contact"], one["ack"], one["dials"]
+        typer.echo(
+            f"{one['fault']:18} {one['brokers']:7} {one['strategy']:>14} |"
+            f" {_s(contact['p50']):>11} {_s(contact['p99']):>7} |"
+            f" {_s(ack['p50']):>7} {_s(ack['p99']):>7} |"
+            f" {dials['p50']:9} {dials['max_per_s']:5} | {one['metadata_requests']['p50']:8} |"
+            f" {one['never'] or '-'}"
+        )
+        if one["missed"] and one["strategy"] == "odradek":
+            typer.echo(f"  missed: {'; '.join(one['missed'])}")
+
+
+def _s(value: float | None) -> str:
+    return "never" if value is None else f"{value:.2f} s"
