@@ -293,7 +293,10 @@ class PositionsGoForward:
 
 
 class RecordsOnce:
-    """A consumer hands out each offset of a partition once, in order."""
+    """A consumer hands out each offset of a partition once, in order, and leaves none out.
+
+    Simulated logs have no gaps: nothing is compacted.
+    """
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
@@ -303,6 +306,8 @@ class RecordsOnce:
         expected = self._next.get(partition, 0)
         if offset < expected:
             raise Violation(f"{partition}: offset {offset} again, {expected} was next")
+        if offset > expected:
+            raise Violation(f"{partition}: offset {offset}, though {expected} was next")
         self._next[partition] = offset + 1
 
     def sought(self, partition: TopicPartition, offset: int) -> None:

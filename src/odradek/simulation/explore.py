@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.record import BatchBuilder
 from odradek.simulation.call_checkers import Complaints, listening
 from odradek.simulation.checkers import Checkers, Violation
@@ -18,17 +19,29 @@ from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.faults import Stage, heal, plan
 from odradek.simulation.link import Mode
 from odradek.simulation.partition_log import check_batch
-from odradek.simulation.schedule import Client, Schedule, random_schedule
-from odradek.simulation.workload import DRIVERS, PROBE_AGAIN, TOPIC, Driver
+from odradek.simulation.record_workload import ConsumerDriver, ProducerDriver
+from odradek.simulation.schedule import METADATA, Client, Schedule, random_schedule
+from odradek.simulation.workload import (
+    PROBE_AGAIN,
+    TOPIC,
+    AdminDriver,
+    Driver,
+    MetadataDriver,
+)
 from odradek.simulation.world import World
 
+DRIVERS: dict[str, type[Driver]] = {
+    PRODUCER: ProducerDriver,
+    CONSUMER: ConsumerDriver,
+    ADMIN: AdminDriver,
+    METADATA: MetadataDriver,
+}
+"""The driver of each kind of client."""
 CONVERGED_WITHIN = 60.0
 """Virtual seconds after the last fault. Most is needed where a batch is in flight on a connection
 that fell silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
 WRITTEN_BEFORE = 3
 """Records in each partition before the first client comes."""
-ACTIONS = 2_000_000
-"""More things than any schedule has happen; a run that needs more is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
