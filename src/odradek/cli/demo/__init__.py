@@ -69,12 +69,14 @@ def demo(
         bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for results [default: artifacts/demo-<time>].")
+        Path | None, typer.Option(help="Folder for results; if not given, artifacts/demo-<time>.")
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Send only the first N rows.")] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=1.0, help=f"Spread the rows over so many seconds [default: {SECONDS:g}]."),
+        typer.Option(
+            min=1.0, help=f"Spread the rows over so many seconds; if not given, {SECONDS:g}."
+        ),
     ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = BROKERS,
     patience: Annotated[
@@ -82,19 +84,20 @@ def demo(
         typer.Option(
             min=1.0,
             help="With --versus: wait so many seconds after the cluster is back for readers that "
-            f"don't read again [default: {PATIENCE:g}].",
+            f"don't read again; if not given, {PATIENCE:g}.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="With --simulated: another seed is another story [default: 1]."),
+        typer.Option(help="With --simulated: another seed is another story; if not given, 1."),
     ] = None,
 ) -> None:
     """Publish a year of flights while the whole Kafka cluster moves to other addresses.
 
-    A Spark pipeline reads them meanwhile (with --simulated a consumer, in virtual time); at the end
-    its result is compared with the data set. Exit status: 0 when every row landed exactly once, 1
-    when not, 2 when the demo couldn't run.
+    A Spark pipeline reads them meanwhile (with --simulated a consumer, in
+    virtual time); at the end its result is compared with the data set.
+    Exit status: 0 when every row landed exactly once, 1 when not, 2 when the
+    demo couldn't run.
     """
     kind = _kind(simulated=simulated, versus=versus)
     _refuse(kind, {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed})

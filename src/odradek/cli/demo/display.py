@@ -99,7 +99,7 @@ class Display:
         elif at - self._plain_at >= PLAIN_INTERVAL:
             self._plain_at = at
             words = "  ".join(f"{name} {value:,}" for name, value in rows.items())
-            self.console.print(f"{at:7.1f} s  {words}  lag {lag:,}", soft_wrap=True)
+            self.console.print(f"{at:7.2f} s  {words}  lag {lag:,}", soft_wrap=True)
 
     def _picture(self) -> Group:
         return Group(

@@ -18,7 +18,7 @@ from odradek.cli.demo.picture import GREEN, GREY, RED, Band, Lane, Line, Panel, 
 QUIET_S = 1.0
 """A reader that gets nothing for so long is shown as not reading."""
 STEP_S = 0.25
-WIDTHS = (5.0, 3.5, 2.2, 1.0)
+WIDTHS = (5.0, 3.6, 2.8, 1.1)
 """Of the curves: those that run together are seen all the same."""
 
 

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -156,14 +157,13 @@ class Versus:
         """Move the cluster; say when it was gone, and which row was the first to come after."""
         self._say("the whole cluster goes away")
         seen = len(cluster.timeline)
-        mover = threading.Thread(target=cluster.move, name="demo-mover", daemon=True)
-        mover.start()
-        while mover.is_alive():
-            self._wait(children, POLL_S)
+        with ThreadPoolExecutor(1, "demo-mover") as executor:
+            moved = executor.submit(cluster.move)
+            while not moved.done():
+                self._wait(children, POLL_S)
+            moved.result()
         events = cluster.timeline[seen:]
         exits = [event.wall for event in events if event.name == "broker_exited"]
-        if not exits or events[-1].name != "moved":
-            raise VersusError("the brokers couldn't be moved")
         first = next(
             (row for row, at in enumerate(publishing.published) if at > max(exits)),
             len(publishing.published),
