@@ -35,11 +35,7 @@ class Candidates:
 
     def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> list[Candidate]:
         """Those that may still be asked in a round, with what is known of each."""
-        snapshot = self._metadata.snapshot
-        known = snapshot.addresses() if snapshot is not None else []
-        starts = self._bootstrap if not known or rebootstrapping else []
-        if starts and known:
-            known = self._known_of_round(round_, known, len(starts))
+        starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
         found = []
         connected = bool(self._network.connections)
         states = self._network.states
@@ -63,6 +59,23 @@ class Candidates:
                 )
             )
         return found
+
+    def left(self, round_: Round, *, rebootstrapping: bool) -> bool:
+        """Whether anybody may still be asked in a round."""
+        starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
+        failed = round_.failed
+        return any(a not in failed for a in starts) or any(a not in failed for a in known)
+
+    def _addresses(
+        self, round_: Round, *, rebootstrapping: bool
+    ) -> tuple[Sequence[Address], Sequence[Address]]:
+        """The bootstrap addresses and the known brokers that take part in a round."""
+        snapshot = self._metadata.snapshot
+        known = snapshot.addresses() if snapshot is not None else []
+        starts = self._bootstrap if not known or rebootstrapping else []
+        if starts and known:
+            known = self._known_of_round(round_, known, len(starts))
+        return starts, known
 
     def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
         """Known brokers in a round of a rebootstrap: the connected, and as many others as there are

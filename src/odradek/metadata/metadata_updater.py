@@ -125,7 +125,13 @@ class MetadataUpdater:
             self._note_ends(round_, now)
             self._check_rebootstrap(round_, now)
             wait_until = self._trigger_at()
-            if round_.asked is None:
+            if not self._network.connections and self._dial_at(now) > now:
+                # The most frequent case of an outage: nobody can be asked, or dialled yet.
+                self._metadata_only(True)
+                if not self._candidates.left(round_, rebootstrapping=self.current is not None):
+                    return False, now
+                wait_until = min(wait_until, self._dial_at(now))
+            elif round_.asked is None:
                 candidates = self._candidates.of_round(
                     round_, now, rebootstrapping=self.current is not None
                 )
@@ -134,8 +140,7 @@ class MetadataUpdater:
                     self._make_room(candidates, now)
                 else:
                     self._metadata_only(True)
-                governor = now + self._network.governor.wait(now, for_metadata=True)
-                choice = choose(candidates, now, dial_at=governor)
+                choice = choose(candidates, now, dial_at=self._dial_at(now))
                 if choice.action is Action.USE and choice.candidate is not None:
                     self._ask(round_, choice.candidate, now)
                     continue
@@ -160,6 +165,9 @@ class MetadataUpdater:
             )
 
     # Asking
+
+    def _dial_at(self, now: float) -> float:
+        return now + self._network.governor.wait(now, for_metadata=True)
 
     def _metadata_only(self, only: bool) -> None:
         """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""

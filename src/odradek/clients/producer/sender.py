@@ -169,6 +169,9 @@ class Sender:
     def _drain(self, active: dict[TopicPartition, PartitionQueue], now: float) -> bool:
         """Send what can be sent, one batch per partition and request; say whether any went."""
         snapshot = self._metadata.snapshot
+        governor = self._network.governor
+        if governor.engaged and governor.metadata_only and not self._network.connections:
+            return False  # R-CS-8: nothing to send on, and no leader is dialled before metadata
         by_broker: dict[Address, list[tuple[PartitionQueue, int]]] = {}
         for partition, queue in active.items():
             if not queue.waiting:
