@@ -68,8 +68,8 @@ class RecoveryFault(Enum):
     DNS_MOVED = "dns-moved"
     """Refused, and the bootstrap name leads elsewhere as well."""
     OUTAGE_REFUSED = "outage-refused"
-    """Everything, the bootstrap address too, is gone for five minutes and a bit and comes back as it was.
-    Dials are those of the five minutes; the times count from the return on."""
+    """Everything, the bootstrap address too, is gone for five minutes and a bit, and comes back as
+    it was. Dials are those of the five minutes; the times count from the return on."""
     OUTAGE_BLACKHOLED = "outage-blackholed"
     """The same, with dials that vanish."""
 
