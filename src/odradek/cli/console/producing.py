@@ -20,6 +20,8 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeE
 
 INTERRUPTED_FLUSH = 10.0
 """Seconds that Ctrl-C leaves for what was sent already; a second Ctrl-C leaves none."""
+SLACK = 1.0
+"""Seconds beyond the delivery timeout, so that it is the batches' own errors that are told."""
 LOST_KEPT = 100
 """Ranges of lost lines that are named; the others are only counted."""
 
@@ -102,6 +104,9 @@ class Result:
                 f"line {one.first}" if one.first == one.last else f"lines {one.first}-{one.last}"
             )
             yield f"  {which}: {one.error}"
+        left = self.lost_lines - sum(o.last - o.first + 1 for o in self.lost)
+        if left:
+            yield f"  … and {left} lines more"
 
 
 class Lines:
@@ -218,7 +223,7 @@ def run(lines: Lines, given: Iterable[bytes], *, max_block: float, delivery: flo
     try:
         try:
             lines.feed(given, max_block=max_block)
-            lines.finish(delivery)
+            lines.finish(delivery + SLACK)
         except KeyboardInterrupt:
             result.stopped = f"interrupted after {result.lines} lines"
             lines.finish(INTERRUPTED_FLUSH)

@@ -1,0 +1,403 @@
+"""The console tools over the clients that ship, in virtual time: outages, limits, what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.cli.broker_api_versions import as_dict, as_text
+from odradek.cli.console.consuming import Records, assign
+from odradek.cli.console.formatting import RecordFormatter
+from odradek.cli.console.lines import LineParser
+from odradek.cli.console.producing import INTERRUPTED_FLUSH, LOST_KEPT, Lines, Result, run
+from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+class Scene:
+    """A cluster with a topic, and the tools' parts on it."""
+
+    def __init__(self, seed: int, *, partitions: int = 1, **cluster: Any) -> None:
+        self.world = World(seed=seed)
+        self.cluster = SimulatedCluster(self.world, brokers=3, **cluster)
+        self.cluster.create_topic("t", partitions=partitions)
+        self.said: list[str] = []
+        self.written = b""
+
+    def produce(
+        self, given: Iterator[bytes] | list[bytes], *, sync: bool = False, **config: Any
+    ) -> Result:
+        config = {"bootstrap_servers": self.cluster.bootstrap_servers, **config}
+        producer = Producer(_host=self.world.host("produce"), **config)
+        lines = Lines(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
+        settled = producer._config
+        limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
+        result = run(lines, given, **limits)
+        try:
+            producer.close(0)
+        except KafkaError:
+            assert result.lost_lines
+        return result
+
+    def consumer(self, **config: Any) -> Consumer:
+        config = {"auto_offset_reset": "earliest", **config}
+        servers = self.cluster.bootstrap_servers
+        return Consumer(bootstrap_servers=servers, _host=self.world.host("consume"), **config)
+
+    def records(self, consumer: Consumer, *, skip: bool = False, **settings: str) -> Records:
+        shape = RecordFormatter({k.replace("_", "."): v for k, v in settings.items()})
+        clock = lambda: self.world.now  # noqa: E731  # short
+        tell = self.said.append
+        return Records(consumer, shape, self, clock, skip_on_error=skip, tell=tell)
+
+    # It is its own output.
+
+    closed_after = -1
+
+    def write(self, data: bytes) -> None:
+        if self.gone():
+            raise BrokenPipeError
+        self.written += data
+
+    def gone(self) -> bool:
+        return 0 <= self.closed_after <= len(self.written.splitlines())
+
+    def values(self) -> list[bytes]:
+        return [bytes(row[4] or b"") for row in self.cluster.records("t", 0)]
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d\n" % n for n in range(count)]
+
+
+# produce
+
+
+def test_lines_become_records() -> None:
+    scene = Scene(1)
+    result = scene.produce([b"one\n", b"\n", b"two\r\n", b"three"])
+    assert scene.values() == [b"one", b"", b"two", b"three"]
+    assert (result.lines, result.acknowledged, list(result.describe())) == (4, 4, [])
+    assert json.loads(json.dumps(result.to_dict()))["partitions"] == {
+        "0": {"records": 4, "first_offset": 0, "last_offset": 3}
+    }
+
+
+def test_a_paused_broker_loses_no_line() -> None:
+    scene = Scene(2)
+    leader = _leader(scene)
+
+    def given() -> Iterator[bytes]:
+        for n, line in enumerate(numbers(100)):
+            if n == 50:
+                scene.world.advance(1.0)
+                scene.cluster.pause(leader)
+                scene.world.after(40.0, lambda: scene.cluster.repair(leader))
+            yield line
+
+    result = scene.produce(given(), request_timeout_ms=3000)
+    assert (result.acknowledged, result.lost_lines) == (100, 0)
+    assert scene.values() == [b"%d" % n for n in range(100)]
+    assert scene.world.now < 8.0  # another broker leads by then
+
+
+def test_a_long_wait_is_told() -> None:
+    scene = Scene(11)
+    scene.cluster.min_insync_replicas = 4
+    scene.world.after(12.0, lambda: setattr(scene.cluster, "min_insync_replicas", 1))
+    result = scene.produce(numbers(3))
+    assert (result.acknowledged, result.lost_lines) == (3, 0)
+    assert scene.said == [
+        "still waiting for 3 lines to be acknowledged (116 s left)",
+        "still waiting for 3 lines to be acknowledged (111 s left)",
+    ]
+
+
+def _leader(scene: Scene) -> int:
+    found = scene.cluster.leader("t", 0)
+    assert found is not None
+    return found.id
+
+
+def test_what_is_lost_is_named_by_its_lines() -> None:
+    scene = Scene(3)
+
+    def given() -> Iterator[bytes]:
+        for n, line in enumerate(numbers(10)):
+            if n == 6:
+                scene.world.advance(1.0)
+                for broker in (1, 2, 3):
+                    scene.cluster.crash(broker)
+            yield line
+
+    result = scene.produce(given(), request_timeout_ms=2000, delivery_timeout_ms=8000)
+    assert (result.lines, result.acknowledged, result.lost_lines) == (10, 6, 4)
+    told = list(result.describe())
+    assert told[0] == "4 of 10 lines were not acknowledged:"
+    assert told[1].startswith("  lines 7-10: NoBrokerAvailableError")
+    assert "refused" in told[1]
+
+
+def test_so_many_retries_and_no_more() -> None:
+    scene = Scene(4)
+    scene.cluster.min_insync_replicas = 4
+
+    def given() -> Iterator[bytes]:
+        yield b"lost\n"
+        scene.world.advance(5.0)
+        scene.cluster.min_insync_replicas = 1
+        yield b"kept\n"
+
+    result = scene.produce(given(), retries=2)
+    assert (result.acknowledged, result.lost_lines) == (1, 1)
+    assert "NotEnoughReplicasError" in result.lost[0].error
+    assert scene.values() == [b"kept"]
+
+
+def test_a_line_that_is_too_large_is_lost_alone() -> None:
+    scene = Scene(5)
+    result = scene.produce([b"a\n", b"x" * 5000 + b"\n", b"b\n"], max_request_size=4096)
+    assert scene.values() == [b"a", b"b"]
+    assert [(o.first, o.last) for o in result.lost] == [(2, 2)]
+    assert "RecordTooLargeError" in result.lost[0].error
+    assert result.stopped is None
+
+
+def test_a_line_without_its_parts_ends_the_reading() -> None:
+    scene = Scene(6)
+    producer = Producer(
+        bootstrap_servers=scene.cluster.bootstrap_servers, _host=scene.world.host("produce")
+    )
+    lines = Lines(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
+    with producer:
+        result = run(lines, [b"k\tv\n", b"odd\n", b"k\tv\n"], max_block=60, delivery=120)
+    assert (result.lines, result.acknowledged, result.lost_lines) == (2, 1, 1)
+    assert result.stopped == "Reading ended at line 2, which couldn't be sent."
+    assert scene.values() == [b"v"]
+
+
+def test_a_topic_that_is_not_there_ends_at_max_block() -> None:
+    scene = Scene(7)
+    scene.cluster.delete_topic("t")
+    began = scene.world.now
+    result = scene.produce(numbers(3), max_block_ms=12000)
+    assert 12.0 <= scene.world.now - began <= 13.0
+    assert (result.lines, result.lost_lines) == (1, 1)
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in result.lost[0].error
+    assert [text.partition(" (")[0] for text in scene.said] == [
+        "still waiting for metadata of topic t"
+    ] * 2
+
+
+def test_sync_waits_for_each_line() -> None:
+    scene = Scene(8)
+    seen: list[int] = []
+
+    def given() -> Iterator[bytes]:
+        for line in numbers(5):
+            seen.append(len(scene.values()))
+            yield line
+
+    result = scene.produce(given(), sync=True)
+    assert seen == [0, 1, 2, 3, 4]
+    assert result.acknowledged == 5
+
+
+def test_ctrl_c_finishes_what_was_sent() -> None:
+    scene = Scene(9)
+
+    def given() -> Iterator[bytes]:
+        yield from numbers(3)
+        raise KeyboardInterrupt
+
+    result = scene.produce(given(), linger_ms=60000, delivery_timeout_ms=120000)
+    assert (result.acknowledged, result.lost_lines) == (3, 0)
+    assert result.stopped == "interrupted after 3 lines"
+
+
+def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
+    scene = Scene(10)
+
+    def given() -> Iterator[bytes]:
+        yield b"kept\n"
+        scene.world.advance(1.0)
+        for broker in (1, 2, 3):
+            scene.cluster.crash(broker)
+        yield b"lost\n"
+        scene.began = scene.world.now  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+
+    result = scene.produce(given())
+    took = scene.world.now - scene.began  # type: ignore[attr-defined]
+    assert took <= INTERRUPTED_FLUSH + 1.5
+    assert [(o.first, o.error) for o in result.lost] == [
+        (2, "no acknowledgement yet when the command ended")
+    ]
+
+
+def test_only_so_many_ranges_are_kept() -> None:
+    result = Result(lines=1000)
+    for line in range(1, 1000, 2):
+        result.lose(line, "gone")
+    assert result.lost_lines == 500
+    assert len(result.lost) == LOST_KEPT
+    assert list(result.describe())[-1].startswith("  … and ")
+
+
+# consume
+
+
+def test_records_become_lines_until_there_were_enough() -> None:
+    scene = Scene(20)
+    scene.produce(numbers(30))
+    with scene.consumer() as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        records = scene.records(consumer, print_offset="true")
+        records.run(most=20, idle=None)
+    assert records.count == 20
+    assert scene.written == b"".join(b"Offset:%d\t%d\n" % (n, n) for n in range(20))
+
+
+def test_it_ends_when_none_came_for_so_long() -> None:
+    scene = Scene(21)
+    scene.produce(numbers(3))
+    with scene.consumer() as consumer:
+        assign(consumer, "t", 0, "earliest", patience=10)
+        began = scene.world.now
+        records = scene.records(consumer)
+        records.run(most=None, idle=3.0)
+        assert 3.0 <= scene.world.now - began <= 3.7
+    assert records.count == 3
+    assert not records.cut_off
+
+
+def test_places_to_start_from() -> None:
+    scene = Scene(22)
+    scene.produce(numbers(10))
+    for place, first in ((7, 7), ("earliest", 0), ("latest", None)):
+        scene.written = b""
+        with scene.consumer(client_id=f"at-{place}") as consumer:
+            assign(consumer, "t", 0, place, patience=10)
+            scene.records(consumer).run(most=1, idle=1.0)
+        assert scene.written == (b"" if first is None else b"%d\n" % first)
+
+
+def test_a_partition_that_is_not_there() -> None:
+    scene = Scene(23, partitions=3)
+    with scene.consumer() as consumer:
+        with pytest.raises(ConfigurationError, match="partitions 0 to 2, not 3"):
+            assign(consumer, "t", 3, None, patience=10)
+        with pytest.raises(UnknownTopicOrPartitionError, match="nix"):
+            assign(consumer, "nix", None, None, patience=10)
+
+
+def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
+    scene = Scene(24)
+    for broker in (1, 2, 3):
+        scene.cluster.crash(broker)
+    scene.cluster.close_front_door()
+    with scene.consumer() as consumer:
+        began = scene.world.now
+        with pytest.raises(KafkaTimeoutError, match="no broker can be reached"):
+            assign(consumer, "t", None, None, patience=12, tell=scene.said.append)
+        assert 12.0 <= scene.world.now - began <= 12.2
+    assert len(scene.said) == 2
+
+
+def test_nobody_reads_on() -> None:
+    scene = Scene(25)
+    scene.produce(numbers(30))
+    scene.closed_after = 0
+    with scene.consumer() as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        records = scene.records(consumer)
+        records.run(most=None, idle=None)
+    assert records.cut_off
+    assert scene.written == b""
+
+
+def test_nobody_reads_on_while_no_record_comes() -> None:
+    scene = Scene(26)
+    scene.produce(numbers(3))
+    scene.closed_after = 3
+    with scene.consumer() as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        began = scene.world.now
+        records = scene.records(consumer)
+        records.run(most=None, idle=None)
+        assert scene.world.now - began < 2.0
+    assert records.cut_off
+    assert records.count == 3
+
+
+def test_records_that_cannot_be_written_as_wished() -> None:
+    scene = Scene(27)
+    scene.produce([b"12345678\n", b"odd\n", b"12345678\n"])
+    with scene.consumer() as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        records = scene.records(consumer, value_deserializer="Long")
+        with pytest.raises(KafkaError, match="t-0 offset 1 can't be written: Long wants 8 bytes"):
+            records.run(most=3, idle=2.0)
+    assert len(scene.written.splitlines()) == 1
+    scene.written = b""
+    with scene.consumer(client_id="again") as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        scene.records(consumer, skip=True, value_deserializer="Long").run(most=3, idle=2.0)
+    assert len(scene.written.splitlines()) == 2
+    assert scene.said == ["left out t-0 offset 1: Long wants 8 bytes, not 3"]
+
+
+def test_a_paused_broker_leaves_no_record_out() -> None:
+    scene = Scene(28, partitions=1)
+    scene.produce(numbers(50))
+    with scene.consumer() as consumer:
+        assign(consumer, "t", None, None, patience=10)
+        scene.records(consumer).run(most=20, idle=None)
+        leader = _leader(scene)
+        scene.cluster.pause(leader)
+        scene.world.after(40.0, lambda: scene.cluster.repair(leader))
+        scene.records(consumer).run(most=30, idle=60.0)
+    assert scene.written == b"".join(numbers(50))
+
+
+# broker-api-versions
+
+
+def test_versions_of_a_cluster_with_a_paused_broker() -> None:
+    scene = Scene(40)
+    servers = scene.cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers, _host=scene.world.host("versions")) as admin:
+        whole = admin.describe_api_versions(10)
+        assert [b.broker.id for b in whole] == [1, 2, 3]
+        assert all(b.error is None and b.apis for b in whole)
+        scene.cluster.pause(2)
+        began = scene.world.now
+        found = admin.describe_api_versions(6)
+        assert 6.0 <= scene.world.now - began <= 6.1
+    assert [b.broker.id for b in found if b.error is None] == [1, 3]
+    paused = found[1]
+    assert "ApiVersions of broker 2" in str(paused.error)
+    text = as_text(paused)
+    assert "(id: 2 rack: null isFenced: false) -> ERROR: KafkaTimeoutError: " in text
+    assert "\n" not in text
+    assert as_dict(paused)["apis"] == []
+
+
+def test_a_broker_that_comes_back_is_waited_for() -> None:
+    scene = Scene(41)
+    servers = scene.cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers, _host=scene.world.host("versions")) as admin:
+        scene.cluster.pause(1)
+        scene.world.after(4.0, lambda: scene.cluster.repair(1))
+        found = admin.describe_api_versions(10)
+    assert all(b.error is None for b in found)
+    assert 4.0 <= scene.world.now <= 7.0

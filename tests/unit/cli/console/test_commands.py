@@ -1,0 +1,212 @@
+"""Command lines: what they configure, and what they refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.spec.commands import client_of, parameters
+from typer.testing import CliRunner
+
+from odradek.cli import broker_api_versions
+from odradek.cli.console import consume, produce
+from odradek.cli.console.consume import formatter_of
+from odradek.cli.console.consuming import start_offset
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import PROGRESS, patiently, terminable
+from odradek.common.errors import KafkaTimeoutError
+
+START = "--bootstrap-server a:1 --topic t"
+
+
+def run(function: Any, words: str) -> tuple[int, str]:
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    done = CliRunner().invoke(app, words.split())
+    return done.exit_code, done.output
+
+
+def test_flags_of_the_producer() -> None:
+    words = (
+        f"odradek produce {START} --batch-size 1 --message-send-max-retries 2 "
+        "--retry-backoff-ms 3 --timeout 4 --request-required-acks -1 --request-timeout-ms 5 "
+        "--metadata-expiry-ms 6 --max-block-ms 7 --max-memory-bytes 8 --compression-codec zstd "
+        "--command-property client.id=me --command-property retries=9"
+    )
+    assert client_of(words) == {
+        "client": "producer",
+        "config": {
+            "bootstrap.servers": "a:1",
+            "batch.size": "1",
+            "retries": "2",
+            "retry.backoff.ms": "3",
+            "linger.ms": "4",
+            "acks": "-1",
+            "request.timeout.ms": "5",
+            "metadata.max.age.ms": "6",
+            "max.block.ms": "7",
+            "buffer.memory": "8",
+            "compression.type": "zstd",
+            "client.id": "me",
+        },
+    }
+
+
+def test_flags_that_are_not_given_configure_nothing() -> None:
+    found = client_of(f"odradek produce {START} --sync --json")["config"]
+    assert found == {"bootstrap.servers": "a:1", "client.id": "console-producer"}
+    found = client_of("odradek broker-api-versions --bootstrap-server a:1")["config"]
+    assert found["bootstrap.servers"] == "a:1"
+
+
+def test_the_older_name_of_the_batch_size_goes_last() -> None:
+    words = f"odradek produce {START} --batch-size 1 --max-partition-memory-bytes 2"
+    assert client_of(words)["config"]["batch.size"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("words", "reset"),
+    [
+        ("", "latest"),
+        ("--from-beginning", "earliest"),
+        ("--partition 0", "latest"),
+        ("--partition 0 --from-beginning", "earliest"),
+        ("--partition 0 --offset latest", "latest"),
+        ("--partition 0 --offset 7", "none"),
+        ("--partition 0 --offset 7 --consumer-property auto.offset.reset=earliest", "earliest"),
+    ],
+)
+def test_where_a_consumer_starts(words: str, reset: str) -> None:
+    found = client_of(f"odradek consume {START} {words} --isolation-level read_committed")
+    assert found["config"] == {
+        "bootstrap.servers": "a:1",
+        "client.id": "console-consumer",
+        "isolation.level": "read_committed",
+        "auto.offset.reset": reset,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"), [(None, None), ("12", 12), ("Earliest", "earliest"), ("latest", "latest")]
+)
+def test_offsets(text: str | None, offset: object) -> None:
+    assert start_offset(text) == offset
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "1.5", ""])
+def test_offsets_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="earliest, latest or a number"):
+        start_offset(text)
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "says"),
+    [
+        (produce.produce, f"{START} --line-reader X", "--line-reader isn't in this release"),
+        (produce.produce, f"{START} --socket-buffer-size 1", "--socket-buffer-size isn't in this"),
+        (produce.produce, f"{START} --compression-codec lz4", "this codec isn't in this release"),
+        (produce.produce, f"{START} --request-required-acks 1", "acks=1: this release writes"),
+        (produce.produce, f"{START} --command-property nix=1", "there is no option 'nix'"),
+        (produce.produce, f"{START} --reader-property nix=1", "there is no property 'nix'"),
+        (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),
+        (produce.produce, "--bootstrap-server a --topic t", "'a' isn't host:port"),
+        (consume.consume, f"{START} --group g", "--group isn't in this release"),
+        (consume.consume, f"{START} --include x", "--include isn't in this release"),
+        (consume.consume, f"{START} --formatter X", "--formatter isn't in this release"),
+        (consume.consume, f"{START} --enable-systest-events", "--enable-systest-events isn't in"),
+        (consume.consume, f"{START} --command-property group.id=g", "consumer groups aren't in"),
+        (consume.consume, "--bootstrap-server a:1", "--topic is missing"),
+        (consume.consume, f"{START} --offset 1", "--offset needs --partition"),
+        (consume.consume, f"{START} --partition 0 --offset x", "--offset must be earliest"),
+        (
+            consume.consume,
+            f"{START} --partition 0 --offset 1 --from-beginning",
+            "--from-beginning and --offset can't be given together",
+        ),
+        (
+            consume.consume,
+            f"{START} --from-beginning --command-property auto.offset.reset=latest",
+            "doesn't go with auto.offset.reset=latest",
+        ),
+        (consume.consume, f"{START} --isolation-level x", "isolation.level must be one of"),
+        (consume.consume, f"{START} --json --property print.key=true", "--json has a form of its"),
+        (consume.consume, f"{START} --key-deserializer X", "key.deserializer: X isn't there"),
+        (
+            broker_api_versions.broker_api_versions,
+            "--bootstrap-server a:1 --command-config /nix",
+            "/nix can't be read",
+        ),
+    ],
+)
+def test_wrong_uses_say_what_is_wrong(function: Any, words: str, says: str) -> None:
+    status, output = run(function, words)
+    assert status == 2, output
+    assert says in output
+    assert "--help" in output
+
+
+def test_deserializers_may_be_given_by_their_own_flags() -> None:
+    words = f"{START} --key-deserializer Long --value-deserializer Integer"
+    found = formatter_of(parameters(consume.consume, words.split()))
+    assert found is not None
+    assert found._of_key is not None
+    assert found._of_value is not None
+
+
+@pytest.mark.parametrize(
+    ("tool", "flags"),
+    [
+        (produce.produce, produce.OPTIONS),
+        (consume.consume, consume.OPTIONS),
+        (produce.produce, produce.NOT_THERE),
+        (consume.consume, consume.NOT_THERE),
+    ],
+)
+def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, str]) -> None:
+    known = parameters(tool, START.split())
+    assert set(flags) <= set(known)
+
+
+def test_patience_is_told_and_has_an_end() -> None:
+    asked: list[float] = []
+    said: list[str] = []
+
+    def never(seconds: float) -> None:
+        asked.append(seconds)
+        raise KafkaTimeoutError("no x in time")
+
+    with pytest.raises(KafkaTimeoutError):
+        patiently(never, 2 * PROGRESS + 1, said.append, "x")
+    assert asked == [PROGRESS, PROGRESS, 1]
+    assert said == [
+        "still waiting for x (6 s left): no x in time",
+        "still waiting for x (1 s left): no x in time",
+    ]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_sigterm_ends_as_ctrl_c_does(ignored: bool) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    term = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), terminable():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == term
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text("bootstrap.servers=localhost:9092\ncompression.type=gzip\n")
+    words = f"odradek produce {START} --producer.config {file}"
+    assert client_of(words)["config"] == {
+        "bootstrap.servers": "a:1",
+        "compression.type": "gzip",
+        "client.id": "console-producer",
+    }

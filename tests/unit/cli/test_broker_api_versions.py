@@ -1,0 +1,66 @@
+"""What is said of a broker's versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from odradek.cli.broker_api_versions import as_dict, as_text
+from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions, api_ranges
+from odradek.clients.descriptions import BrokerDescription
+from odradek.common.errors import Attempt, KafkaTimeoutError
+from odradek.common.types import Address
+from odradek.protocol.api_keys import BROKER_APIS
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+BROKER = BrokerDescription(3, "b3", 9092, "r1")
+
+
+def ranges(*told: tuple[int, int, int]) -> dict[int, ApiVersionRange]:
+    found = api_ranges(ApiVersionsResponse(api_keys=[ApiVersion(*one) for one in told]))
+    return {one.key: one for one in found}
+
+
+def test_ranges() -> None:
+    found = ranges((0, 0, 13), (1, 4, 99), (3, 90, 99), (19, 0, 1), (8, 2, 9), (900, 1, 1))
+    assert list(found) == sorted(BROKER_APIS | {900})
+    assert found[0] == ApiVersionRange(0, "Produce", 0, 13, 13)
+    assert found[1].usable == 18
+    assert found[3].problem == "node too new"
+    assert found[19].problem == "node too old"
+    assert found[8].problem == "no messages in this client"
+    assert found[900] == ApiVersionRange(900, None, 1, 1, None, "unknown API")
+    assert found[71] == ApiVersionRange(
+        71, "GetTelemetrySubscriptions", None, None, None, "the broker doesn't offer it"
+    )
+
+
+def test_text() -> None:
+    apis = tuple(ranges((0, 0, 13), (18, 0, 0), (8, 2, 9), (900, 1, 2), (901, 5, 5)).values())
+    chosen = tuple(a for a in apis if a.key in (0, 8, 18, 71, 900, 901))
+    assert as_text(BrokerApiVersions(BROKER, chosen)).splitlines() == [
+        "b3:9092 (id: 3 rack: r1 isFenced: false) -> (",
+        "\tProduce(0): 0 to 13 [usable: 13],",
+        "\tOffsetCommit(8): 2 to 9 [unusable: no messages in this client],",
+        "\tApiVersions(18): 0 [usable: 0],",
+        "\tGetTelemetrySubscriptions(71): UNSUPPORTED,",
+        "\tUNKNOWN(900): 1 to 2,",
+        "\tUNKNOWN(901): 5",
+        ")",
+    ]
+
+
+def test_an_error_stays_on_its_line() -> None:
+    error = KafkaTimeoutError("too late", [Attempt(Address("b3", 9092), "dial", "x", 1.0)], 2.0)
+    found = BrokerApiVersions(replace(BROKER, rack=None), (), error)
+    assert as_text(found) == (
+        "b3:9092 (id: 3 rack: null isFenced: false) -> "
+        "ERROR: KafkaTimeoutError: too late; b3:9092: dial: x (1.0 s ago)"
+    )
+    assert as_dict(found) == {
+        "id": 3,
+        "host": "b3",
+        "port": 9092,
+        "rack": None,
+        "error": "KafkaTimeoutError: too late; b3:9092: dial: x (1.0 s ago)",
+        "apis": [],
+    }
