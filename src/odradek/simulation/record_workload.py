@@ -37,7 +37,8 @@ class ProducerDriver(Driver):
         self.ledger = RecordLedger()
         self.serial = 0
         self.unsettled: set[bytes] = set()
-        self.last_failed = False
+        self.reached: dict[TopicPartition, None] = {}
+        """Partitions that took a record after the faults."""
         return ProducerEngine(config, self.host.rng(), self.host.lock)
 
     def operate(self) -> None:
@@ -92,8 +93,9 @@ class ProducerDriver(Driver):
     def settled(self, batch: ProducerBatch, index: int, value: bytes) -> None:
         """The record's future has its outcome."""
         self.unsettled.remove(value)
-        self.last_failed = batch.done.error is not None
-        if not self.last_failed:
+        if batch.done.error is None:
+            if self.probed_at is not None and batch.created_at >= self.probed_at:
+                self.reached[batch.partition] = None
             offset = batch.metadata(index, 0).offset
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
@@ -108,8 +110,9 @@ class ProducerDriver(Driver):
             self.append(TopicPartition(TOPIC, partition))
 
     def finished(self) -> bool:
-        """All have an outcome, the last of them a good one."""
-        return not self.unsettled and not self.last_failed and not self.calls
+        """All have an outcome, and every partition took one since the faults ended."""
+        count = len(self.cluster.topics[TOPIC].partitions)
+        return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
         """The ledger against the log of the cluster that the client belongs to."""

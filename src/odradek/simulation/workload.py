@@ -137,9 +137,9 @@ class Driver:
             self._probing = True
             engine.metadata.want([TOPIC])
             engine.metadata.request("the faults are over")
+            self.probed_at = self.world.now
             self.probe()
             self.host.wake()
-            self.probed_at = self.world.now
         return self._sees_the_living() and self.finished()
 
     def again(self) -> None:

@@ -1,0 +1,165 @@
+"""Random schedules of faults with every checker on; the same each time; shrunk where they fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.sender import Sender
+from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.simulation.explore import Outcome, explore, run_schedule
+from odradek.simulation.faults import VERBS, Fault
+from odradek.simulation.schedule import Client, Schedule, from_json, load, random_schedule
+from odradek.simulation.shrink import kind, shrunk
+from odradek.simulation.trace import assert_same
+
+pytestmark = pytest.mark.simulation
+
+SHORT, LONG, PARTS = 4_000, 48, 8
+REGRESSIONS = Path(__file__).parent / "schedules"
+
+
+def tell(outcome: Outcome, *, short: bool) -> str:
+    seed = outcome.schedule.seed
+    command = f"odradek simulate replay --seed {seed}{'' if short else ' --long'}"
+    return f"{outcome.violation}\nreplay it: {command}\n{outcome.schedule}"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_short_schedules_violate_nothing(part: int) -> None:
+    size = SHORT // PARTS
+    for outcome in explore(range(part * size, (part + 1) * size)):
+        assert outcome.ok, tell(outcome, short=True)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_long_schedules_violate_nothing(part: int) -> None:
+    size = LONG // PARTS
+    for outcome in explore(range(part * size, (part + 1) * size), short=False):
+        assert outcome.ok, tell(outcome, short=False)
+
+
+@pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda p: p.stem)
+def test_what_once_failed_holds(path: Path) -> None:
+    outcome = run_schedule(load(path))
+    assert outcome.ok, outcome.violation
+
+
+def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
+    found = [random_schedule(seed) for seed in range(2_000)]
+    assert {c.kind for s in found for c in s.clients} == {
+        "producer",
+        "consumer",
+        "admin",
+        "metadata",
+    }
+    assert {f.verb for s in found for f in s.faults} == set(VERBS)
+    assert {s.mode for s in found} == {"bytes", "messages"}
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
+    compared = 0
+    for seed in range(0, 2_000, 40) if short else range(0, 80, 10):
+        schedule = random_schedule(seed, short=short)
+        if any(f.arguments.get("bandwidth") for f in schedule.faults):
+            continue  # only bytes have a size
+        runs = [
+            list(run_schedule(from_json(schedule.to_json()), mode=mode, trace=True).trace)
+            for mode in ("messages", "messages", "bytes")
+        ]
+        assert_same(runs[0], runs[1], ("first run", f"second run of seed {seed}"))
+        assert_same(runs[0], runs[2], ("messages", f"bytes of seed {seed}"))
+        compared += 1
+    assert compared > 4
+
+
+# A client that breaks a rule is found
+
+
+def violations(seeds: range, *, short: bool = True) -> list[str]:
+    return [o.violation for o in explore(seeds, short=short) if o.violation is not None]
+
+
+def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = ClusterConnectionStates.failed
+
+    def wrong(self: ClusterConnectionStates, address, now, error, *, connecting):  # type: ignore[no-untyped-def]
+        self.state(address).failures = 0
+        return right(self, address, now, error, connecting=connecting)
+
+    monkeypatch.setattr(ClusterConnectionStates, "failed", wrong)
+    assert any("allowed are" in text for text in violations(range(200)))
+
+
+def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Sender._retry_later
+
+    def wrong(self: Sender, queue, batch, error, now):  # type: ignore[no-untyped-def]
+        batch.sequence = -1
+        right(self, queue, batch, error, now)
+
+    monkeypatch.setattr(Sender, "_retry_later", wrong)
+    found = violations(range(60), short=False)
+    assert any(" and at " in text for text in found), found
+
+
+def test_memory_that_is_never_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordAccumulator, "release", lambda self, batch: None)
+    small = Client(
+        "producer",
+        "producer",
+        200,
+        config={"buffer.memory": 2048, "max.request.size": 1024, "max.block.ms": 500},
+    )
+    outcome = run_schedule(Schedule(1, (small,)))
+    assert outcome.violation is not None
+    assert "not back" in outcome.violation
+
+
+# Shrinking
+
+
+def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
+    """The fault here: whoever meets a broker that says nothing and a move counts as failing."""
+    schedule = random_schedule(5, short=False)
+    schedule = replace(
+        schedule,
+        faults=(
+            *schedule.faults,
+            Fault(3.0, "go_silent", {"i": 1}),
+            Fault(4.0, "move", {"after": 1.0, "old": "refused"}),
+        ),
+    )
+    tried = 0
+
+    def fails(one: Schedule) -> bool:
+        nonlocal tried
+        tried += 1
+        return {"go_silent", "move"} <= {f.verb for f in one.faults}
+
+    small = shrunk(schedule, fails)
+    assert sorted(f.verb for f in small.faults) == ["go_silent", "move"]
+    assert len(small.clients) == small.brokers == small.partitions == 1
+    assert small.clients[0].operations == 0
+    assert all(set(f.arguments) <= {"i", "after"} for f in small.faults)
+    assert tried < 500
+    assert from_json(small.to_json()) == small
+
+
+def test_shrinking_ends_when_its_time_is_up() -> None:
+    schedule = random_schedule(5, short=False)
+    left = iter(range(3))
+    small = shrunk(schedule, lambda _: True, lambda: next(left, None) is not None)
+    assert small != schedule
+
+
+def test_kinds_of_violations_are_compared_without_their_numbers() -> None:
+    assert kind("Violation: 1.5: 10.0.0.2:9092 is dialled 0.1 s too soon") == kind(
+        "Violation: 22.0: 10.0.0.7:9092 is dialled 0.333 s too soon"
+    )
+    assert kind("Violation: 1.5: a hot loop") != kind("Violation: 1.5: a lost record")
+    assert kind(None) is None
