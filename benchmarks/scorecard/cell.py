@@ -135,10 +135,11 @@ class Cell:
         return namespace.dials() if self.counts_dials else 0
 
     def tail(self) -> str:
-        """The last of what the driver said."""
+        """The last of what the driver said, in one line."""
         self._stderr.seek(0)
-        text = self._stderr.read().decode(errors="replace").strip()[-600:]
-        return " | ".join([*(e["what"] for e in self.events if e["event"] == "error"), text][-3:])
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        errors = [str(e.get("what")) for e in self.events if e["event"] == "error"]
+        return " | ".join([*errors[-2:], *lines[-2:]])[-400:]
 
     async def end(self) -> float:
         """End the driver; seconds of CPU that it used."""

@@ -28,7 +28,7 @@ from benchmarks.scorecard.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL_GRACE = 120.0
-SIDE_BY_SIDE = 6
+SIDE_BY_SIDE = 8
 
 
 @dataclass
@@ -92,6 +92,17 @@ class Scorecard:
         self._lock = threading.Lock()
         self._done = 0
 
+    def keep(self, earlier: dict[str, Any]) -> None:
+        """Take over what an earlier report has and this one won't measure."""
+        for client, why in earlier["not_run"].items():
+            if client not in self.clients:
+                self.not_run[client] = why
+        for row, found in earlier["rows"].items():
+            for client, cell in found["cells"].items():
+                measured = row in self.rows and client in self.clients
+                if row in ROWS and client in CLIENTS and not measured:
+                    self.results.setdefault(row, {})[client] = cell["runs"]
+
     def prepare(self) -> None:
         """Install and build what the libraries need."""
         for client in self.clients:
@@ -124,6 +135,7 @@ class Scorecard:
             result = run_cell(row, self.commands[client])
         finally:
             self.slots.give(size)
+        result["date"] = today()
         with self._lock:
             self.results[row.key][client].append(result)
             self._done += 1
@@ -134,13 +146,14 @@ class Scorecard:
 
     def report(self, seconds: float) -> dict[str, Any]:
         """Everything measured, with medians and ranks."""
-        rows = {key: self._row(ROWS[key]) for key in self.rows}
+        rows = {key: self._row(ROWS[key]) for key in ROWS if key in self.results}
+        measured = {client for cells in self.results.values() for client in cells}
         return {
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "date": today(),
             "machine": machine(),
             "runs": self.runs,
             "seconds": round(seconds, 1),
-            "clients": {key: CLIENTS[key].title for key in self.clients},
+            "clients": {key: client.title for key, client in CLIENTS.items() if key in measured},
             "versions": self._versions(),
             "not_run": self.not_run,
             "rows": rows,
@@ -157,20 +170,23 @@ class Scorecard:
 
     def _row(self, row: Row) -> dict[str, Any]:
         cells: dict[str, Any] = {}
-        for client in self.clients:
-            runs = self.results[row.key][client]
+        for client in CLIENTS:
+            runs = self.results[row.key].get(client)
+            if runs is None:
+                if any(client in others for others in self.results.values()):
+                    cells[client] = {"not_run": "left out", "runs": []}
+                continue
             good = [run for run in runs if run["error"] is None]
-            if client in self.not_run:
-                cells[client] = {"not_run": self.not_run[client], "runs": []}
-            elif not good:
-                why = runs[0]["error"] if runs else "no run"
-                cells[client] = {"not_run": why, "runs": runs}
-            else:
+            if good:
                 cells[client] = {
                     "not_run": None,
+                    "date": max(run["date"] for run in good),
                     "figures": {f.name: summary(f.name, good) for f in row.figures},
                     "runs": runs,
                 }
+            else:
+                why = runs[0]["error"] if runs else self.not_run.get(client, "no run")
+                cells[client] = {"not_run": why, "runs": runs}
         ranks = {
             f.name: table.rank(
                 f, {c: cell["figures"] for c, cell in cells.items() if not cell["not_run"]}
@@ -202,6 +218,11 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "counted": True,
         "never": never,
     }
+
+
+def today() -> str:
+    """The date, in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 def machine() -> dict[str, Any]:
@@ -254,6 +275,8 @@ def main() -> None:
                         help="cells at once that count nothing per time (%(default)s)")  # fmt: skip
     parser.add_argument("--json", type=Path, default=ROOT / "artifacts" / "scorecard.json")
     parser.add_argument("--markdown", type=Path, default=ROOT / "artifacts" / "scorecard.md")
+    parser.add_argument("--update", action="store_true",
+                        help="keep what --json already has and isn't measured now")  # fmt: skip
     options = parser.parse_args()
     if options.runs < 1 or options.side_by_side < 1:
         parser.error("--runs and --side-by-side must be 1 or more")
@@ -263,6 +286,8 @@ def main() -> None:
         options.runs,
         options.side_by_side,
     )
+    if options.update and options.json.is_file():
+        card.keep(json.loads(options.json.read_text()))
     begin = time.monotonic()
     card.prepare()
     card.run()

@@ -139,6 +139,18 @@ def remarks(report: dict[str, Any]) -> list[str]:
                 f"Row C: {' and '.join(without)} can't be told error 129, which Metadata has from "
                 "version 13 on; older versions are told that no partition has a leader."
             )
+    ties = [
+        f"{key} {number(figure.enough, figure.unit)}{figure.unit and ' '}{figure.unit}"
+        for key in report["rows"]
+        for figure in ROWS[key].figures
+        if figure.ranked and figure.enough is not None
+    ]
+    if ties:
+        found.append(f"Tied first whatever the best is, up to: {', '.join(ties)} (METHOD.md: why).")
+    dates = sorted({cell["date"] for row in report["rows"].values()
+                    for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
+    if len(dates) > 1:
+        found.append(f"Not all cells were measured in one go: {', '.join(dates)}.")
     losses = lost(report)
     if OURS in report["clients"]:
         found.append(
@@ -149,15 +161,26 @@ def remarks(report: dict[str, Any]) -> list[str]:
     return found
 
 
+INTRODUCTION = """\
+# Scorecard
+
+Real client libraries in processes of their own against the same scripted brokers, which go away,
+move, lie and come back. Every library has its default settings. `make scorecard` makes this page;
+[METHOD.md](../benchmarks/scorecard/METHOD.md) says what each row does and how it is counted.
+
+"""
+
+
 def markdown(report: dict[str, Any]) -> str:
-    """The table for the documentation."""
+    """The page for the documentation."""
     header = ["", *_columns(report)]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     lines += [
         "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
         for cells in _lines(report)
     ]
-    return "\n".join(lines) + "\n\n" + "\n".join(f"- {r}" for r in remarks(report)) + "\n"
+    notes = "\n".join(f"- {remark}" for remark in remarks(report))
+    return INTRODUCTION + "\n".join(lines) + "\n\n" + notes + "\n"
 
 
 def show(report: dict[str, Any]) -> None:

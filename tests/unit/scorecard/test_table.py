@@ -72,7 +72,7 @@ def scorecard(**results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def good(**figures: float | None) -> list[dict[str, Any]]:
-    return [{"figures": figures, "error": None, "notes": {}, "version": "9"}]
+    return [{"figures": figures, "error": None, "notes": {}, "version": "9", "date": "2026-11-21"}]
 
 
 def test_a_lost_row_stays_and_is_named() -> None:
@@ -104,6 +104,22 @@ def test_a_failed_run_is_named_and_never_a_figure() -> None:
     assert "Odradek (the driver ended by itself)" in text
     assert "Not run (A): Java: the driver ended by itself" in text
     assert table.lost(report) == []
+
+
+def test_an_update_keeps_what_is_not_measured_anew() -> None:
+    earlier = scorecard(
+        A_odradek=good(record=3.0, contact=2.9),
+        A_java=good(record=0.1, contact=0.1),
+        G_odradek=good(foreign=0, asked=1),
+        G_java=good(foreign=600, asked=1),
+    )
+    card = Scorecard(["A"], ["odradek"], runs=1, side_by_side=2)
+    card.keep(earlier)
+    card.results["A"]["odradek"] = good(record=0.1, contact=0.1)
+    text = table.markdown(card.report(1.0))
+    assert "| 0.10 ● | 0.10 ● | not run |" in text
+    assert "| refused ● | accepted 600 | not run |" in text
+    assert "no Go" in text
 
 
 def test_a_figure_that_was_not_counted_is_no_loss() -> None:
