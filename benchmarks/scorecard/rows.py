@@ -33,7 +33,7 @@ DIALS_A_MINUTE_ENOUGH = 66
 """The same cap over a long outage: 330 in five minutes."""
 BACK_ENOUGH = 1.2
 """Seconds: Kafka's `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 %. After a
-long wait whoever keeps them is back by then; sooner is chance, or asking more often than allowed."""
+long wait whoever keeps them is back by then; sooner is chance, or asks too often."""
 
 Figures = dict[str, float | None]
 Notes = dict[str, Any]
