@@ -17,7 +17,7 @@ from typing import Any
 logger = logging.getLogger("odradek")
 logger.addHandler(logging.NullHandler())  # silent until the user configures logging
 
-HISTORY = 256
+HISTORY = 64
 """How many events a client keeps for `explain()`."""
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.

@@ -10,7 +10,6 @@ import math
 
 from odradek.common.types import Address
 from odradek.network.connection_state import ConnectionEvent, ConnectionState, move
-from odradek.network.flow import Completion
 from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequests
 
@@ -42,7 +41,6 @@ class Connection:
         "setup_deadline",
         "state",
         "suspect",
-        "tcp",
         "throttled_until",
         "versions",
         "writable",
@@ -57,7 +55,6 @@ class Connection:
         self.reader = FrameReader()
         self.in_flight = InFlightRequests()
         self.versions: dict[int, tuple[int, int]] = {}
-        self.tcp: Completion[None] = Completion()
         self.ip: str | None = None
         self.dialled_at = now
         self.setup_deadline = now

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from odradek.common.errors import IllegalStateError
-
 
 class ConnectionState(Enum):
     """Where one connection stands. Ended connections aren't used again: a dial makes a new one."""
@@ -53,4 +51,5 @@ def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        raise IllegalStateError(f"a connection that is {state.value} can't {event.value}") from None
+        # A bug, and no KafkaError: the flow that connects would take that for the broker's fault.
+        raise RuntimeError(f"a connection that is {state.value} can't {event.value}") from None

@@ -75,7 +75,8 @@ class Completion(Waitable, Generic[T]):
 
     def _end(self, result: T | None, error: BaseException | None) -> None:
         if self.done:
-            raise IllegalStateError("a completion was completed twice")
+            # No KafkaError: that would only end the flow which does it, and so hide the bug.
+            raise RuntimeError("a completion was completed twice")
         self._result, self._error = result, error
         self.done = True
         while self._callbacks:

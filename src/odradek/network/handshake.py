@@ -33,28 +33,54 @@ MAX_API_VERSIONS = 4
 """Version 5 (KIP-1242) isn't spoken by any released broker yet."""
 
 
-def connect(network: NetworkClient, connection: Connection) -> Flow[None]:
-    """Resolve, open, ask for versions; then the connection is ready."""
+def begin(network: NetworkClient, connection: Connection, now: float) -> None:
+    """Resolve if need be, and open. A dial that is refused needs no flow, and most of an outage's
+    dials are.
+    """
+    host = connection.address.host
+    if ":" in host or host.replace(".", "").isdecimal():
+        _open(network, connection, [host], now)
+    else:
+        network.engine.start(_resolve_and_open(network, connection))
+
+
+def _open(network: NetworkClient, connection: Connection, ips: Sequence[str], now: float) -> None:
+    connection.ip = network.states.pick_ip(connection.address, ips)
+    connection.move(ConnectionEvent.RESOLVED)
+    network.events.emit(
+        now,
+        "dial",
+        address=str(connection.address),
+        purpose=connection.purpose,
+        ip=connection.ip,
+        connection=connection.id,
+    )
+    network.engine.effects.append(Open(connection.id, connection.address, connection.ip))
+
+
+def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
     now = yield START
     try:
         ips, now = yield from _resolve(network, connection, now)
-        connection.ip = network.states.pick_ip(connection.address, ips)
-        connection.move(ConnectionEvent.RESOLVED)
-        network.events.emit(
-            now,
-            "dial",
-            address=str(connection.address),
-            purpose=connection.purpose,
-            ip=connection.ip,
-            connection=connection.id,
-        )
-        network.engine.effects.append(Open(connection.id, connection.address, connection.ip))
-        now = yield Wait((connection.tcp,))
-        if connection.ended:
-            return
-        connection.tcp.result()
-        connection.move(ConnectionEvent.CONNECTED)
-        network.events.emit(now, "connected", address=str(connection.address))
+    except KafkaError as error:
+        network.fail(connection, error, network.engine.now)
+        return
+    _open(network, connection, ips, now)
+
+
+def opened(network: NetworkClient, connection: Connection, now: float) -> None:
+    """TCP (and TLS) is up: go on to the handshake."""
+    connection.last_received = now
+    connection.move(ConnectionEvent.CONNECTED)
+    network.events.emit(now, "connected", address=str(connection.address))
+    network.engine.start(_handshake(network, connection))
+
+
+def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
+    now = yield START
+    if connection.ended:
+        return
+    try:
         connection.versions, now = yield from check_api_versions(network, connection, now)
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
@@ -82,8 +108,6 @@ def _resolve(
     network: NetworkClient, connection: Connection, now: float
 ) -> Flow[tuple[Sequence[str], float]]:
     host = connection.address.host
-    if ":" in host or host.replace(".", "").isdecimal():
-        return [host], now
     token = network.engine.new_token()
     answer: Completion[Sequence[str]] = Completion()
     network.resolving[token] = answer

@@ -24,13 +24,13 @@ from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
-from odradek.network.connection_state import ConnectionEvent
+from odradek.network.connection_state import ConnectionEvent, ConnectionState
 from odradek.network.dial_governor import MAX_PENDING, DialGovernor
 from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, in_words
 from odradek.network.flow import Completion, Signal
-from odradek.network.handshake import connect
+from odradek.network.handshake import begin, opened
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.protocol.headers import decode_response, peek_correlation_id
 from odradek.protocol.message import Message
@@ -167,7 +167,7 @@ class NetworkClient:
         self.governor.dialled(now, for_metadata=for_metadata, failed=failed)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
-        self.engine.start(connect(self, connection))
+        begin(self, connection, now)
         return connection
 
     def send(
@@ -363,9 +363,8 @@ class NetworkClient:
 
     def _connected(self, number: int, now: float) -> None:
         connection = self._by_id.get(number)
-        if connection is not None and not connection.tcp.done:
-            connection.last_received = now
-            connection.tcp.complete(None)
+        if connection is not None and connection.state is ConnectionState.CONNECTING:
+            opened(self, connection, now)
 
     # Answers
 
@@ -461,8 +460,6 @@ class NetworkClient:
         connection.move(ConnectionEvent.LOST)
         if self.connections.get((connection.address, connection.purpose)) is connection:
             del self.connections[connection.address, connection.purpose]
-        if not connection.tcp.done:
-            connection.tcp.fail(DisconnectedError("the connection ended"))
 
     def _end(self, connection: Connection, error: KafkaError, now: float, *, failure: bool) -> None:
         setting_up = not connection.ready

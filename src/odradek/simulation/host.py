@@ -43,6 +43,7 @@ class SimulatedHost:
         profile: LinkProfile,
         *,
         background: bool,
+        traced: bool = True,
     ) -> None:
         self.name = name
         self.mode = mode
@@ -54,6 +55,7 @@ class SimulatedHost:
         self.worker_delay = 0.01
         """Seconds that a `Call` with where="worker" takes."""
         self.trace = Trace(name)
+        self._traced = traced
         self.steps = 0
         self.timed_steps = 0
         """Steps without any input: a deadline alone asked for them."""
@@ -86,7 +88,8 @@ class SimulatedHost:
         events = getattr(engine, "events", None)
         if isinstance(events, EventLog):
             self.events = events
-            self.trace.follow(events)
+            if self._traced:
+                self.trace.follow(events)
 
     def now(self) -> float:
         """Virtual seconds."""

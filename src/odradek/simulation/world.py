@@ -114,13 +114,19 @@ class World:
         mode: Mode = "bytes",
         background: bool = True,
         link: LinkProfile | None = None,
+        traced: bool = True,
     ) -> SimulatedHost:
-        """Make the host of one more client; names that are taken get a number."""
+        """Make the host of one more client; names that are taken get a number.
+
+        Without `traced` it collects no events, which in a fleet would fill the memory.
+        """
         unique, number = name, 1
         while unique in self.hosts:
             number += 1
             unique = f"{name}-{number}"
-        host = SimulatedHost(self, unique, mode, link or self.link, background=background)
+        host = SimulatedHost(
+            self, unique, mode, link or self.link, background=background, traced=traced
+        )
         self.hosts[unique] = host
         return host
 
