@@ -35,9 +35,9 @@ class TestCompletion:
         done.complete(3)
         assert done.done
         assert done.result() == 3
-        with pytest.raises(IllegalStateError, match="twice"):
+        with pytest.raises(RuntimeError, match="twice"):
             done.complete(4)
-        with pytest.raises(IllegalStateError, match="twice"):
+        with pytest.raises(RuntimeError, match="twice"):
             done.fail(KafkaError())
         assert done.result() == 3
 

@@ -27,6 +27,8 @@ SHRINK_SECONDS = 60.0
 GC_THRESHOLD = 100_000
 """A run leaves cycles behind; to look for them at each of its objects costs a fifth of the time."""
 
+COUNTED = ("schedules", "virtual_seconds", "steps", "dials", "requests", "records")
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Short = Annotated[
     bool, typer.Option("--short/--long", help="A few seconds and clients, or half a minute of all.")
@@ -154,7 +156,7 @@ def _explore(
     first: int, last: int | None, until: float | None, jobs: int, short: bool
 ) -> tuple[Counter[str], list[tuple[int, str]]]:
     """Run tasks until they are done, the time is up, or one has failed."""
-    totals: Counter[str] = Counter()
+    totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     failed: list[tuple[int, str]] = []
     tasks = _tasks(first, last, until, short=short)
     shown = begin = time.monotonic()

@@ -55,6 +55,9 @@ class PartitionQueue:
     next_sequence: int = 0
     identity: tuple[int, int] = (-1, -1)
     """The producer id and epoch that `next_sequence` belongs to."""
+    known_as: tuple[int, int] = (-1, -1)
+    """The id and epoch under which a batch was acknowledged: from then on its leaders, this one and
+    later ones, know the producer and refuse a sequence that leaves something out."""
 
 
 class Sender:
@@ -211,10 +214,11 @@ class Sender:
         if batch.sequence != NO_SEQUENCE:
             # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
             return all(b.serial > batch.serial for b in queue.in_flight)
-        # Not while older ones are under way to another leader: one that lost what it knew of this
-        # producer would take any sequence, and so change the order.
-        same_leader = all(b.epoch_tried == epoch for b in queue.in_flight)
-        return same_leader and len(queue.in_flight) < self._max_in_flight
+        if queue.in_flight and queue.known_as != self.identity.current:
+            # A broker that knows nothing of a producer takes any sequence from it: were the first
+            # batch refused or lost on its way, one sent behind it would be written before it.
+            return False
+        return len(queue.in_flight) < self._max_in_flight
 
     def _send_to(
         self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
@@ -406,6 +410,7 @@ class Sender:
 
     def _acknowledge(self, batch: ProducerBatch, outcome: Outcome, now: float) -> None:
         self._accumulator.release(batch)
+        self._queue(batch.partition).known_as = batch.producer
         self.acknowledged += batch.count
         if self._disturbed:
             self._disturbed = False

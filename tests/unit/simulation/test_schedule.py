@@ -1,0 +1,88 @@
+"""Schedule files: what is written is read again, and what is wrong in one is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.simulation.faults import ScheduleError
+from odradek.simulation.schedule import (
+    Client,
+    Schedule,
+    from_json,
+    load,
+    random_schedule,
+    settings,
+    validate,
+)
+
+SMALLEST: dict[str, Any] = {"seed": 1, "clients": [{"name": "one", "kind": "metadata"}]}
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
+    for seed in range(300):
+        schedule = random_schedule(seed, short=short)
+        validate(schedule)
+        assert schedule == random_schedule(seed, short=short)
+        assert from_json(schedule.to_json()) == schedule
+
+
+def test_most_things_may_be_left_out() -> None:
+    schedule = from_json(json.dumps(SMALLEST))
+    assert schedule == Schedule(1, (Client("one", "metadata"),))
+    assert str(schedule).startswith("seed 1: 3 brokers, 1 partitions, messages; one (5 operations)")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"format": 2}, "format 2 isn't known; this release reads 1"),
+        ({"sed": 1}, "schedule has no 'sed'"),
+        ({"seed": "x"}, "seed must be a whole number"),
+        ({"brokers": 0}, "brokers must be a whole number of 1 to 100, not 0"),
+        ({"mode": "words"}, "mode must be bytes or messages"),
+        ({"heal_at": -1}, "heal_at must be a number"),
+        ({"link": {"loss": "much"}}, "link: loss must be a number"),
+        ({"link": 3}, "link must be a JSON object"),
+        ({"clients": {}}, "clients must be a list"),
+        ({"clients": []}, "needs a client"),
+        ({"clients": [{"name": "one"}]}, "client 1: .*kind"),
+        ({"clients": [{"name": "one", "kind": "reader"}]}, "kind must be one of producer"),
+        ({"clients": SMALLEST["clients"] * 2}, "the same name"),
+        (
+            {"clients": [{"name": "one", "kind": "producer", "config": {"linger": 5}}]},
+            "one: there is no option 'linger'",
+        ),
+        ({"faults": [{"at": 1, "verb": "crash", "arguments": {"i": 9}}]}, "fault 1: crash: i must"),
+        ({"faults": [{"verb": "heal"}]}, "fault 1: .*at"),
+    ],
+)
+def test_what_is_wrong_is_said(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        from_json(json.dumps({**SMALLEST, **change}))
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("{", "isn't JSON"), ("[]", "a JSON object")])
+def test_what_is_no_schedule_at_all(text: str, complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        from_json(text)
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    with pytest.raises(ScheduleError, match=r"schedule\.json can't be read"):
+        load(path)
+    path.write_text(json.dumps({**SMALLEST, "brokers": "many"}))
+    with pytest.raises(ScheduleError, match=r"schedule\.json: brokers must be"):
+        load(path)
+
+
+def test_consumers_begin_at_the_beginning_unless_told_otherwise() -> None:
+    assert settings(Client("c", "consumer"))["auto.offset.reset"] == "earliest"
+    late = Client("c", "consumer", config={"auto.offset.reset": "latest"})
+    assert settings(late)["auto.offset.reset"] == "latest"
+    assert settings(Client("x", "consumer")) is settings(Client("y", "consumer"))

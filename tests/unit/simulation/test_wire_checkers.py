@@ -1,0 +1,142 @@
+"""What is checked on the wire: each broken promise there is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.common.config import Config
+from odradek.common.events import Event
+from odradek.common.types import Address
+from odradek.network.effects import AnyRequest, OutgoingRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.simulation.virtual_time import VirtualTime
+from odradek.simulation.wire_checkers import Wire
+
+A, B = Address("10.0.0.2", 9092), Address("10.0.0.3", 9092)
+
+
+class Watched:
+    """A wire with what a client sends over it, one connection for each address."""
+
+    def __init__(self, kind: str = "producer", config: dict[str, Any] | None = None) -> None:
+        self.time = VirtualTime()
+        given: dict[str, Any] = {"bootstrap.servers": "10.0.0.9:9092", **(config or {})}
+        self.wire = Wire(self.time, Config(kind, given))
+        self.next = 0
+        for number, address in enumerate((A, B), 1):
+            self.wire.opened(number, address, address.host)
+            self.wire.connected(number)
+
+    def send(self, number: int, body: AnyRequest) -> int:
+        self.next += 1
+        self.wire.sent(number, OutgoingRequest(body, 0, self.next, "client"))
+        return self.next
+
+    def rebootstrap(self, why: str = "none of the 2 known brokers is available") -> None:
+        fields = {"why": why, "known": [str(A), str(B)]}
+        self.wire(Event(self.time.now, "rebootstrap", fields))
+
+    @property
+    def found(self) -> list[str]:
+        return [str(violation) for violation in self.wire.violations]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_requests_within_their_limits_are_fine(watched: Watched) -> None:
+    for _ in range(5):
+        watched.send(1, ProduceRequest())
+        watched.send(2, ProduceRequest())
+    watched.send(1, FetchRequest())
+    watched.send(1, MetadataRequest())
+    assert watched.found == []
+    assert (watched.wire.dials, watched.wire.requests) == (2, 12)
+
+
+def test_more_writes_in_flight_than_configured() -> None:
+    watched = Watched(config={"max.in.flight.requests.per.connection": 2})
+    first = watched.send(1, ProduceRequest())
+    watched.send(1, ProduceRequest())
+    watched.wire.answered(1, first)
+    watched.send(1, ProduceRequest())
+    assert watched.found == []
+    watched.send(1, ProduceRequest())
+    assert "more than 2 Produce requests in flight to 10.0.0.2:9092" in watched.found[0]
+
+
+def test_a_second_fetch_in_flight_to_one_broker() -> None:
+    watched = Watched("consumer")
+    watched.send(1, FetchRequest())
+    watched.send(2, FetchRequest())
+    assert watched.found == []
+    watched.send(1, FetchRequest())
+    assert "more than 1 Fetch" in watched.found[0]
+
+
+def test_a_queue_of_requests_that_has_no_limit(watched: Watched) -> None:
+    for _ in range(33):
+        watched.send(1, MetadataRequest())
+    assert watched.found == ["0.0: 33 requests in flight to 10.0.0.2:9092"]
+
+
+def test_requests_where_no_connection_is(watched: Watched) -> None:
+    watched.wire.opened(3, A, A.host)
+    watched.send(3, MetadataRequest())
+    assert "isn't connected" in watched.found[-1]
+    watched.wire.ended(3)
+    watched.send(3, MetadataRequest())
+    assert "isn't there" in watched.found[-1]
+
+
+def test_a_correlation_id_that_is_used_twice(watched: Watched) -> None:
+    watched.send(1, MetadataRequest())
+    watched.next -= 1
+    watched.send(1, MetadataRequest())
+    assert "in flight twice" in watched.found[0]
+
+
+def test_a_rebootstrap_although_a_known_broker_answers(watched: Watched) -> None:
+    for number in (1, 2):
+        watched.wire.answered(number, watched.send(number, MetadataRequest()))
+        watched.wire.answered(number, watched.send(number, MetadataRequest()))
+    watched.time.run_until(0.1)
+    watched.rebootstrap("10.0.0.2:9092 answered REBOOTSTRAP_REQUIRED")
+    watched.rebootstrap("no metadata for 300 s")
+    assert watched.found == []
+    watched.rebootstrap()
+    assert "though 10.0.0.2:9092 answered at 0.0" in watched.found[0]
+
+
+@pytest.mark.parametrize("how", ["nothing for a while", "lost", "ApiVersions only"])
+def test_a_rebootstrap_for_a_reason(watched: Watched, how: str) -> None:
+    for number in (1, 2):
+        for _ in range(1 if how == "ApiVersions only" else 2):
+            watched.wire.answered(number, watched.send(number, MetadataRequest()))
+    if how == "lost":
+        watched.wire.ended(1)  # the host says it, or the client's own event
+        watched.wire(Event(0.0, "disconnected", {"connection": 2, "address": str(B)}))
+    elif how == "nothing for a while":
+        watched.time.run_until(0.21)
+    watched.rebootstrap()
+    assert watched.found == []
+
+
+def test_writes_that_a_broker_holds_are_known(watched: Watched) -> None:
+    number = watched.send(1, ProduceRequest())
+    watched.time.run_until(0.24)
+    assert not watched.wire.is_held(str(A))
+    asked = watched.send(1, MetadataRequest())
+    watched.time.run_until(0.26)
+    assert watched.wire.is_held(str(A))
+    assert not watched.wire.is_held(str(B))
+    watched.wire.answered(1, number)
+    assert watched.wire.is_held(str(A))  # the question behind it was given up meanwhile
+    watched.wire.answered(1, asked)
+    assert not watched.wire.is_held(str(A))
