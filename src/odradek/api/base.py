@@ -8,7 +8,8 @@ R-RT-2: no public call outlives its timeout by more than 100 ms.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -45,6 +46,33 @@ def checked_timeout(timeout: float) -> float:
     return min(float(timeout), FOREVER)
 
 
+HostSource = Callable[[Config], Host | None]
+"""Gives a client's host, or None where the usual one shall be made."""
+_sources: list[HostSource] = []
+
+
+@contextmanager
+def hosts_from(source: HostSource) -> Iterator[None]:
+    """Let clients that are made meanwhile get their hosts from `source`.
+
+    So code that makes its own clients can be tested in a simulation as it is, wherever it has the
+    classes from: `odradek.testing` does so. The latest source is asked first.
+    """
+    _sources.append(source)
+    try:
+        yield
+    finally:
+        _sources.remove(source)
+
+
+def _host_from_sources(config: Config) -> Host | None:
+    for source in reversed(_sources):
+        host = source(config)
+        if host is not None:
+            return host
+    return None
+
+
 class Client(Generic[E]):
     """Base of `Producer`, `Consumer` and `Admin`; not made directly.
 
@@ -58,6 +86,8 @@ class Client(Generic[E]):
         self._closed = False
         self._close_events: Callable[[], None] = _nothing
         directory = config["events.dir"]
+        if host is None:
+            host = _host_from_sources(config)
         if host is None:
             directory = directory or os.environ.get(EVENTS_DIR)
             host = self._usual_host()

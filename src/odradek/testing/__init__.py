@@ -1,24 +1,56 @@
-"""What tests and the demo need: real Kafka brokers on loopback, and a front door before them.
+"""What tests and the demo need: simulated clusters for pytest, and real Kafka brokers on loopback.
 
-In: a number of brokers and a Kafka version. Out: `LocalCluster`, its `bootstrap_servers` and the
-verbs that hurt it. Must not: be imported by anything that a user's program needs, nor import
-anything but the standard library, pytest and the rooms below.
+In: a number of brokers and a Kafka version. Out: the fixtures `kafka_simulation` and
+`kafka_cluster` (in `plugin`, which pytest finds by itself); `LocalCluster`, its
+`bootstrap_servers` and the verbs that hurt it. Must not: be imported by anything that a user's
+program needs, nor import anything but the standard library, pytest and the rooms below.
+
+Names are loaded on first use: pytest imports this package in every run of every project that has
+Odradek installed.
 """
 
-from odradek.testing.broker_set import TimelineEvent
-from odradek.testing.errors import ClusterStartError, JarsError, JavaNotFoundError, ToolError
-from odradek.testing.front_door import FrontDoor
-from odradek.testing.java import ensure_java_environment, java_home
-from odradek.testing.local_cluster import LocalCluster
+from __future__ import annotations
 
-__all__ = [
-    "ClusterStartError",
-    "FrontDoor",
-    "JarsError",
-    "JavaNotFoundError",
-    "LocalCluster",
-    "TimelineEvent",
-    "ToolError",
-    "ensure_java_environment",
-    "java_home",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.testing.broker_set import TimelineEvent as TimelineEvent
+    from odradek.testing.errors import ClusterStartError as ClusterStartError
+    from odradek.testing.errors import JarsError as JarsError
+    from odradek.testing.errors import JavaNotFoundError as JavaNotFoundError
+    from odradek.testing.errors import ToolError as ToolError
+    from odradek.testing.front_door import FrontDoor as FrontDoor
+    from odradek.testing.java import ensure_java_environment as ensure_java_environment
+    from odradek.testing.java import java_home as java_home
+    from odradek.testing.local_cluster import LocalCluster as LocalCluster
+    from odradek.testing.simulated import KafkaSimulation as KafkaSimulation
+
+_HOME = {
+    "ClusterStartError": "odradek.testing.errors",
+    "FrontDoor": "odradek.testing.front_door",
+    "JarsError": "odradek.testing.errors",
+    "JavaNotFoundError": "odradek.testing.errors",
+    "KafkaSimulation": "odradek.testing.simulated",
+    "LocalCluster": "odradek.testing.local_cluster",
+    "TimelineEvent": "odradek.testing.broker_set",
+    "ToolError": "odradek.testing.errors",
+    "ensure_java_environment": "odradek.testing.java",
+    "java_home": "odradek.testing.java",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'odradek.testing' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOME)
+
+
+__all__ = [*_HOME]  # all are text

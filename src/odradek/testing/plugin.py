@@ -1,0 +1,127 @@
+"""Odradek's pytest plugin: the fixtures `kafka_simulation`, `kafka_cluster` and `kafka_topic`.
+
+In: pytest's hooks; markers and options of a test. Out: clusters for tests, closed at their ends; a
+section in the report of a test that failed. pytest finds it by its entry point, in every run of
+every project that has Odradek installed. Must not: import anything but pytest before a fixture is
+used, or touch a run that uses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from odradek.testing.local_cluster import LocalCluster
+    from odradek.testing.shared_clusters import SharedClusters
+    from odradek.testing.simulated import KafkaSimulation
+
+SIMULATION = pytest.StashKey["KafkaSimulation"]()
+MARKERS = {
+    "kafka_simulation(brokers=3, seed=1, checkers=True, link=None, **cluster)": (
+        "what the fixture kafka_simulation makes; `cluster`: options of SimulatedCluster"
+    ),
+    "kafka_cluster(brokers=3, version=None, own=False, **cluster)": (
+        "what the fixture kafka_cluster starts; own=True: for this test alone; "
+        "`cluster`: options of LocalCluster"
+    ),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the fixtures."""
+    group = parser.getgroup("odradek", "Odradek: Kafka in tests")
+    group.addoption(
+        "--kafka-seed",
+        type=int,
+        default=None,
+        metavar="N",
+        help="Seed of kafka_simulation for tests whose marker doesn't give one [1].",
+    )
+    parser.addini("kafka_cluster_brokers", "Brokers that kafka_cluster starts.", default="3")
+    parser.addini("kafka_cluster_version", "Kafka version of kafka_cluster, as 4.3.", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known."""
+    for marker, text in MARKERS.items():
+        config.addinivalue_line("markers", f"{marker}: {text}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what went on in the simulation of a test that failed."""
+    report = yield
+    simulation = item.stash.get(SIMULATION, None)
+    if report.failed and simulation is not None:
+        report.sections.append(("kafka_simulation", simulation.report()))
+    return report
+
+
+@pytest.fixture
+def kafka_simulation(request: pytest.FixtureRequest) -> Iterator[KafkaSimulation]:
+    """A simulated Kafka cluster in virtual time, for this test alone.
+
+    Clients that are made during the test with its bootstrap address live in it, also those of the
+    code under test. At the end all are closed, and Odradek's own rules are checked.
+    """
+    from odradek.testing.simulated import KafkaSimulation
+
+    marker = request.node.get_closest_marker("kafka_simulation")
+    options = dict(marker.kwargs) if marker is not None else {}
+    seed = request.config.getoption("--kafka-seed")
+    if seed is not None:
+        options.setdefault("seed", seed)
+    with KafkaSimulation(**options) as simulation:
+        request.node.stash[SIMULATION] = simulation
+        yield simulation
+    simulation.verify()
+
+
+@pytest.fixture(scope="session")
+def kafka_clusters(request: pytest.FixtureRequest) -> Iterator[SharedClusters]:
+    """The real clusters of this run: started when they are first needed, closed at its end."""
+    from odradek.testing.shared_clusters import SharedClusters
+
+    with SharedClusters(
+        brokers=int(request.config.getini("kafka_cluster_brokers")),
+        version=str(request.config.getini("kafka_cluster_version")) or None,
+    ) as clusters:
+        yield clusters
+
+
+@pytest.fixture
+def kafka_cluster(
+    request: pytest.FixtureRequest, kafka_clusters: SharedClusters
+) -> Iterator[LocalCluster]:
+    """Real Kafka brokers on loopback, shared by all tests of the run that don't ask for their own.
+
+    A test may hurt them: what it killed, paused or replaced is put right behind it. Topics and
+    records of other tests are there, so use names of your own (`kafka_topic`).
+    """
+    from odradek.testing.errors import ClusterStartError
+
+    marker = request.node.get_closest_marker("kafka_cluster")
+    options = dict(marker.kwargs) if marker is not None else {}
+    own = bool(options.pop("own", False))
+    try:
+        cluster = kafka_clusters.start(options) if own else kafka_clusters.shared(options)
+    except ClusterStartError as error:
+        pytest.fail(f"kafka_cluster can't be started: {error}", pytrace=False)
+    yield cluster
+    if own:
+        cluster.close()
+    else:
+        kafka_clusters.put_right(cluster)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: LocalCluster) -> str:
+    """The name of a fresh topic on `kafka_cluster`, of three partitions."""
+    from odradek.testing.shared_clusters import make_topic
+
+    return make_topic(kafka_cluster, request.node.name)

@@ -1,0 +1,341 @@
+"""`KafkaSimulation`: a simulated cluster for one test, and the clients that live in its time.
+
+In: what a test does to the cluster, clients of the test and of the code under test. Out: whatever
+they would see of a real cluster, in virtual seconds, and a `Violation` if Odradek itself broke one
+of its rules meanwhile. Must not: open a socket, or let a client of the test open one unasked.
+
+One thread does everything: a call that waits (`poll`, `result`, `flush`) lets virtual time go on
+until it ends, and all clients and brokers with it. Code under test that waits in threads of its own
+needs a real cluster (`kafka_cluster`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any, Self, TypeVar
+
+from odradek.api.admin import Admin
+from odradek.api.base import Client, hosts_from
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
+from odradek.common.errors import ConfigurationError
+from odradek.common.types import Address
+from odradek.simulation.checkers import Checkers, Violation
+from odradek.simulation.cluster import SimulatedCluster
+from odradek.simulation.host import SimulatedHost
+from odradek.simulation.link import LinkProfile
+from odradek.simulation.wire_checkers import Wire
+from odradek.simulation.world import World
+
+C = TypeVar("C", bound=Client[Any])
+
+LAST_EVENTS = 20
+"""How many events of each client `report` shows."""
+CLOSE_TIMEOUT = 5.0
+
+
+class KafkaSimulation:
+    """One simulated cluster in a world of its own; pytest's fixture `kafka_simulation`.
+
+    Every verb and question of `SimulatedCluster` can be asked of it directly: `move()`,
+    `crash(1)`, `create_topic("flights", partitions=3)`, `records("flights", 0)` …
+    Times are virtual seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        seed: int = 1,
+        checkers: bool = True,
+        link: LinkProfile | None = None,
+        **cluster: Any,
+    ) -> None:
+        """Make the cluster; `cluster` takes the options of `SimulatedCluster`."""
+        self.seed = seed
+        self.world = World(seed, link=link)
+        self.cluster = SimulatedCluster(self.world, brokers, **cluster)
+        self.checkers = Checkers(self.world)
+        self.clients: list[Client[Any]] = []
+        """Those that the factories made."""
+        self.allow_real_clients = False
+        """Whether clients of other bootstrap addresses may be made; they use real sockets."""
+        self._checks = checkers
+        self._wires: list[Wire] = []
+        self._served = set(self._addresses(self.cluster.bootstrap_servers))
+        self._clusters = [self.cluster]
+        self._producer: Producer | None = None
+        self._thread = threading.get_ident()
+        self._stack = ExitStack()
+
+    def __getattr__(self, name: str) -> Any:
+        """What isn't here is the cluster's."""
+        if name.startswith("_") or "cluster" not in self.__dict__:
+            raise AttributeError(name)
+        try:
+            return getattr(self.cluster, name)
+        except AttributeError:
+            raise AttributeError(f"neither kafka_simulation nor its cluster has {name!r}") from None
+
+    # Its life
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(hosts_from(self._host_of))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all clients, those of the code under test too. `verify` is asked separately."""
+        self._stack.close()
+        for client in self.clients:
+            client.close(CLOSE_TIMEOUT)
+        for host in self.world.hosts.values():
+            if not host.closed:  # a client that the code under test left open
+                host.close(self.world.now)
+
+    def verify(self) -> None:
+        """Raise what the checkers found: a rule that Odradek itself broke (`Violation`)."""
+        if not self._checks:
+            return
+        for wire in self._wires:
+            if wire.violations:
+                raise wire.violations[0]
+        self.checkers.verify()
+
+    # Clients
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given; it stays, whatever becomes of the brokers."""
+        return self.cluster.bootstrap_servers
+
+    def producer(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        link: LinkProfile | None = None,
+        background: bool = True,
+        **keywords: Any,
+    ) -> Producer:
+        """Make an `odradek.Producer` in this world; it is closed at the end of the test.
+
+        `name` is its name in the world (default: "producer"); `link` says how its connections
+        behave; `background` whether it goes on while no call of it waits, as a real one does.
+        """
+        given = self._config(config, keywords)
+        host = self._new_host(Config(PRODUCER, given), name, link, background=background)
+        return self._made(Producer(given, _host=host))
+
+    def consumer(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        link: LinkProfile | None = None,
+        background: bool = False,
+        **keywords: Any,
+    ) -> Consumer:
+        """Make an `odradek.Consumer`, as `producer` does; it works inside its calls only."""
+        given = self._config(config, keywords)
+        host = self._new_host(Config(CONSUMER, given), name, link, background=background)
+        return self._made(Consumer(given, _host=host))
+
+    def admin(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        link: LinkProfile | None = None,
+        background: bool = False,
+        **keywords: Any,
+    ) -> Admin:
+        """Make an `odradek.Admin`, as `producer` does; it works inside its calls only."""
+        given = self._config(config, keywords)
+        host = self._new_host(Config(ADMIN, given), name, link, background=background)
+        return self._made(Admin(given, _host=host))
+
+    def answer_for(self, bootstrap_servers: str) -> None:
+        """Let this cluster answer at other bootstrap addresses, say those of your settings.
+
+        Code under test then needs no change: `odradek.Producer({"bootstrap.servers":
+        "kafka.prod.example:9092"})` gets a client in this world.
+        """
+        door = self.cluster.front_door
+        for address in self._addresses(bootstrap_servers):
+            ip = address.host
+            if not _numeric(ip):
+                self.world.dns[address.host] = [door.address.host]
+                ip = door.address.host
+            place = Address(ip, address.port)
+            if place != door.address:
+                self.world.listen(place, door)
+            self._served.add(address)
+
+    def new_cluster(self, name: str, brokers: int = 3, **cluster: Any) -> SimulatedCluster:
+        """Another cluster in this world, at `name.simulated:9092`."""
+        options = {
+            "cluster_id": f"simulated-cluster-{name}",
+            "bootstrap_name": f"{name}.simulated",
+            **cluster,
+        }
+        made = SimulatedCluster(self.world, brokers, name=name, **options)
+        self._clusters.append(made)
+        self._served.update(self._addresses(made.bootstrap_servers))
+        return made
+
+    # Records, for arranging and asserting
+
+    def send(self, topic: str, value: bytes | None, **fields: Any) -> RecordFuture:
+        """Send a record with a producer of the simulation's own; doesn't wait for the outcome.
+
+        `fields`: `key`, `headers`, `partition`, `timestamp_ms`.
+        """
+        if self._producer is None:
+            self._producer = self.producer(name="kafka_simulation")
+        return self._producer.send(topic, value, **fields)
+
+    def produce(self, topic: str, values: Iterable[bytes | None], **fields: Any) -> None:
+        """Send records and wait until they are acknowledged."""
+        for future in [self.send(topic, value, **fields) for value in values]:
+            future.result()
+
+    def values(self, topic: str) -> list[bytes | None]:
+        """The values of a topic's committed records, partition by partition, by offset."""
+        partitions = range(len(self.cluster.topics[topic].partitions))
+        return [row[4] for p in partitions for row in self.cluster.records(topic, p)]
+
+    def poll_for(self, consumer: Consumer, seconds: float) -> list[ConsumerRecord]:
+        """All records that a consumer hands out in so many seconds."""
+        end, records = self.now + seconds, list[ConsumerRecord]()
+        while self.now < end:
+            records += consumer.poll(end - self.now)
+        return records
+
+    # Time
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the test began."""
+        return self.world.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time go on for everybody."""
+        self.world.advance(seconds)
+
+    sleep = advance
+    """For code that sleeps: `monkeypatch.setattr("time.sleep", kafka_simulation.sleep)`."""
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something a while from now, also while a call of some client waits.
+
+        The action shouldn't wait for anything itself.
+        """
+        self.world.after(seconds, action)
+
+    def every(self, seconds: float, action: Callable[[], object]) -> Callable[[], None]:
+        """Do something again and again, from now on; gives a function that ends it."""
+        ended: list[bool] = []
+
+        def again() -> None:
+            if not ended:
+                action()
+                self.world.after(seconds, again)
+
+        self.world.after(seconds, again)
+        return lambda: ended.append(True)
+
+    def run_while(self, condition: Callable[[], bool], limit: float = 60.0) -> bool:
+        """Let time go on while the condition holds, at most so long; say whether it ended."""
+        return self.world.run_while(condition, limit)
+
+    # What it says about itself
+
+    def report(self) -> str:
+        """What happened here, for a test that failed: clients, their last events, the seed."""
+        lines = [f"seed {self.seed}, virtual time {self.now:.3f} s; the clients made here:"]
+        lines += [str(client.explain()) for client in self.clients]
+        for host in self.world.hosts.values():
+            events = host.trace.events[-LAST_EVENTS:]
+            lines.append(f"the last {len(events)} events of {host.name}:")
+            lines += [f"  {event.at:9.3f} {event}" for event in events]
+        return "\n".join(lines)
+
+    # Inside
+
+    def _config(self, config: Mapping[str, Any] | None, keywords: dict[str, Any]) -> dict[str, Any]:
+        given = {
+            str(k).replace("_", "."): v for k, v in [*(config or {}).items(), *keywords.items()]
+        }
+        given.setdefault("bootstrap.servers", self.bootstrap_servers)
+        return given
+
+    def _made(self, client: C) -> C:
+        self.clients.append(client)
+        return client
+
+    def _new_host(
+        self,
+        config: Config,
+        name: str | None = None,
+        link: LinkProfile | None = None,
+        *,
+        background: bool,
+    ) -> SimulatedHost:
+        if threading.get_ident() != self._thread:
+            raise ConfigurationError(
+                "kafka_simulation works in one thread, and this client is made in another one: "
+                "virtual time can't wait for threads. Use the fixture kafka_cluster for such code."
+            )
+        host = self.world.host(name or config.client, link=link, background=background)
+        wire = Wire(self.world.time, config)
+        host.watcher = wire
+        self._wires.append(wire)
+
+        def watch() -> None:  # between two steps, so before the first one: the engine is there
+            if host.events is not None:
+                host.events.listen(self.checkers.guarded(wire))
+                self.checkers.watch(host.events, config, wire.is_held)
+
+        host.defer(watch)
+        return host
+
+    def _host_of(self, config: Config) -> SimulatedHost | None:
+        """The host of a client that the code under test makes (a `HostSource`)."""
+        servers = config["bootstrap.servers"]
+        if any(self._is_ours(address) for address in servers):
+            return self._new_host(config, background=config.client == PRODUCER)
+        if self.allow_real_clients:
+            return None
+        names = ", ".join(map(str, servers))
+        raise ConfigurationError(
+            f"kafka_simulation doesn't know {names}: a client of it would leave the simulation. "
+            f"Give it {self.bootstrap_servers}, or say kafka_simulation.answer_for({names!r}); "
+            "kafka_simulation.allow_real_clients = True allows real connections."
+        )
+
+    def _is_ours(self, address: Address) -> bool:
+        if address in self._served or address.host in self.world.dns:
+            return True
+        return any(
+            address in (cluster.front_door.address, *(b.address for b in cluster.brokers.values()))
+            for cluster in self._clusters
+        )
+
+    @staticmethod
+    def _addresses(bootstrap_servers: str) -> list[Address]:
+        return [parse_address("bootstrap.servers", s.strip()) for s in bootstrap_servers.split(",")]
+
+
+def _numeric(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdecimal()
+
+
+__all__ = ["KafkaSimulation", "Violation"]

@@ -1,0 +1,37 @@
+"""`kafka_cluster` and `kafka_topic`: the examples of docs/testing.md on real brokers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.testing.test_docs_testing import blocks
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.timeout(300)
+def test_the_examples_and_a_cluster_that_is_put_right(pytester: pytest.Pytester) -> None:
+    text, passed = blocks("real")["cluster"]
+    pytester.makepyfile(
+        test_page=text,
+        test_then="""
+        import odradek
+
+        topics = []
+
+        def test_all_brokers_run_again(kafka_cluster, kafka_topic):
+            assert kafka_cluster.running == (0, 1, 2)
+            kafka_cluster.pause(0)
+            kafka_cluster.kill(2)
+            topics.append(kafka_topic)
+
+        def test_and_again(kafka_cluster, kafka_topic):
+            assert kafka_cluster.running == (0, 1, 2)
+            with odradek.Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+                names = admin.list_topics(timeout=60)
+            assert {*topics, kafka_topic} <= set(names)
+            assert kafka_topic.startswith("test_and_again-")
+            assert kafka_topic not in topics
+        """,
+    )
+    done = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", "--timeout=120")
+    done.assert_outcomes(passed=passed + 2)

@@ -1,0 +1,50 @@
+"""docs/testing.md: its examples run as printed (those with real brokers: tests/integration)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+# Imported here because pytester takes back what a run inside it has imported, and `odradek` keeps
+# what it has loaded once.
+from odradek.testing import KafkaSimulation
+
+pytest_plugins = ["pytester"]
+
+PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
+
+
+def blocks(kind: str) -> dict[str, tuple[str, int]]:
+    """Python blocks behind comments like `<!-- test: move, passed: 1 -->`."""
+    pattern = rf"<!-- {kind}: ([\w.]+)(?:, passed: (\d+))? -->\n```python\n(.*?)```"
+    found = re.findall(pattern, PAGE.read_text(), re.DOTALL)
+    return {name: (text, int(count or 0)) for name, count, text in found}
+
+
+@pytest.mark.parametrize("name", blocks("test"))
+def test_example(name: str, pytester: pytest.Pytester) -> None:
+    for file, (text, _) in blocks("file").items():
+        pytester.path.joinpath(file).write_text(text)
+    pytester.syspathinsert()
+    text, passed = blocks("test")[name]
+    pytester.makepyfile(text)
+    done = pytester.runpytest_inprocess("-W", "error", "--strict-markers")
+    done.assert_outcomes(passed=passed)
+
+
+def test_every_block_is_run() -> None:
+    count = PAGE.read_text().count("```python")
+    assert count == sum(len(blocks(kind)) for kind in ("test", "file", "real"))
+    assert len(blocks("test")) >= 5
+    assert blocks("real")
+
+
+def test_every_verb_of_the_table_is_there() -> None:
+    table = PAGE.read_text().split("| verb |")[1].split("\n\n")[0]
+    names = set(re.findall(r"`(\w+)\(", table))
+    assert len(names) > 15
+    with KafkaSimulation() as simulation:
+        for name in names:
+            assert callable(getattr(simulation, name)), name

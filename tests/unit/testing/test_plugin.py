@@ -1,0 +1,252 @@
+"""The pytest plugin: fixtures, markers, reports; and that it costs nothing where it isn't used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any, Self
+
+import pytest
+
+from odradek.testing import shared_clusters, simulated
+from odradek.testing.errors import JavaNotFoundError
+from odradek.testing.shared_clusters import SharedClusters
+
+pytest_plugins = ["pytester"]
+
+LOADED = simulated.KafkaSimulation
+"""Before pytester runs anything: see test_docs_testing."""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return pytester.runpytest_inprocess("-W", "error", "--strict-markers", *arguments)
+
+
+def test_the_plugin_is_found_by_its_entry_point(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "--fixtures", "-q")
+    done.stdout.fnmatch_lines(["kafka_simulation *odradek/testing/plugin.py*"])
+    done = run(pytester, "--markers")
+    done.stdout.fnmatch_lines(["@pytest.mark.kafka_simulation(*", "@pytest.mark.kafka_cluster(*"])
+    done = run(pytester, "--help")
+    done.stdout.fnmatch_lines(["*--kafka-seed=N*"])
+
+
+def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_nothing():
+            print(*[name for name in sys.modules if name.startswith("odradek")])
+            heavy = {"pyarrow", "zstandard", "numpy", "pyspark", "typer"}
+            assert heavy.isdisjoint(sys.modules)
+        """
+    )
+    done = pytester.runpytest_subprocess("-W", "error", "-s", "-p", "no:randomly")
+    done.assert_outcomes(passed=1)
+    loaded = next(line for line in done.stdout.lines if "odradek.testing.plugin" in line)
+    names = {word for word in loaded.split() if word.startswith("odradek")}
+    assert names == {"odradek", "odradek.testing", "odradek.testing.plugin"}
+
+
+def test_the_names_of_the_room_are_there() -> None:
+    code = (
+        "import odradek.testing, sys;"
+        "assert 'odradek.testing.local_cluster' not in sys.modules;"
+        "print(*[getattr(odradek.testing, n).__name__ for n in odradek.testing.__all__])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "LocalCluster" in done.stdout.split()
+    assert "KafkaSimulation" in done.stdout.split()
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = odradek_testing().Nonsense
+
+
+def odradek_testing() -> Any:
+    import odradek.testing
+
+    return odradek.testing
+
+
+def test_options_of_the_marker_and_of_the_command_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_plain(kafka_simulation):
+            assert (kafka_simulation.seed, len(kafka_simulation.brokers)) == (7, 3)
+
+        @pytest.mark.kafka_simulation(brokers=1, seed=3, cluster_id="mine")
+        def test_marked(kafka_simulation):
+            assert (kafka_simulation.seed, len(kafka_simulation.brokers)) == (3, 1)
+            assert kafka_simulation.cluster_id == "mine"
+        """
+    )
+    run(pytester, "--kafka-seed=7").assert_outcomes(passed=2)
+
+
+def test_a_failure_shows_what_went_on(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_it(kafka_simulation):
+            kafka_simulation.admin().list_topics()
+            raise AssertionError("as it happens")
+        """
+    )
+    done = run(pytester)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*- kafka_simulation -*",
+            "seed 1, virtual time *",
+            "Admin odradek, cluster simulated-cluster-0001",
+            "  It works: *",
+            "the last * events of admin:",
+            "*metadata_request*",
+        ]
+    )
+
+
+def test_a_broken_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from odradek.simulation.checkers import Violation
+
+        def test_it(kafka_simulation):
+            kafka_simulation.checkers.violations.append(Violation("dialled too soon"))
+
+        @pytest.mark.kafka_simulation(checkers=False)
+        def test_unchecked(kafka_simulation):
+            kafka_simulation.checkers.violations.append(Violation("dialled too soon"))
+        """
+    )
+    done = run(pytester)
+    done.assert_outcomes(passed=2, errors=1)
+    done.stdout.fnmatch_lines(["*Violation: dialled too soon"])
+
+
+def test_clients_are_closed_and_nothing_stays_behind(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import odradek
+
+        made = []
+
+        def test_one(kafka_simulation):
+            made.append((kafka_simulation, kafka_simulation.consumer()))
+            odradek.Admin(bootstrap_servers=kafka_simulation.bootstrap_servers).list_topics()
+
+        def test_two():
+            simulation, consumer = made.pop()
+            assert all(host.closed for host in simulation.world.hosts.values())
+            assert len(simulation.world.hosts) == 2
+            assert "closed" in repr(consumer)
+            admin = odradek.Admin(bootstrap_servers=simulation.bootstrap_servers)
+            assert "Simulated" not in type(admin._host).__name__
+            admin.close()
+        """
+    )
+    run(pytester, "-p", "no:randomly").assert_outcomes(passed=2)
+
+
+def test_without_java_the_error_is_clear(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[dict[str, Any]] = []
+
+    class NoCluster:
+        def __init__(self, **options: Any) -> None:
+            starts.append(options)
+
+        def __enter__(self) -> None:
+            raise JavaNotFoundError("Java 17 or newer is needed: JAVA_HOME is not set.")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(shared_clusters, "LocalCluster", NoCluster)
+    pytester.makeini("[pytest]\nkafka_cluster_brokers = 2\nkafka_cluster_version = 4.3\n")
+    pytester.makepyfile(
+        """
+        def test_one(kafka_cluster): ...
+        def test_two(kafka_topic): ...
+        """
+    )
+    done = run(pytester)
+    done.assert_outcomes(errors=2)
+    done.stdout.fnmatch_lines(
+        ["kafka_cluster can't be started: Java 17 or newer is needed: JAVA_HOME is not set."]
+    )
+    assert "Traceback" not in done.stdout.str()
+    assert starts == [{"brokers": 2, "version": "4.3"}]  # tried once for the whole run
+
+
+class Brokers:
+    """A cluster without processes."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.cluster_id = "original"
+        self.running = tuple(range(options["brokers"]))
+        self.done: list[str] = []
+        self.closed = False
+        self.broken = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def restore(self) -> None:
+        self.done.append("restore")
+        self.cluster_id = "original"
+
+    def resume(self, i: int) -> None:
+        self.done.append(f"resume {i}")
+
+    def start(self, i: int) -> None:
+        if self.broken:
+            raise RuntimeError("it doesn't start")
+        self.done.append(f"start {i}")
+        self.running = tuple(sorted({*self.running, i}))
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(shared_clusters, "LocalCluster", Brokers)
+    return SharedClusters(brokers=2)
+
+
+def test_clusters_are_shared_by_their_options(clusters: Any) -> None:
+    with clusters:
+        first = clusters.shared({})
+        assert clusters.shared({}) is first
+        assert clusters.shared({"brokers": 2}) is first
+        other = clusters.shared({"brokers": 1})
+        own = clusters.start({})
+        assert len({id(c) for c in (first, other, own)}) == 3
+    assert first.closed
+    assert other.closed
+    assert own.closed
+
+
+def test_what_a_test_broke_is_put_right(clusters: Any) -> None:
+    cluster = clusters.shared({})
+    cluster.running = (1,)
+    cluster.cluster_id = "foreign"
+    clusters.put_right(cluster)
+    assert cluster.done == ["restore", "resume 1", "start 0"]
+    assert cluster.running == (0, 1)
+
+
+def test_what_cannot_be_put_right_is_replaced(clusters: Any) -> None:
+    cluster = clusters.shared({})
+    cluster.running, cluster.broken = (1,), True
+    with pytest.raises(RuntimeError, match="doesn't start"):
+        clusters.put_right(cluster)
+    assert cluster.closed
+    assert clusters.shared({}) is not cluster
