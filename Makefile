@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench scorecard lock clean
+.PHONY: help setup demo test check broken-rules bench scorecard lock clean
 
 help: ## what there is
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 setup: ## the venv .venv with all that is pinned (quick when nothing changed)
 	@$(PYTHON) tools/setup_venv.py
@@ -26,6 +26,9 @@ check: setup ## format, lint, types, rooms and house rules
 
 bench: setup ## each against its peers in one run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
+	@$(BIN)/python tools/break_rules.py $(ARGS)
 
 scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)

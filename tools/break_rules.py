@@ -1,0 +1,436 @@
+"""`make broken-rules`: break one rule after the other on purpose; each must make a test fail.
+
+A rule that nothing would miss isn't kept by anything. Each line of the table changes the sources a
+little, in a copy that is put in front of the installed package, and names the tests that have to
+notice. Printed is the test that failed, or SURVIVED, which makes the exit status 1. Before that the
+same tests run against the sources as they are: they have to pass.
+
+    python tools/break_rules.py                all of them
+    python tools/break_rules.py spacing jitter those whose name holds one of the words
+    python tools/break_rules.py --list         what there is
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src" / "odradek"
+PATIENCE = 300
+"""Seconds for the tests of one breakage."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A text of one file that is replaced wherever it occurs; it must occur."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """What is broken, the rule that says otherwise, and the tests of which one must fail."""
+
+    name: str
+    rule: str
+    patches: tuple[Patch, ...]
+    tests: tuple[str, ...]
+
+
+def case(folder: str, name: str) -> str:
+    """A case of `tests/spec` as pytest names it."""
+    return f"tests/spec/test_{folder}.py::test_case[{name}]"
+
+
+def broken(name: str, rule: str, file: str, old: str, new: str, *tests: str) -> Breakage:
+    """A breakage with one patch."""
+    return Breakage(name, rule, (Patch(file, old, new),), tests)
+
+
+UPDATER = "metadata/metadata_updater.py"
+CLIENT = "network/network_client.py"
+STATES = "network/cluster_connection_states.py"
+GOVERNOR = "network/dial_governor.py"
+
+BREAKAGES = (
+    # KIP-580
+    broken(
+        "the literal formula of KIP-580",
+        "R-BO-1",
+        "common/backoff.py",
+        "top = self.maximum / (1.0 + self.jitter)",
+        "top = math.inf",
+        case("kip_580", "jitter_survives_at_the_cap"),
+    ),
+    broken(
+        "a base above the maximum goes on growing",
+        "R-BO-2",
+        "common/backoff.py",
+        "return self.base >= self.maximum",
+        "return False",
+        case("kip_580", "base_above_max_is_a_constant_max"),
+    ),
+    broken(
+        "jitter drawn at each poll",
+        "R-BO-3",
+        STATES,
+        "max(0.0, found.backoff_until - now)",
+        "max(0.0, (found.backoff_until - now) * (0.8 + 0.4 * self._rng.random()))",
+        case("kip_144", "a_constant_wait_is_exact"),
+        "tests/unit/network/test_cluster_connection_states.py::test_the_deadline_is_drawn_once",
+    ),
+    broken(
+        "the first wait counts as the second",
+        "R-BO-5",
+        "common/backoff.py",
+        "self.until = now + self._policy.delay(self.failures, self._rng)",
+        "self.until = now + self._policy.delay(self.failures + 1, self._rng)",
+        case("kip_580", "table_of_the_kip"),
+    ),
+    # KIP-144
+    broken(
+        "the maximum doesn't follow the base",
+        "R-CS-1",
+        "common/config.py",
+        'if "reconnect.backoff.ms" in self.given and',
+        "if False and",
+        case("kip_144", "reconnect_settings"),
+    ),
+    broken(
+        "backoff reset at TCP connect",
+        "R-CS-3",
+        CLIENT,
+        "            opened(self, connection, now)\n",
+        "            self.states.proved(connection.address, now)\n"
+        "            opened(self, connection, now)\n",
+        case("kip_144", "tcp_connect_alone_resets_nothing"),
+        case("kip_144", "accept_then_reset_grows"),
+    ),
+    broken(
+        "backoff reset at ApiVersions",
+        "R-CS-3",
+        "network/handshake.py",
+        "    network.states.setup_done(connection.address)\n",
+        "    network.states.setup_done(connection.address)\n"
+        "    network.states.proved(connection.address, now)\n",
+        case("kip_144", "ready_then_closed_grows"),
+    ),
+    broken(
+        "an idle close counts as a failure",
+        "R-CS-4",
+        CLIENT,
+        "failure = not (idle and error is None)",
+        "failure = True",
+        case("kip_144", "an_orderly_idle_close_is_no_failure"),
+    ),
+    broken(
+        "a setup timeout that doesn't grow",
+        "R-CS-5",
+        STATES,
+        "state.setup_failures += 1",
+        "state.setup_failures += 0",
+        case("kip_144", "setup_timeout_grows"),
+    ),
+    broken(
+        "always the first IP of a name",
+        "R-CS-6",
+        STATES,
+        "state.last_ip = fresh[0]",
+        "fresh = list(ips)\n        state.last_ip = fresh[0]",
+        case("kip_144", "a_dead_ip_is_passed_over"),
+    ),
+    broken(
+        "the dial governor off",
+        "R-CS-8",
+        GOVERNOR,
+        "limited = self.engaged or failed",
+        "limited = False",
+        case("kip_144", "after_a_failure_all_dials_are_spaced"),
+    ),
+    broken(
+        "leaders don't wait for metadata",
+        "R-CS-8",
+        GOVERNOR,
+        "if self.engaged and self.metadata_only and not for_metadata:",
+        "if False:",
+        case("kip_144", "leaders_wait_for_the_round"),
+    ),
+    broken(
+        "no limit on the dials of a second",
+        "R-RB-7",
+        GOVERNOR,
+        "MAX_PER_SECOND = 6",
+        "MAX_PER_SECOND = 100",
+        "tests/unit/network/test_dial_governor.py"
+        "::test_six_dials_in_any_second_whatever_was_proved_meanwhile",
+    ),
+    # The Sarama page
+    broken(
+        "always the same idle broker",
+        "R-MD-2",
+        "metadata/least_loaded_node.py",
+        "(len(connection.in_flight), connection.last_used)",
+        "(len(connection.in_flight), 0.0)",
+        case("metadata", "the_idle_broker_used_longest_ago_is_asked"),
+        case("metadata", "idle_brokers_share_the_requests"),
+    ),
+    broken(
+        "a second metadata request in flight",
+        "R-MD-4",
+        UPDATER,
+        "            reply = self._network.send(connection, body, now)\n",
+        "            self._network.send(connection, body, now)\n"
+        "            reply = self._network.send(connection, body, now)\n",
+        case("metadata", "a_thousand_refreshes_make_two_requests"),
+    ),
+    broken(
+        "callers don't join the running request",
+        "R-MD-4",
+        "metadata/metadata.py",
+        "continue  # joins the running request",
+        "pass",
+        case("metadata", "callers_join_the_running_request"),
+    ),
+    broken(
+        "an answer without brokers is state",
+        "R-MD-5",
+        UPDATER,
+        "if not response.brokers:",
+        "if False:",
+        case("metadata", "an_answer_without_brokers_is_no_state"),
+    ),
+    broken(
+        "a lower leader epoch is believed",
+        "R-MD-7",
+        "metadata/cluster.py",
+        "0 <= p.leader_epoch < known_epoch",
+        "False",
+        case("metadata", "a_lower_epoch_is_not_believed"),
+    ),
+    # KIP-899
+    broken(
+        "silence proves life",
+        "R-RB-2",
+        CLIENT,
+        "SUSPICION = 2.0",
+        "SUSPICION = 1000.0",
+        case("kip_899", "3_connections_fall_silent"),
+        case("kip_899", "3_brokers_replaced_black_holed"),
+    ),
+    broken(
+        "all brokers of a large cluster have to be tried",
+        "R-RB-3",
+        "metadata/bootstrap.py",
+        "ENOUGH = 5",
+        "ENOUGH = 1000",
+        case("kip_899", "a_hundred_brokers_replaced"),
+    ),
+    broken(
+        "a rebootstrap while a connection answers",
+        "R-RB-3",
+        "metadata/bootstrap.py",
+        "if not known or answering:",
+        "if not known:",
+        case("kip_899", "while_one_answers_there_is_no_rebootstrap"),
+        case("kip_899", "a_slow_answer_is_waited_for_while_leaders_fail"),
+    ),
+    broken(
+        "the timer counts from the last attempt",
+        "R-RB-3",
+        UPDATER,
+        "            until = self._retry.failed(now)\n",
+        "            self.due_since = now\n            until = self._retry.failed(now)\n",
+        case("kip_899", "the_timer_counts_from_the_first_due_attempt"),
+    ),
+    broken(
+        "requests in flight are forgotten at a rebootstrap",
+        "R-RB-4",
+        CLIENT,
+        "            self._end(connection, DisconnectedError(f",
+        "            connection.in_flight.clear()\n"
+        "            self._end(connection, DisconnectedError(f",
+        case("kip_899", "in_flight_requests_end_as_retriable_disconnects"),
+    ),
+    broken(
+        "old connections survive a rebootstrap",
+        "R-RB-4",
+        UPDATER,
+        "        if restarted:  #",
+        "        if False:  #",
+        case("kip_899", "in_flight_requests_end_as_retriable_disconnects"),
+    ),
+    Breakage(
+        "each round of an outage counts as a rebootstrap",
+        "R-RB-4",
+        (
+            Patch(UPDATER, "and self._rebootstraps and self.current is None:", "and True:"),
+            Patch(UPDATER, "        if self.current is not None:\n            return\n", ""),
+        ),
+        (case("kip_899", "one_outage_counts_one_rebootstrap"),),
+    ),
+    broken(
+        "a rebootstrap forgets the backoffs",
+        "R-CS-2",
+        UPDATER,
+        "        self.history.append(self.current)\n",
+        "        self.history.append(self.current)\n        self._network.states._states.clear()\n",
+        case("kip_899", "a_rebootstrap_halves_no_backoff"),
+    ),
+    broken(
+        "a rebootstrap forgets the leader epochs",
+        "R-RB-4",
+        "metadata/metadata.py",
+        "        self.snapshot = None\n        self.changed.notify()\n",
+        "        self.snapshot = None\n        self._epochs.clear()\n"
+        "        self.changed.notify()\n",
+        case("kip_899", "epochs_outlive_a_rebootstrap"),
+    ),
+    broken(
+        "a rebootstrap forgets the cluster id",
+        "R-RB-5",
+        "metadata/metadata.py",
+        "        self.snapshot = None\n        self.changed.notify()\n",
+        "        self.snapshot = None\n        self.cluster_id = None\n"
+        "        self.changed.notify()\n",
+        case("kip_899", "the_cluster_id_outlives_a_rebootstrap"),
+    ),
+    broken(
+        "the cluster id isn't compared",
+        "R-RB-5",
+        "metadata/bootstrap.py",
+        "if known is None or found is None or known == found:",
+        "if True:",
+        case("kip_899", "another_cluster_behind_the_bootstrap_address"),
+    ),
+    broken(
+        "a foreign answer proves its address",
+        "R-RB-5",
+        CLIENT,
+        "            self.states.disproved(connection.address)\n",
+        "",
+        case("kip_899", "a_recycled_address_goes_on_backing_off"),
+    ),
+    # Retries
+    broken(
+        "a batch waits although another leader is known",
+        "R-RT-1",
+        "clients/producer/sender.py",
+        " and epoch <= batch.epoch_tried",
+        "",
+        case("kip_580", "a_new_leader_epoch_ends_the_wait"),
+    ),
+    broken(
+        "a retried batch gets a new sequence",
+        "R-PR-1",
+        "clients/producer/sender.py",
+        "        if batch.sequence != NO_SEQUENCE:\n            return\n        if queue.identity",
+        "        if queue.identity",
+        "tests/simulation/test_producer.py::test_random_faults_lose_double_and_reorder_nothing",
+    ),
+    broken(
+        "errors don't list the attempts",
+        "R-RT-2",
+        "clients/client_engine.py",
+        "attempts = [*self.recent_attempts(now), *own_attempts]",
+        "attempts: list[Attempt] = []",
+        case("kip_580", "a_call_ends_at_its_deadline_and_lists_the_attempts"),
+        "tests/property/test_no_call_outlives_its_timeout.py",
+    ),
+)
+
+
+def patched(text: str, patch: Patch) -> str:
+    """The text with the patch in it."""
+    if patch.old not in text:
+        raise LookupError(f"{patch.file} doesn't hold {patch.old!r} any more")
+    return text.replace(patch.old, patch.new)
+
+
+def run_tests(sources: Path, tests: Iterable[str], folder: Path) -> tuple[int, str]:
+    """Run tests against a copy of the sources; the exit status and what pytest said."""
+    environment = {**os.environ, "PYTHONPATH": str(sources.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--show-capture=no", "--tb=line"]
+    command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
+    where = "import odradek; print(odradek.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    if not found.startswith(str(sources)):
+        raise RuntimeError(f"the copy isn't what is imported, but {found}")
+    done = subprocess.run(
+        [*command, *dict.fromkeys(tests)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def try_one(breakage: Breakage, sources: Path, folder: Path) -> bool:
+    """Break a rule and say whether a test noticed."""
+    kept: dict[Path, str] = {}
+    try:
+        for patch in breakage.patches:
+            path = sources / patch.file
+            text = path.read_text()
+            kept.setdefault(path, text)
+            path.write_text(patched(text, patch))
+        status, said = run_tests(sources, breakage.tests, folder)
+    except subprocess.TimeoutExpired:
+        status, said = 1, "FAILED it went on for ever"
+    finally:
+        for path, text in kept.items():
+            path.write_text(text)
+    failed = re.search(r"^FAILED (.*?)(?: - .*)?$", said, re.MULTILINE)
+    if status == 1 and failed:
+        print(f"{breakage.rule:7s} {breakage.name}: {failed[1]} failed", flush=True)
+        return True
+    if status != 0:  # neither passed nor failed: the table names a test that isn't there
+        print(said)
+    print(f"{breakage.rule:7s} {breakage.name}: SURVIVED", flush=True)
+    return False
+
+
+def main() -> int:
+    """Break all rules, or those that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only breakages whose name holds one of these")
+    parser.add_argument("--list", action="store_true", help="name them and end")
+    options = parser.parse_args()
+    chosen = [b for b in BREAKAGES if not options.words or any(w in b.name for w in options.words)]
+    if not chosen:
+        parser.error(f"no breakage's name holds {' or '.join(options.words)}")
+    if options.list:
+        for breakage in chosen:
+            print(f"{breakage.rule:7s} {breakage.name}")
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sources = folder / "src" / "odradek"
+        shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+        status, said = run_tests(sources, (t for b in chosen for t in b.tests), folder)
+        if status != 0:
+            print(said)
+            print("These tests have to pass before anything is broken.")
+            return 1
+        caught = sum(try_one(breakage, sources, folder) for breakage in chosen)
+    print(f"{caught} of {len(chosen)} broken rules were noticed")
+    return 0 if caught == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
