@@ -275,6 +275,7 @@ def main() -> None:
                         help="cells at once that count nothing per time (%(default)s)")  # fmt: skip
     parser.add_argument("--json", type=Path, default=ROOT / "artifacts" / "scorecard.json")
     parser.add_argument("--markdown", type=Path, default=ROOT / "artifacts" / "scorecard.md")
+    parser.add_argument("--readme", type=Path, help="a file to write the ranked figures into")
     parser.add_argument("--update", action="store_true",
                         help="keep what --json already has and isn't measured now")  # fmt: skip
     options = parser.parse_args()
@@ -296,6 +297,8 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(report, indent=1) + "\n")
     options.markdown.write_text(table.markdown(report))
+    if options.readme:
+        options.readme.write_text(table.into_readme(options.readme.read_text(), report))
     table.show(report)
     progress(f"written: {options.json}, {options.markdown}")
 

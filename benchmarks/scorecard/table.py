@@ -86,10 +86,11 @@ def _columns(report: dict[str, Any]) -> list[str]:
     return [f"{title} {versions.get(key, '')}".strip() for key, title in report["clients"].items()]
 
 
-def _lines(report: dict[str, Any]) -> list[list[str]]:
+def _lines(report: dict[str, Any], *, all_figures: bool = True) -> list[list[str]]:
     lines = []
     for key, row in report["rows"].items():
-        for i, figure in enumerate(ROWS[key].figures):
+        shown = [f for f in ROWS[key].figures if all_figures or f.ranked]
+        for i, figure in enumerate(shown):
             unit = f" [{figure.unit}]" if figure.unit else ""
             name = f"{key}: {row['title']}: {figure.title}" if not i else f"… {figure.title}"
             cells = [text_of(report, key, figure, client) for client in report["clients"]]
@@ -161,6 +162,8 @@ def remarks(report: dict[str, Any]) -> list[str]:
     return found
 
 
+README_BEGIN = "<!-- scorecard: make scorecard writes what follows -->"
+README_END = "<!-- scorecard: end -->"
 INTRODUCTION = """\
 # Scorecard
 
@@ -173,14 +176,29 @@ move, lie and come back. Every library has its default settings. `make scorecard
 
 def markdown(report: dict[str, Any]) -> str:
     """The page for the documentation."""
+    notes = "\n".join(f"- {remark}" for remark in remarks(report))
+    return f"{INTRODUCTION}{_markdown_table(report, all_figures=True)}\n\n{notes}\n"
+
+
+def into_readme(text: str, report: dict[str, Any]) -> str:
+    """A README with the ranked figures between its two marks. Raises ValueError without marks."""
+    before, begin, rest = text.partition(README_BEGIN)
+    _, end, after = rest.partition(README_END)
+    if not begin or not end:
+        raise ValueError(f"there is no place between {README_BEGIN} and {README_END}")
+    short = _markdown_table(report, all_figures=False)
+    notes = " ".join(remarks(report)[:2])
+    return f"{before}{begin}\n{short}\n\n{notes}\n{end}{after}"
+
+
+def _markdown_table(report: dict[str, Any], *, all_figures: bool) -> str:
     header = ["", *_columns(report)]
     lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
     lines += [
         "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
-        for cells in _lines(report)
+        for cells in _lines(report, all_figures=all_figures)
     ]
-    notes = "\n".join(f"- {remark}" for remark in remarks(report))
-    return INTRODUCTION + "\n".join(lines) + "\n\n" + notes + "\n"
+    return "\n".join(lines)
 
 
 def show(report: dict[str, Any]) -> None:

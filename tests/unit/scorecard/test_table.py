@@ -122,6 +122,24 @@ def test_an_update_keeps_what_is_not_measured_anew() -> None:
     assert "no Go" in text
 
 
+def test_a_readme_gets_the_ranked_figures_between_its_marks() -> None:
+    report = scorecard(
+        A_odradek=good(record=0.1, contact=0.1),
+        A_java=good(record=0.1, contact=0.1),
+        G_odradek=good(foreign=0, asked=1),
+        G_java=good(foreign=600, asked=1),
+    )
+    old = f"before\n{table.README_BEGIN}\nold\n{table.README_END}\nafter\n"
+    new = table.into_readme(old, report)
+    assert new.startswith(f"before\n{table.README_BEGIN}\n| ")
+    assert new.endswith(f"{table.README_END}\nafter\n")
+    assert "old" not in new
+    assert "first contact" not in new
+    assert table.into_readme(new, report) == new
+    with pytest.raises(ValueError, match="no place"):
+        table.into_readme("no marks", report)
+
+
 def test_a_figure_that_was_not_counted_is_no_loss() -> None:
     card = Scorecard(["H"], ["odradek"], runs=1, side_by_side=1)
     card.results["H"]["odradek"] = good(back=0.5, asked=2, dials_after=3)
