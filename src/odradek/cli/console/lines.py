@@ -102,7 +102,7 @@ class LineParser:
 
     def _headers(self, text: bytes) -> Headers:
         pairs = text.split(self._headers_separator)
-        while pairs and not pairs[-1]:  # "a:1," has one header, as in Kafka's tool
+        while len(pairs) > 1 and not pairs[-1]:  # "a:1," has one header, as in Kafka's tool
             pairs.pop()
         return tuple(self._header(pair) for pair in pairs)
 

@@ -149,6 +149,18 @@ def test_wrong_uses_say_what_is_wrong(function: Any, words: str, says: str) -> N
     assert "--help" in output
 
 
+@pytest.mark.parametrize(
+    "function",
+    [produce.produce, consume.consume, broker_api_versions.broker_api_versions],
+)
+def test_help(function: Any) -> None:
+    status, output = run(function, "--help")
+    assert status == 0
+    assert "--bootstrap-server" in output
+    assert "--json" in output
+    assert "socket-buffer-size" not in output
+
+
 def test_deserializers_may_be_given_by_their_own_flags() -> None:
     words = f"{START} --key-deserializer Long --value-deserializer Integer"
     found = formatter_of(parameters(consume.consume, words.split()))

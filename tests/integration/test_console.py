@@ -1,0 +1,184 @@
+"""`odradek produce`, `consume` and `broker-api-versions` as a user types them, on real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.testing import LocalCluster
+
+ODRADEK = Path(sys.executable).parent / "odradek"
+PATIENCE = 60.0
+
+
+def start(cluster: LocalCluster, command: str, *words: str, **how: Any) -> subprocess.Popen[bytes]:
+    """Start a command on a cluster, everything piped unless said otherwise."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    servers = ["--bootstrap-server", cluster.bootstrap_servers]
+    how = {"bufsize": 0, **pipes, **how}  # so that readline() takes no more than its line
+    return subprocess.Popen([ODRADEK, command, *servers, *words], **how)
+
+
+def create(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+
+
+def run(
+    cluster: LocalCluster, command: str, *words: str, given: bytes = b""
+) -> tuple[int, str, str]:
+    """Run a command to its end: exit status, standard output, standard error."""
+    with start(cluster, command, *words) as process:
+        out, err = process.communicate(given, timeout=PATIENCE)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:
+    create(cluster, topic, 3)
+    lines = b"".join(b"a:%d\tkey %d\tvalue %d\n" % (n, n % 7, n) for n in range(500))
+    parts = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
+    status, out, err = run(
+        cluster, "produce", "--topic", topic, *parts, "--compression-codec", "zstd", "--json",
+        given=lines,
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert (told["lines"], told["acknowledged"], told["lost"]) == (500, 500, [])
+    reading = ("--topic", topic, "--from-beginning", "--max-messages", "500")
+    shape = ("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true")
+    status, out, err = run(cluster, "consume", *reading, *shape)
+    assert (status, err) == (0, "Processed a total of 500 messages\n")
+    assert sorted(out.splitlines()) == sorted(lines.decode().splitlines())
+    status, out, err = run(cluster, "consume", *reading, "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert sorted(int(r["headers"][0][1]) for r in records) == list(range(500))
+    for partition, written in told["partitions"].items():
+        mine = [r["offset"] for r in records if r["partition"] == int(partition)]
+        assert mine == list(range(written["records"]))
+
+
+def test_a_reader_that_has_had_enough(cluster: LocalCluster, topic: str) -> None:
+    create(cluster, topic, 1)
+    assert run(cluster, "produce", "--topic", topic, given=b"one\ntwo\nthree\n")[0] == 0
+    with start(cluster, "consume", "--topic", topic, "--from-beginning") as process:
+        out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
+        assert [out.readline(), out.readline()] == [b"one\n", b"two\n"]
+        out.close()
+        # No record comes any more: it is the pipe itself that says so.
+        assert process.wait(PATIENCE) == 0
+        assert err.read() == b""
+
+
+def test_ends_from_outside(cluster: LocalCluster, topic: str) -> None:
+    create(cluster, topic, 1)
+    with (
+        start(cluster, "consume", "--topic", topic, "--from-beginning") as reader,
+        start(cluster, "produce", "--topic", topic) as writer,
+    ):
+        cast("IO[bytes]", writer.stdin).write(b"kept\n" * 3)
+        out = cast("IO[bytes]", reader.stdout)
+        assert [out.readline() for _ in range(3)] == [b"kept\n"] * 3
+        writer.send_signal(signal.SIGTERM)
+        assert writer.wait(PATIENCE) == 0
+        assert cast("IO[bytes]", writer.stderr).read() == b"interrupted after 3 lines\n"
+        reader.send_signal(signal.SIGTERM)
+        assert reader.wait(PATIENCE) == 130
+        assert cast("IO[bytes]", reader.stderr).read() == b"Processed a total of 3 messages\n"
+
+
+def test_somebody_types(cluster: LocalCluster, topic: str) -> None:
+    create(cluster, topic, 1)
+    keyboard, terminal = pty.openpty()
+    with start(cluster, "produce", "--topic", topic, stdin=terminal) as process:
+        os.close(terminal)
+        os.write(keyboard, b"typed\n\x04")
+        out, err = process.communicate(timeout=PATIENCE)
+    os.close(keyboard)
+    assert (process.returncode, out, err) == (0, b">>", b"")
+    status, text, _ = run(
+        cluster, "consume", "--topic", topic, "--partition", "0", "--offset", "0",
+        "--timeout-ms", "500",
+    )  # fmt: skip
+    assert (status, text) == (0, "typed\n")
+
+
+def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
+    status, out, err = run(cluster, "consume", "--topic", "nix", "--timeout-ms", "2000")
+    assert (status, out) == (1, "")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in err
+    lost = run(cluster, "produce", "--topic", "nix", "--max-block-ms", "300", given=b"a\nb\n")
+    assert lost[0] == 1
+    assert "1 of 1 lines were not acknowledged" in lost[2]
+
+
+@pytest.fixture
+def quick_cluster() -> Iterator[LocalCluster]:
+    """A cluster whose controller gives a paused broker up after three seconds."""
+    config = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    with LocalCluster(brokers=3, config=config) as running:
+        yield running
+
+
+def test_with_a_paused_broker(quick_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    cluster = quick_cluster
+    create(cluster, topic, 6)
+    quick = tmp_path / "client.properties"
+    quick.write_text("default.api.timeout.ms=3000\n")
+    lines = [b"line %d\n" % n for n in range(600)]
+    first = run(cluster, "produce", "--topic", topic, given=b"".join(lines[:100]))
+    assert first[0] == 0
+    reader = start(cluster, "consume", "--topic", topic, "--from-beginning", "--max-messages",
+                   "600", "--command-property", "request.timeout.ms=3000")  # fmt: skip
+    with reader:
+        heard = cast("IO[bytes]", reader.stdout).readline()
+        cluster.pause(1)
+        try:
+            writer = start(cluster, "produce", "--topic", topic, "--request-timeout-ms", "3000",
+                           "--batch-size", "200")  # fmt: skip
+            with writer:
+                cast("IO[bytes]", writer.stdin).write(b"".join(lines[100:]))
+                status, out, err = run(
+                    cluster, "broker-api-versions", "--command-config", str(quick)
+                )
+                blocks = out.split("\n)\n")
+                assert status == 1, err
+                assert sum("Produce(0): 0 to 13 [usable: 13]" in b for b in blocks) == 2
+                (broken,) = [line for line in out.splitlines() if "ERROR" in line]
+                assert f"{cluster.broker_addresses[1]} (id: 1 rack: null" in broken
+                assert "ApiVersions of broker 1" in broken
+                _, err_of_writer = writer.communicate(timeout=PATIENCE)
+            assert writer.returncode == 0, err_of_writer
+            rest, err_of_reader = reader.communicate(timeout=PATIENCE)
+        finally:
+            cluster.resume(1)
+    assert reader.returncode == 0, err_of_reader
+    found = Counter((heard + rest).splitlines(keepends=True))
+    assert found == Counter(lines)
+    deadline = time.monotonic() + PATIENCE
+    while run(cluster, "broker-api-versions", "--command-config", str(quick))[0] != 0:
+        assert time.monotonic() < deadline, "broker 1 is back and isn't seen"
+
+
+def test_versions_as_json(cluster: LocalCluster) -> None:
+    status, out, err = run(cluster, "broker-api-versions", "--json")
+    assert (status, err) == (0, "")
+    brokers = json.loads(out)["brokers"]
+    assert [f"{b['host']}:{b['port']}" for b in brokers] == list(cluster.broker_addresses)
+    for broker in brokers:
+        assert broker["error"] is None
+        apis = {a["name"]: a for a in broker["apis"]}
+        assert apis["Metadata"]["usable"] == apis["Metadata"]["max"] == 13
+        assert apis["JoinGroup"]["problem"] == "no messages in this client"

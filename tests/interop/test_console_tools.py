@@ -1,0 +1,82 @@
+"""Odradek's console tools and Kafka's own: each reads what the other wrote, and says the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from odradek.testing import LocalCluster
+
+ODRADEK = Path(sys.executable).parent / "odradek"
+
+LINES = b"".join(
+    [
+        b"h1:v1,h2:v2\tkey\tvalue\n",
+        b"h1:NULL\tNULL\tno key\n",
+        b"NULL\ttombstone\tNULL\n",
+        b"NULL\t\t\n",
+        b"h:x:y\tk\tv\twith\ttabs\r\n",
+        "ö:ü\tflüge\t✈ → JFK\n".encode(),
+        *(b"n:%d\tk%d\tvalue %d\n" % (n, n % 5, n) for n in range(300)),
+    ]
+)
+READER = [
+    "--reader-property", "parse.key=true", "--reader-property", "parse.headers=true",
+    "--reader-property", "null.marker=NULL",
+]  # fmt: skip
+FORMATTER = [
+    word
+    for part in ("print.timestamp=true", "print.partition=true", "print.offset=true",
+                 "print.headers=true", "print.key=true", "key.separator=|", "null.literal=NIL")
+    for word in ("--formatter-property", part)
+]  # fmt: skip
+READING = ["--from-beginning", "--max-messages", "306", *FORMATTER]
+
+
+def odradek(command: str, cluster: LocalCluster, *words: str, given: bytes = b"") -> str:
+    servers = ["--bootstrap-server", cluster.bootstrap_servers]
+    done = subprocess.run(
+        [ODRADEK, command, *servers, *words], input=given, capture_output=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def kafka(main: str, cluster: LocalCluster, *words: str, given: bytes | None = None) -> str:
+    servers = ["--bootstrap-server", cluster.bootstrap_servers]
+    return cluster.run_tool(f"org.apache.kafka.tools.{main}", [*servers, *words], given=given)
+
+
+def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
+    ours, theirs = f"{topic}-ours", f"{topic}-theirs"
+    for name in (ours, theirs):
+        cluster.create_topic(name, partitions=1)
+    odradek("produce", cluster, "--topic", ours, *READER, given=LINES)
+    kafka("ConsoleProducer", cluster, "--topic", theirs, *READER, given=LINES)
+    shown = {}
+    for name in (ours, theirs):
+        shown[name] = odradek("consume", cluster, "--topic", name, *READING)
+        reference = kafka("consumer.ConsoleConsumer", cluster, "--topic", name, *READING)
+        assert shown[name] == reference
+    untimed = [re.sub(r"CreateTime:\d+", "", text) for text in shown.values()]
+    assert untimed[0] == untimed[1]
+    assert "h:x:y|k|v\twith\ttabs" in untimed[0]
+    assert "NO_HEADERS|tombstone|NIL" in untimed[0]
+
+
+def test_the_same_versions(cluster: LocalCluster) -> None:
+    ours = odradek("broker-api-versions", cluster).splitlines()
+    theirs = kafka("BrokerApiVersionsCommand", cluster).splitlines()
+    assert ours[0] == theirs[0]
+    assert len(ours) > 70
+    usable = 0
+    for mine, reference in zip(ours, theirs, strict=True):
+        if "[unusable: no messages in this client]" in mine:
+            assert mine.partition(" [")[0] == reference.partition(" [")[0]
+        else:
+            assert mine == reference
+            usable += "[usable: " in mine
+    assert usable == 9
