@@ -167,18 +167,18 @@ class OutageLog:
             handler(self, event.at, event.fields)
 
     def _dial(self, now: float, fields: dict[str, Any]) -> None:
-        address = str(fields.get("address"))
-        self._pending[fields.get("connection", -1)] = address
+        address = fields["address"]
+        self._pending[fields["connection"]] = address
         if self.current is not None:
             self._count(self.counts.dials, address)
 
     def _ready(self, now: float, fields: dict[str, Any]) -> None:
-        address = fields.get("address")
+        address = fields["address"]
         self._pending = {c: a for c, a in self._pending.items() if a != address}
 
     def _disconnected(self, now: float, fields: dict[str, Any]) -> None:
-        self._pending.pop(fields.get("connection", -1), None)
-        self._mute.discard(str(fields.get("address")))
+        self._pending.pop(fields["connection"], None)
+        self._mute.discard(fields["address"])
         if fields.get("failure"):
             in_flight = fields.get("in_flight") or 0
             more = f", {_number(in_flight, 'request')} in flight" if in_flight else ""
@@ -186,19 +186,19 @@ class OutageLog:
 
     def _dial_failed(self, now: float, fields: dict[str, Any]) -> None:
         self._failed(now, fields, "dial failed", "")
-        self._pending.pop(fields.get("connection", -1), None)
-        self._mute.discard(str(fields.get("address")))
-        self._count(self.counts.attempts, str(fields.get("address")))
+        self._pending.pop(fields["connection"], None)
+        self._mute.discard(fields["address"])
+        self._count(self.counts.attempts, fields["address"])
 
     def _silent(self, now: float, fields: dict[str, Any]) -> None:
         if fields.get("held"):  # it may rightly hold what it was given to write
             return
         what = "connected, but silent" if fields.get("ready") else "the dial isn't answered"
         self._failed(now, {**fields, "error": f"no byte for {fields.get('seconds')} s"}, what, "")
-        self._mute.add(str(fields.get("address")))
+        self._mute.add(fields["address"])
 
     def _heard(self, now: float, fields: dict[str, Any]) -> None:
-        address = str(fields.get("address"))
+        address = fields["address"]
         self._mute.discard(address)
         outage = self.current
         if outage is not None and fields.get("ready"):
@@ -208,7 +208,7 @@ class OutageLog:
         if fields.get("what") == "dial":  # was counted when it failed
             return
         self._failed(now, fields, "metadata request failed", "")
-        self._count(self.counts.attempts, str(fields.get("address")))
+        self._count(self.counts.attempts, fields["address"])
 
     def _round_failed(self, now: float, fields: dict[str, Any]) -> None:
         outage = self.current
@@ -250,7 +250,7 @@ class OutageLog:
         outage = self.current
         if outage is None:
             return
-        address = str(fields.get("address"))
+        address = fields["address"]
         outage.failing.pop(address, None)
         self._answered(outage, now)
         if outage.total or first or not outage.failing:
@@ -258,7 +258,7 @@ class OutageLog:
 
     def _proved(self, now: float, fields: dict[str, Any]) -> None:
         if self.current is not None:
-            self._worked(self.current, str(fields.get("address")), now)
+            self._worked(self.current, fields["address"], now)
 
     def _retry(self, now: float, fields: dict[str, Any]) -> None:
         if self.current is not None:
@@ -270,7 +270,7 @@ class OutageLog:
         self._seldom("expired", logging.WARNING, f"out of time: {fields.get('what')}", now)
 
     def _foreign(self, now: float, fields: dict[str, Any]) -> None:
-        address = str(fields.get("address"))
+        address = fields["address"]
         self._seldom(
             f"foreign {address}",
             logging.ERROR,
@@ -325,12 +325,11 @@ class OutageLog:
     # Transitions
 
     def _failed(self, now: float, fields: dict[str, Any], what: str, more: str) -> None:
-        address = str(fields.get("address"))
-        error = _plain(str(fields.get("error")))
+        address, error = fields["address"], fields["error"]
         outage = self.current
         if outage is None:
             one = ONE[self._class(address)]
-            outage = self._begin(now, f"{one} {address}: {what} ({error}){more}")
+            outage = self._begin(now, f"{one} {address}: {what} ({_plain(error)}){more}")
         outage.failing[address] = error
         outage.last_failure = now
         outage.answered_at = None
@@ -480,7 +479,7 @@ def _named(failing: dict[str, str]) -> str:
     """What is wrong, and with which addresses; the first few of each."""
     groups: dict[str, list[str]] = {}
     for address, error in failing.items():
-        groups.setdefault(error, []).append(address)
+        groups.setdefault(_plain(error), []).append(address)
     found = [
         f"{error}: {', '.join(addresses[:NAMED])}"
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")

@@ -64,14 +64,15 @@ def test_a_client_that_is_well_says_nothing(client: Client) -> None:
     client.emit(1.0, "dial", address="b1:9092", connection=1)
     client.emit(1.1, "ready", address="b1:9092")
     client.emit(1.2, "proved", address="b1:9092")
-    client.emit(9.0, "disconnected", address="b1:9092", error="closed: idle", failure=False)
+    ended = {"error": "closed: idle", "failure": False, "connection": 1}
+    client.emit(9.0, "disconnected", address="b1:9092", **ended)
     client.emit(9.0, "retry", what="batch of t-0")
     assert client.lines() == []
     assert client.outages.next_deadline(9.0) is None
 
 
 def test_a_total_outage_from_its_beginning_to_its_end(client: Client) -> None:
-    lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2}
+    lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2, "connection": 0}
     client.emit(10.0, "disconnected", address="b1:9092", **lost)
     assert client.lines() == [
         "outage begun: known broker b1:9092: connection lost (reset), 2 requests in flight"
