@@ -5,21 +5,17 @@ them, before, during and after. All clients are producers that ship, in message 
 to one partition, waits for the acknowledgement, pauses and writes again. When the outage begins,
 each has just got a record to write, as busy producers have. Every address refuses connections for
 so long and is then back as it was, so whatever comes in a burst was made by the clients.
-`bare` draws the delays alone, without a client, for fleets too large to be simulated.
 Must not: count what a client believes; a dial counts where and when it arrives.
 """
 
 from __future__ import annotations
 
 import gc
-import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odradek.clients.producer.batch import Outcome
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -28,7 +24,6 @@ from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.environment import ReceivedRequest
 from odradek.simulation.host import SimulatedHost
 from odradek.simulation.strategies import STRATEGIES, Strategy
-from odradek.simulation.virtual_time import derived_rng
 from odradek.simulation.world import World
 
 TOPIC = "records"
@@ -38,9 +33,6 @@ BEFORE = 5.0
 AFTER = 10.0
 PAUSE = 5.0
 """Seconds between an acknowledgement and the client's next record."""
-CAP = 20.0
-"""Seconds after which every backoff has reached its maximum."""
-BIN = 0.01
 RECORD = 100
 
 
@@ -181,43 +173,3 @@ class _Fleet:
             [max(counts.values(), default=0) for counts in early.values()],
             [c.back_at for c in self.clients if c.back_at is not None],
         )
-
-
-# Figures
-
-
-def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
-    """The fullest bin of 10 ms over the mean one; 0 with nothing in it."""
-    bins = max(1, round((end - start) / BIN))
-    counts = Counter(int((t - start) / BIN) for t in times if start <= t < end)
-    total = sum(counts.values())
-    return max(counts.values()) * bins / total if total else 0.0
-
-
-def by_chance(mean: float, bins: int) -> float:
-    """Peak over mean that as many dials at wholly random times would most likely show.
-
-    A small fleet's peak can't be below it, whatever the clients do.
-    """
-    if mean <= 0 or bins < 1:
-        return 0.0
-    count, tail = 0, 1.0
-    term = math.exp(-mean)
-    while bins * tail > 0.7:  # median of the fullest bin
-        tail -= term
-        count += 1
-        term *= mean / count
-    return (count - 1) / mean
-
-
-def bare(policy: ExponentialBackoff, clients: int, seconds: float, seed: int) -> list[float]:
-    """Dials of clients that do nothing else: a failure at each, then the policy's wait."""
-    rng = derived_rng(seed, "bare")
-    times = []
-    for _ in range(clients):
-        now, failures = 0.0, 0
-        while now < seconds:
-            times.append(now)
-            now += policy.delay(failures, rng)
-            failures += 1
-    return times

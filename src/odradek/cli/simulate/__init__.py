@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from odradek.cli.simulate.explore import explore, replay
+from odradek.cli.simulate.fleet import fleet
 from odradek.cli.simulate.recovery import recovery
 
 app = typer.Typer(
@@ -24,3 +25,4 @@ def _root() -> None:
 app.command("explore")(explore)
 app.command("replay")(replay)
 app.command("recovery")(recovery)
+app.command("fleet")(fleet)
