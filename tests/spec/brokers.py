@@ -44,6 +44,8 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from odradek.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -80,6 +82,8 @@ class ClusterPicture:
     error_code: int = 0
     throttle_ms: int = 0
     topic_errors: dict[str, int] = field(default_factory=dict)
+    hints: bool = False
+    """Whether those that don't lead say who does (KIP-951)."""
 
     def answer(self, request: MetadataRequest) -> MetadataResponse:
         names = list(self.topics) if request.topics is None else [t.name for t in request.topics]
@@ -123,6 +127,17 @@ class ClusterPicture:
                 for i, a in self.brokers.items()
             ],
         )
+
+    def leader(self, topic: str, partition: int) -> LeaderIdAndEpoch:
+        """What an answer says of the leader: nothing without hints."""
+        if not self.hints:
+            return LeaderIdAndEpoch()
+        return LeaderIdAndEpoch(self.topics[topic][partition], self.epochs.get(topic, 1))
+
+    def endpoints(self) -> list[NodeEndpoint]:
+        """The brokers that hints may name."""
+        brokers = {i: parse(a) for i, a in self.brokers.items() if self.hints}
+        return [NodeEndpoint(i, a.host, a.port) for i, a in brokers.items()]
 
     def leads(self, address: str, topic: str, partition: int) -> bool:
         """Whether the broker at an address leads a partition."""
@@ -203,12 +218,14 @@ def _produce(
                     PartitionProduceResponse(
                         index=p.index,
                         error_code=_code("Produce", address, t.name, p.index, picture, errors),
+                        current_leader=picture.leader(t.name, p.index),
                     )
                     for p in t.partition_data
                 ],
             )
             for t in body.topic_data
-        ]
+        ],
+        node_endpoints=picture.endpoints(),
     )
 
 

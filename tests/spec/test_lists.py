@@ -6,6 +6,7 @@ property tests in their docstrings.
 
 import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from tests.spec.script import cases, load
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PAGE = (ROOT / "docs/kips.md").read_text()
 FOLDERS = ("kip_144", "kip_580", "kip_899", "metadata")
 PATHS = [path for folder in FOLDERS for path in cases(folder)]
 VECTORS: dict[str, dict[str, str]] = json.loads((HERE / "vectors.json").read_text())
@@ -56,3 +59,39 @@ def test_a_case_is_in_order(path: Path) -> None:
     assert len(set(case["rules"])) == len(case["rules"])
     assert case["shows"].endswith("."), "a sentence"
     assert len(set(case.get("vectors", []))) == len(case.get("vectors", []))
+
+
+def test_the_page_has_a_row_for_every_rule_and_every_case() -> None:
+    """`docs/kips.md`; a name there may stand for several cases: `kip_144/setup_timeout_*`."""
+    for rule in RULES:
+        assert re.search(rf"^\| {rule} \|", PAGE, re.MULTILINE), f"{rule} has no row"
+    names = {
+        n for n in re.findall(r"`([a-z0-9_]+/[a-z0-9_*]+)`", PAGE) if n.split("/")[0] in FOLDERS
+    }
+    known = [f"{path.parent.name}/{path.stem}" for path in PATHS]
+    for name in names:
+        assert any(fnmatch(case, name) for case in known), f"there is no case {name}"
+    for case in known:
+        assert any(fnmatch(case, name) for name in names), f"no row names `{case}`"
+
+
+def test_the_files_that_the_page_names_exist() -> None:
+    for name in re.findall(r"`([a-z0-9_/*]+\.(?:py|json))`", PAGE):
+        places = (ROOT / "src/odradek", ROOT / "tests", ROOT)
+        assert any(any(place.glob(name)) for place in places), f"there is no {name}"
+
+
+def test_each_component_of_kip_580_has_its_row() -> None:
+    rows = PAGE[PAGE.index("## The components that KIP-580 names") :]
+    for component in (
+        "admin calls",
+        "Fetcher",
+        "consumer network path",
+        "Metadata",
+        "console producer",
+        "RecordAccumulator",
+        "Sender",
+        "TransactionManager",
+        "BrokerApiVersionsCommand",
+    ):
+        assert f"\n| {component}" in rows, component

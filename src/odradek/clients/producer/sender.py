@@ -330,17 +330,19 @@ class Sender:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
                 self._settle(batch, None, missing, now)
                 continue
-            self._apply_hint(batch, answer, brokers)
-            self._settle(batch, answer, None, now)
+            hinted = self._apply_hint(batch, answer, brokers)
+            self._settle(batch, answer, None, now, hinted=hinted)
 
     def _apply_hint(
         self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
-    ) -> None:
+    ) -> bool:
+        """KIP-951: say whether the answer named a newer leader."""
         leader = answer.current_leader
-        if answer.error_code and leader.leader_id >= 0:  # KIP-951
-            self._metadata.hint(
-                *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
-            )
+        if not answer.error_code or leader.leader_id < 0:
+            return False
+        return self._metadata.hint(
+            *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
+        )
 
     def _settle(
         self,
@@ -348,6 +350,8 @@ class Sender:
         answer: PartitionProduceResponse | None,
         error: BaseException | None,
         now: float,
+        *,
+        hinted: bool = False,
     ) -> None:
         """Decide what becomes of a batch that came back."""
         queue = self._queue(batch.partition)
@@ -386,10 +390,16 @@ class Sender:
             self._events.emit(now, "expired", what=what)
             self._fail(batch, failure)
             return
-        self._retry_later(queue, batch, failure, now)
+        self._retry_later(queue, batch, failure, now, hinted=hinted)
 
     def _retry_later(
-        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, now: float
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        *,
+        hinted: bool,
     ) -> None:
         delay = self._retry.delay(batch.attempts - 1, self._engine.rng)
         batch.retry_at = now + delay
@@ -402,7 +412,7 @@ class Sender:
             error=f"{type(error).__name__}: {error}",
             backoff=round(delay, 6),
         )
-        if error.refresh_metadata:
+        if error.refresh_metadata and not hinted:
             self._metadata.request(f"{batch.partition}: {type(error).__name__}")
         # Back in front, in the order of creation, which is the order of the sequences.
         place = sum(1 for waiting in queue.waiting if waiting.serial < batch.serial)
