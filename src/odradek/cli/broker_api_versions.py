@@ -11,6 +11,7 @@ the others are shown all the same; a broker that doesn't answer makes the exit s
 from __future__ import annotations
 
 import json as jsonlib
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ import typer
 
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import read_properties
-from odradek.cli.console.waiting import checked, ending, in_words, say
+from odradek.cli.console.waiting import PROGRESS, checked, ending, in_words, say
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
@@ -57,10 +58,17 @@ def broker_api_versions(
     """Print which versions of which APIs each broker speaks. Exit status 1 if one doesn't say."""
     with ending("odradek broker-api-versions"):
         given = config_of(context.params)
-        checked(ADMIN, given)
+        limit = checked(ADMIN, given)["default.api.timeout.ms"]
+        text = f"not every broker has answered yet; they are asked for {limit:.0f} s"
+        progress = threading.Timer(PROGRESS, say, [text])
+        progress.daemon = True
         with Admin(given) as admin:
             admin.listen(_tell_retries)
-            brokers = admin.describe_api_versions()
+            progress.start()
+            try:
+                brokers = admin.describe_api_versions()
+            finally:
+                progress.cancel()
     if json:
         typer.echo(jsonlib.dumps({"brokers": [as_dict(b) for b in brokers]}))
     else:

@@ -100,7 +100,7 @@ def produce(
                 lines = Lines(producer, topic, parser, sync=sync)
                 result = run(
                     lines,
-                    _read(prompt=sys.stdin.isatty(), quiet=json),
+                    _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),
                     max_block=config["max.block.ms"],
                     delivery=config["delivery.timeout.ms"],
                 )
@@ -118,7 +118,7 @@ def produce(
 def _read(*, prompt: bool, quiet: bool) -> Iterator[bytes]:
     """Lines of standard input; with a prompt where somebody types them."""
     where = sys.stderr if quiet else sys.stdout
-    while True:
+    while sys.stdin is not None:  # it is None where the shell closed it
         if prompt:
             where.write(">")
             where.flush()

@@ -74,6 +74,8 @@ class Result:
             return
         found.records += 1
         found.last_offset = max(found.last_offset, offset)
+        if found.first_offset < 0:
+            found.first_offset = offset
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
