@@ -11,7 +11,7 @@ from typing import Any
 
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
-from odradek.common.outage_log import BOOTSTRAP, KNOWN
+from odradek.common.outage import BOOTSTRAP, KNOWN
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection

@@ -16,100 +16,34 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from odradek.common.outage import (
+    BOOTSTRAP,
+    CALM,
+    FIRST_SPACING,
+    KNOWN,
+    LONGEST_SPACING,
+    NAMED,
+    ONE,
+    Counts,
+    Outage,
+    Spacing,
+    named,
+    number,
+    plain,
+)
 
 if TYPE_CHECKING:
     from odradek.common.events import Event
 
 logger = logging.getLogger("odradek")
 
-FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
-"""Seconds between two summaries: doubled each time."""
 QUIET = 5.0
 """After so long without a failure, and with an answer since, an address that didn't come back is
 no longer needed: clients dial what they need at least every second."""
-CALM = 30.0
-"""An outage that begins so soon after another one goes on with its summaries."""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""
-NAMED = 3
-"""Errors that a line names, and addresses with each."""
-KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
-ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
-
-
-class Spacing:
-    """Lets a line through at once, then ever more seldom, until nothing came for a while."""
-
-    __slots__ = ("_last", "_next", "_step", "held_back")
-
-    def __init__(self) -> None:
-        self._step = FIRST_SPACING
-        self._last = self._next = -math.inf
-        self.held_back = 0
-        """Lines that weren't let through since the last one that was."""
-
-    def allows(self, now: float) -> bool:
-        """Whether a line may be written now."""
-        if now - self._last > CALM:
-            self._step, self._next = FIRST_SPACING, -math.inf
-        self._last = now
-        if now < self._next:
-            self.held_back += 1
-            return False
-        self._next = now + self._step
-        self._step = min(2 * self._step, LONGEST_SPACING)
-        return True
-
-
-@dataclass(slots=True)
-class Counts:
-    """What happened since an outage began."""
-
-    dials: dict[str, int] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
-    """Failed ones, by class of address."""
-    rounds: int = 0
-    retries: int = 0
-    rebootstraps: int = 0
-    expired: int = 0
-
-    def in_words(self) -> str:
-        """What is worth saying of them."""
-        parts = [
-            f"{_number(self.dials.get(kind, 0), 'dial')} of {kind}, "
-            f"{_number(self.attempts.get(kind, 0), 'failed attempt')}"
-            for kind in (KNOWN, BOOTSTRAP)
-            if self.dials.get(kind) or self.attempts.get(kind)
-        ]
-        for count, what in (
-            (self.rounds, "failed round"),
-            (self.retries, "retry of a request"),
-            (self.rebootstraps, "rebootstrap"),
-            (self.expired, "expired batch or call"),
-        ):
-            if count:
-                parts.append(_number(count, what))
-        return "; ".join(parts) or "nothing tried yet"
-
-
-@dataclass(slots=True)
-class Outage:
-    """One outage of one client. Times are the engine's."""
-
-    begun: float
-    what: str
-    """The first failure, in words."""
-    told: bool
-    """Its beginning and its end have lines of their own."""
-    total: bool = False
-    """Nobody answers; else some addresses fail while others work."""
-    last_failure: float = -math.inf
-    answered_at: float | None = None
-    """The first answer since the last failure."""
-    failing: dict[str, str] = field(default_factory=dict)
-    """Addresses that failed and didn't prove themselves since, with their last error."""
 
 
 Handler = Callable[["OutageLog", float, dict[str, Any]], None]
@@ -181,7 +115,7 @@ class OutageLog:
         self._mute.discard(fields["address"])
         if fields.get("failure"):
             in_flight = fields.get("in_flight") or 0
-            more = f", {_number(in_flight, 'request')} in flight" if in_flight else ""
+            more = f", {number(in_flight, 'request')} in flight" if in_flight else ""
             self._failed(now, fields, "connection lost", more)
 
     def _dial_failed(self, now: float, fields: dict[str, Any]) -> None:
@@ -189,6 +123,12 @@ class OutageLog:
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
         self._count(self.counts.attempts, fields["address"])
+
+    def _dns_failed(self, now: float, fields: dict[str, Any]) -> None:
+        # R-CS-6: kept and tried again, and said, also where another address began the outage.
+        address = fields["address"]
+        text = f"the name of {address} doesn't resolve ({fields['error']}); it is tried again"
+        self._seldom(f"name {address}", logging.WARNING, text, now)
 
     def _silent(self, now: float, fields: dict[str, Any]) -> None:
         if fields.get("held"):  # it may rightly hold what it was given to write
@@ -220,7 +160,7 @@ class OutageLog:
             self._say(
                 logging.WARNING,
                 f"no broker answers: all candidates of round {fields.get('round')} failed "
-                f"({_named(outage.failing)}); rounds go on, the next in "
+                f"({named(outage.failing)}); rounds go on, the next in "
                 f"{float(fields.get('backoff') or 0.0):.2f} s",
             )
 
@@ -234,7 +174,7 @@ class OutageLog:
             self._say(
                 logging.WARNING,
                 f"rebootstrap: {fields.get('why')}; starting again from bootstrap.servers, "
-                f"{_number(known, 'known broker')} until now",
+                f"{number(known, 'known broker')} until now",
             )
 
     def _rebootstrapped(self, now: float, fields: dict[str, Any]) -> None:
@@ -329,7 +269,7 @@ class OutageLog:
         outage = self.current
         if outage is None:
             one = ONE[self._class(address)]
-            outage = self._begin(now, f"{one} {address}: {what} ({_plain(error)}){more}")
+            outage = self._begin(now, f"{one} {address}: {what} ({plain(error)}){more}")
         outage.failing[address] = error
         outage.last_failure = now
         outage.answered_at = None
@@ -407,7 +347,7 @@ class OutageLog:
                 f"{now - self.counts_since:.1f} s out, and "
                 + ("out now" if outage is not None else "back now")
             )
-        failing = f"; {_named(outage.failing)}" if outage is not None and outage.failing else ""
+        failing = f"; {named(outage.failing)}" if outage is not None and outage.failing else ""
         self._say(logging.WARNING, f"{state}; {self.counts.in_words()}{failing}")
 
     # Helpers
@@ -442,6 +382,7 @@ class OutageLog:
         "ready": _ready,
         "disconnected": _disconnected,
         "dial_failed": _dial_failed,
+        "dns_failed": _dns_failed,
         "silent": _silent,
         "heard": _heard,
         "metadata_failed": _metadata_failed,
@@ -456,35 +397,3 @@ class OutageLog:
         "broken": _broken,
         "closed": _closed,
     }
-
-
-def _number(count: int, what: str) -> str:
-    """`1 dial`, `2 dials`, `3 retries of a request`."""
-    if count == 1:
-        return f"1 {what}"
-    plural = {
-        "retry of a request": "retries of requests",
-        "expired batch or call": "expired batches or calls",
-    }
-    return f"{count} {plural.get(what, what + 's')}"
-
-
-def _plain(error: str) -> str:
-    """An error's text without the name of its class."""
-    name, colon, text = error.partition(": ")
-    return text if colon and name.endswith("Error") else error
-
-
-def _named(failing: dict[str, str]) -> str:
-    """What is wrong, and with which addresses; the first few of each."""
-    groups: dict[str, list[str]] = {}
-    for address, error in failing.items():
-        groups.setdefault(_plain(error), []).append(address)
-    found = [
-        f"{error}: {', '.join(addresses[:NAMED])}"
-        + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
-        for error, addresses in list(groups.items())[:NAMED]
-    ]
-    if len(groups) > NAMED:
-        found.append(f"{sum(map(len, list(groups.values())[NAMED:]))} others")
-    return "; ".join(found)

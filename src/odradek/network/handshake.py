@@ -6,7 +6,6 @@ Must not: send anything else before the answer is there.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -25,8 +24,6 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
-
-logger = logging.getLogger("odradek")
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
 MAX_API_VERSIONS = 4
@@ -123,8 +120,6 @@ def _resolve(
     if answer.error is not None or not answer.result():
         error = str(answer.error or "no address")
         network.events.emit(now, "dns_failed", address=str(connection.address), error=error)
-        if network.states.state(connection.address).failures == 0:  # R-CS-6: kept, and said once
-            logger.warning("[%s] the name %r doesn't resolve (%s)", network.client_id, host, error)
         raise DnsError(f"the name {host!r} doesn't resolve: {error}")
     return answer.result(), now
 

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.common.events import EventLog
-from odradek.common.outage_log import (
-    CALM,
-    FIRST_SPACING,
-    LONGEST_SPACING,
-    QUIET,
-    TOLD_IN_FULL,
-    OutageLog,
-    Spacing,
-)
+from odradek.common.outage import CALM, FIRST_SPACING, LONGEST_SPACING, Spacing
+from odradek.common.outage_log import QUIET, TOLD_IN_FULL, OutageLog
 
 BROKERS = ("b1:9092", "b2:9092", "b3:9092")
 FRONT = "front:9092"
@@ -258,6 +251,14 @@ def test_a_foreign_cluster_at_an_address_is_said_once(
         client.emit(float(n), "foreign_cluster", address="b1:9092", expected="abc", found="xyz")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     assert client.lines() == ["b1:9092 belongs to cluster xyz, not to abc: its answer is refused"]
+
+
+def test_a_name_that_does_not_resolve_is_said_once(client: Client) -> None:
+    for n in range(4):
+        client.emit(float(n), "dns_failed", address=FRONT, error="Name or service not known")
+    assert client.lines() == [
+        "the name of front:9092 doesn't resolve (Name or service not known); it is tried again"
+    ]
 
 
 def test_closing_ends_all_lines(client: Client) -> None:

@@ -1,0 +1,125 @@
+"""What an outage is, what is counted of it, and the words for that.
+
+In: numbers and errors that `outage_log` collects. Out: values and texts for its lines and for
+`explain()`. Must not: log, or know where the numbers come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
+"""Seconds between two summaries: doubled each time."""
+CALM = 30.0
+"""An outage that begins so soon after another one goes on with its summaries."""
+NAMED = 3
+"""Errors that a line names, and addresses with each."""
+KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
+ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
+
+
+class Spacing:
+    """Lets a line through at once, then ever more seldom, until nothing came for a while."""
+
+    __slots__ = ("_last", "_next", "_step", "held_back")
+
+    def __init__(self) -> None:
+        self._step = FIRST_SPACING
+        self._last = self._next = -math.inf
+        self.held_back = 0
+        """Lines that weren't let through since the last one that was."""
+
+    def allows(self, now: float) -> bool:
+        """Whether a line may be written now."""
+        if now - self._last > CALM:
+            self._step, self._next = FIRST_SPACING, -math.inf
+        self._last = now
+        if now < self._next:
+            self.held_back += 1
+            return False
+        self._next = now + self._step
+        self._step = min(2 * self._step, LONGEST_SPACING)
+        return True
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since an outage began."""
+
+    dials: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Failed ones, by class of address."""
+    rounds: int = 0
+    retries: int = 0
+    rebootstraps: int = 0
+    expired: int = 0
+
+    def in_words(self) -> str:
+        """What is worth saying of them."""
+        parts = [
+            f"{number(self.dials.get(kind, 0), 'dial')} of {kind}, "
+            f"{number(self.attempts.get(kind, 0), 'failed attempt')}"
+            for kind in (KNOWN, BOOTSTRAP)
+            if self.dials.get(kind) or self.attempts.get(kind)
+        ]
+        for count, what in (
+            (self.rounds, "failed round"),
+            (self.retries, "retry of a request"),
+            (self.rebootstraps, "rebootstrap"),
+            (self.expired, "expired batch or call"),
+        ):
+            if count:
+                parts.append(number(count, what))
+        return "; ".join(parts) or "nothing tried yet"
+
+
+@dataclass(slots=True)
+class Outage:
+    """One outage of one client. Times are the engine's."""
+
+    begun: float
+    what: str
+    """The first failure, in words."""
+    told: bool
+    """Its beginning and its end have lines of their own."""
+    total: bool = False
+    """Nobody answers; else some addresses fail while others work."""
+    last_failure: float = -math.inf
+    answered_at: float | None = None
+    """The first answer since the last failure."""
+    failing: dict[str, str] = field(default_factory=dict)
+    """Addresses that failed and didn't prove themselves since, with their last error."""
+
+
+def number(count: int, what: str) -> str:
+    """`1 dial`, `2 dials`, `3 retries of a request`."""
+    if count == 1:
+        return f"1 {what}"
+    plural = {
+        "retry of a request": "retries of requests",
+        "expired batch or call": "expired batches or calls",
+    }
+    return f"{count} {plural.get(what, what + 's')}"
+
+
+def plain(error: str) -> str:
+    """An error's text without the name of its class."""
+    name, colon, text = error.partition(": ")
+    return text if colon and name.endswith("Error") else error
+
+
+def named(failing: Mapping[str, str]) -> str:
+    """What is wrong, and with which addresses; the first few of each."""
+    groups: dict[str, list[str]] = {}
+    for address, error in failing.items():
+        groups.setdefault(plain(error), []).append(address)
+    found = [
+        f"{error}: {', '.join(addresses[:NAMED])}"
+        + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
+        for error, addresses in list(groups.items())[:NAMED]
+    ]
+    if len(groups) > NAMED:
+        found.append(f"{sum(map(len, list(groups.values())[NAMED:]))} others")
+    return "; ".join(found)
