@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Self, TypeVar
 
 from odradek.api.admin import Admin
@@ -23,7 +23,7 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import Address
 from odradek.simulation.checkers import Checkers, Violation
 from odradek.simulation.cluster import SimulatedCluster
@@ -37,6 +37,7 @@ C = TypeVar("C", bound=Client[Any])
 LAST_EVENTS = 20
 """How many events of each client `report` shows."""
 CLOSE_TIMEOUT = 5.0
+MOMENT = 0.001
 
 
 class KafkaSimulation:
@@ -71,6 +72,7 @@ class KafkaSimulation:
         self._clusters = [self.cluster]
         self._producer: Producer | None = None
         self._thread = threading.get_ident()
+        self._ended = False
         self._stack = ExitStack()
 
     def __getattr__(self, name: str) -> Any:
@@ -94,8 +96,11 @@ class KafkaSimulation:
     def close(self) -> None:
         """Close all clients, those of the code under test too. `verify` is asked separately."""
         self._stack.close()
+        self._ended = True
+        self.world.advance(MOMENT)  # out of an instant in which the test may have got stuck
         for client in self.clients:
-            client.close(CLOSE_TIMEOUT)
+            with suppress(KafkaError):  # records that nobody took: the test may have meant it so
+                client.close(CLOSE_TIMEOUT)
         for host in self.world.hosts.values():
             if not host.closed:  # a client that the code under test left open
                 host.close(self.world.now)
@@ -238,14 +243,14 @@ class KafkaSimulation:
 
         The action shouldn't wait for anything itself.
         """
-        self.world.after(seconds, action)
+        self.world.after(seconds, lambda: None if self._ended else action())
 
     def every(self, seconds: float, action: Callable[[], object]) -> Callable[[], None]:
         """Do something again and again, from now on; gives a function that ends it."""
         ended: list[bool] = []
 
         def again() -> None:
-            if not ended:
+            if not ended and not self._ended:
                 action()
                 self.world.after(seconds, again)
 

@@ -9,7 +9,7 @@ import pytest
 
 import odradek
 from odradek import Admin, Consumer, Producer, TopicPartition
-from odradek.simulation import LinkProfile, SimulatedHost
+from odradek.simulation import LinkProfile, SimulatedHost, StuckError
 from odradek.simulation.checkers import Violation
 from odradek.testing import KafkaSimulation
 
@@ -135,6 +135,42 @@ def test_time(simulation: KafkaSimulation) -> None:
     assert simulation.run_while(lambda: bool(seen), limit=10.0)
     assert simulation.now == 15.0
     assert not simulation.run_while(lambda: True, limit=1.0)
+
+
+def test_what_is_left_at_the_end_does_no_harm() -> None:
+    with KafkaSimulation() as simulation:
+        simulation.create_topic("t")
+        producers = [simulation.producer(name=name) for name in "abc"]
+        for producer in producers:
+            producer.send("t", b"x").result()
+            simulation.every(0.1, lambda producer=producer: producer.send("t", b"y"))  # type: ignore[misc]
+        simulation.advance(1.0)
+        for i in simulation.brokers:
+            simulation.crash(i)
+        simulation.advance(1.0)
+    simulation.verify()
+    assert all(host.closed for host in simulation.world.hosts.values())
+
+
+def test_an_action_that_fails_fails_the_call_that_waits(simulation: KafkaSimulation) -> None:
+    simulation.create_topic("t")
+    consumer = simulation.consumer()
+    consumer.assign([TopicPartition("t", 0)])
+    simulation.after(2.0, lambda: simulation.crash(99))
+    with pytest.raises(KeyError, match="99"):
+        consumer.poll(5.0)
+    assert simulation.now == 2.0
+    assert consumer.poll(1.0) == []
+
+
+def test_a_loop_that_never_waits_is_found(simulation: KafkaSimulation) -> None:
+    simulation.create_topic("t")
+    consumer = simulation.consumer()
+    consumer.assign([TopicPartition("t", 0)])
+    end = simulation.now + 5.0
+    with pytest.raises(StuckError, match="consumer: more than 10000 steps at"):
+        while simulation.now < end:
+            consumer.poll(0.0)
 
 
 def test_a_consumer_works_inside_its_calls_only(simulation: KafkaSimulation) -> None:
