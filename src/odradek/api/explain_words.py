@@ -135,7 +135,9 @@ def diagnosis(
         return f"No broker has answered for {outage.seconds:.1f} s: {causes}.{soon}"
     known = f"cluster {cluster_id}, {ready} of {len(brokers)} brokers connected"
     if failing:
-        return f"It works, with trouble: {known}; {_causes(failing, 'broker')}."
+        all_fail = len(failing) == len(brokers)
+        how = "Every known broker fails" if all_fail else "It works, with trouble"
+        return f"{how}: {known}; {_causes(failing, 'broker')}.{soon if all_fail else ''}"
     return f"It works: {known}; brokers are dialled when they are needed."
 
 

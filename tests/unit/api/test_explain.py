@@ -1,0 +1,133 @@
+"""`explain()`: causes in words, pictures taken while the client's thread works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek import Admin
+from odradek.api import explain as module
+from odradek.api.explain import AddressExplanation
+from odradek.api.explain_words import diagnosis, line, meaning
+from odradek.common import errors
+from odradek.common.types import Address
+from odradek.simulation import SimulatedCluster, World
+
+ADDRESS = AddressExplanation(
+    address="h:1",
+    role="broker 1",
+    state="disconnected",
+    ip="10.0.0.1",
+    proved=True,
+    silent=False,
+    in_flight=0,
+    pending_for=None,
+    setup_left=None,
+    throttled_for=0.0,
+    failures=0,
+    last_error=None,
+    last_error_age=None,
+    meaning=None,
+    backoff_left=0.0,
+)
+
+
+def changed(**fields: Any) -> AddressExplanation:
+    known = {name: getattr(ADDRESS, name) for name in AddressExplanation.__slots__}
+    return AddressExplanation(**{**known, **fields})
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.DnsError("the name 'h' doesn't resolve"), "the name has no address here"),
+        (errors.ConnectionRefusedByPeerError("connection refused"), "nothing listens there"),
+        (errors.ConnectionSetupTimeoutError("not ready after 10 s (connecting)"), "a firewall"),
+        (errors.ConnectionSetupTimeoutError("not ready after 9 s (resolving)"), "name server"),
+        (
+            errors.ConnectionSetupTimeoutError("not ready after 9 s (checking_api_versions)"),
+            "accepts connections and says nothing",
+        ),
+        (errors.NotKafkaError("not Kafka: the peer speaks HTTP"), "another service"),
+        (errors.MalformedMessageError("a frame of -1 bytes"), "isn't Kafka's protocol"),
+        (errors.TlsError("handshake failure"), "the TLS handshake failed"),
+        (errors.AuthenticationError("no"), "refused the credentials"),
+        (errors.ConnectionFailedError("the broker closed the connection"), "ends them before"),
+        (errors.ResponseTimeoutError("no answer to Fetch"), "stopped answering"),
+        (errors.DisconnectedError("reset"), "in use ended"),
+        (errors.ClusterIdMismatchError("a", "b", Address("h", 1)), "another cluster"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_each_error_has_a_usual_cause(error: Exception, words: str) -> None:
+    assert words in (meaning(error, "disconnected", silent=False) or "")
+
+
+def test_no_cause_is_made_up() -> None:
+    assert meaning(None, "disconnected", silent=False) is None
+    assert meaning(errors.KafkaError("?"), "disconnected", silent=False) is None
+    old = errors.DisconnectedError("reset")
+    assert meaning(old, "ready", silent=False) is None  # it has come back since
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("resolving", "name server"), ("connecting", "firewall"), ("ready", "says nothing")],
+)
+def test_a_silence_is_explained_by_its_stage(state: str, words: str) -> None:
+    assert words in (meaning(None, state, silent=True) or "")
+
+
+def test_an_address_in_one_line() -> None:
+    assert line(ADDRESS) == "h:1 (broker 1): disconnected"
+    pending = changed(state="connecting", pending_for=3.0, setup_left=7.0, silent=True)
+    assert line(pending) == "h:1 (broker 1): connecting, silent for 3.0 s, given up in 7.0 s"
+    busy = changed(state="ready", in_flight=2, throttled_for=0.5)
+    assert line(busy) == "h:1 (broker 1): ready, 2 in flight, throttled for 0.5 s"
+    failed = changed(
+        failures=2, last_error="E: x", last_error_age=1.0, backoff_left=0.25, meaning="why"
+    )
+    assert line(failed) == (
+        "h:1 (broker 1): disconnected, 2 failures in a row, last error 1.0 s ago at 10.0.0.1: "
+        "E: x, next dial in 0.25 s [why]"
+    )
+
+
+def test_causes_are_counted() -> None:
+    addresses = [
+        changed(address="h:1", failures=1, meaning="nothing listens there"),
+        changed(address="h:2", failures=1, meaning="nothing listens there"),
+        changed(address="h:3", failures=1, meaning="a firewall", proved=False),
+        changed(address="f:1", role="bootstrap", failures=1),
+    ]
+    text = diagnosis(None, "abc", None, addresses, 0.5)
+    assert text == (
+        "Every known broker fails: cluster abc, 0 of 3 brokers connected; "
+        "3 brokers fail (2: nothing listens there; 1: a firewall). The next attempt is in 0.5 s."
+    )
+    addresses.append(changed(address="h:4", state="ready"))
+    text = diagnosis(None, "abc", None, addresses, 0.5)
+    assert text.startswith("It works, with trouble: cluster abc, 1 of 4 brokers connected; 3 bro")
+
+
+def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    cluster = SimulatedCluster(world)
+    admin = Admin(bootstrap_servers=cluster.bootstrap_servers, _host=world.host())
+    admin.list_topics()
+    takes: list[None] = []
+    addresses = module._addresses
+
+    def moving(*arguments: Any) -> Any:
+        takes.append(None)
+        if len(takes) < 3:
+            raise RuntimeError("dictionary changed size during iteration")
+        return addresses(*arguments)
+
+    monkeypatch.setattr(module, "_addresses", moving)
+    assert admin.explain().cluster_id == cluster.cluster_id
+    assert len(takes) == 3
+    admin.close()
