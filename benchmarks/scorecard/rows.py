@@ -277,16 +277,16 @@ _STORM_FIGURES = (
 
 def _replaced(key: str, brokers: int, *, black_hole: bool, title: str) -> Row:
     script = partial(replaced, brokers=brokers, black_hole=black_hole)
-    return Row(key, title, script, (_RECORD, _CONTACT), 5 + NEVER_AFTER)
+    return Row(key, title, script, (_RECORD, _CONTACT), 10 + NEVER_AFTER)
 
 
 _ALL = (
     _replaced("A", 1, black_hole=False, title="the only broker is replaced behind its address"),
     Row("B", "every address accepts, then resets", partial(storm, ready=False), _STORM_FIGURES,
-        5 + STORM + RETURN_LIMIT, rate=True),
+        10 + STORM + RETURN_LIMIT, rate=True),
     Row("C", "Metadata answers error 129 (rebootstrap required)", rebootstrap_required,
         (_RECORD, Figure("asked", "Metadata requests to the old brokers", "", ranked=False)),
-        5 + NEVER_AFTER),
+        10 + NEVER_AFTER),
     _replaced("D3", 3, black_hole=False, title="three known brokers replaced, dials refused"),
     _replaced("D10", 10, black_hole=False, title="ten known brokers replaced, dials refused"),
     _replaced("E3", 3, black_hole=True, title="three known brokers replaced, dials swallowed"),
@@ -294,12 +294,12 @@ _ALL = (
     Row("F", "no brokers in Metadata for 10 s, then a good answer", no_brokers,
         (Figure("record", "first record taken after that", "s", share=0.25, enough=BACK_ENOUGH),
          Figure("asked", "Metadata requests in the 10 s", "", ranked=False)),
-        15 + NEVER_AFTER),
+        20 + NEVER_AFTER),
     Row("G", "the bootstrap address leads to a foreign cluster", foreign,
         (Figure("foreign", "accepted (records in 60 s) or refused", "", needs="asked",
                 words=("refused", "accepted {}", "never asked")),
          Figure("asked", "Metadata requests to it", "", ranked=False)),
-        5 + NEVER_AFTER),
+        10 + NEVER_AFTER),
     Row("H", "total outage of two minutes, dials refused", outage,
         (_BACK,
          Figure("dials", "dials per minute", "", share=0.2, enough=DIALS_A_MINUTE_ENOUGH,
@@ -307,7 +307,7 @@ _ALL = (
          Figure("first10", "dials in the first 10 s", "", ranked=False),
          Figure("asked", "Metadata requests until 10 s after", "", ranked=False),
          Figure("dials_after", "dials in the 10 s after", "", ranked=False)),
-        15 + OUTAGE + NEVER_AFTER),
+        20 + OUTAGE + NEVER_AFTER),
     Row("I", "1,000 callers with stale metadata", callers,
         (Figure("requests", "Metadata requests", "", slack=2, share=0.25),
          Figure("seconds", "until all have their answer", "s", ranked=False)),
@@ -316,7 +316,7 @@ _ALL = (
         (Figure("seconds", "until it returns", "s", enough=CALL_TIMEOUT + 0.25),),
         5 + NEVER_AFTER),
     Row("K", "every broker answers ApiVersions, then closes", partial(storm, ready=True),
-        _STORM_FIGURES, 5 + STORM + RETURN_LIMIT, rate=True),
+        _STORM_FIGURES, 10 + STORM + RETURN_LIMIT, rate=True),
     Row("L", "connections after 100 refreshes, ten brokers, one topic", connections,
         (Figure("connections", "connections open", ""),), 60, rate=True),
     Row("M", "1,000 refreshes, ten brokers", shares,
