@@ -19,7 +19,7 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
 )
 from odradek.common.events import EventLog
-from odradek.common.kafka_errors import error_for
+from odradek.common.kafka_errors import InvalidTopicExceptionError, error_for
 from odradek.common.outage_log import OutageLog
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
@@ -41,6 +41,22 @@ FINAL_TOPIC_ERRORS = frozenset((17, 29))
 UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
+
+
+LONGEST_NAME = 249
+
+
+def check_topic(name: str) -> None:
+    """Refuse what no broker takes for a topic's name, and what can't be sent to one at all.
+
+    A refresh asks for all topics in use, so a single such name would make every refresh fail.
+    """
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= LONGEST_NAME:
+        raise InvalidTopicExceptionError(f"{name!r} can't be a topic's name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +119,17 @@ class ClientEngine(Engine):
         """The connection is gone or couldn't be opened."""
         self.network.disconnected(connection, error)
 
+    def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
+        """A request couldn't be put into bytes: its fault, so the address has not failed."""
+
+        def give_back(_: float) -> None:
+            for found in self.network.connections.values():
+                if found.id == connection:
+                    found.in_flight.give_back(correlation_id, error)
+            self.network.changed.notify()
+
+        self.post(give_back)
+
     def get_buffer(self, connection: int) -> memoryview:
         """Where received bytes belong."""
         return self.network.get_buffer(connection)
@@ -135,6 +162,7 @@ class ClientEngine(Engine):
     def topic(self, name: str, deadline: float) -> Flow[Topic]:
         """Wait until a topic is known; errors that waiting can't mend are raised at once."""
         now = yield START
+        check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
             del self.metadata.topic_errors[name]  # what others were told before is asked anew
         while True:

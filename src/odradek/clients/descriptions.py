@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.client_engine import ClientEngine, check_topic
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
 from odradek.metadata.bootstrap import check_cluster_id
@@ -121,6 +121,8 @@ def describe_topics(
     if not names:
         return {}
     wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        check_topic(name)
     call = AnyBrokerCall(engine, f"description of {', '.join(wanted)}", deadline)
     found: dict[str, TopicDescription] = {}
     while True:

@@ -98,6 +98,9 @@ class Inputs(Protocol):
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
         """The connection is gone, or couldn't be opened; None means an orderly end by the peer."""
 
+    def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
+        """A request couldn't be put into bytes: nothing went out, the connection stands."""
+
     def get_buffer(self, connection: int) -> memoryview:
         """Where the next received bytes belong; never empty."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from odradek.common.errors import MalformedMessageError
+from odradek.common.errors import KafkaError, MalformedMessageError
+from odradek.common.kafka_errors import InvalidRequestError
 from odradek.network.effects import AnyRequest
+from odradek.network.failures import in_words
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 
@@ -73,6 +75,16 @@ class InFlightRequests:
                 f"the answer has correlation id {correlation_id}, expected {expected}"
             )
         return self._queue.popleft()
+
+    def give_back(self, correlation_id: int, error: BaseException) -> None:
+        """A request never went out, since it can't be put into bytes: its sender is told."""
+        found = next((r for r in self._queue if r.correlation_id == correlation_id), None)
+        if found is None:
+            return
+        self._queue.remove(found)
+        if not found.reply.done:
+            known = isinstance(error, KafkaError)
+            found.reply.fail(error if known else InvalidRequestError(in_words(error)))
 
     def clear(self) -> list[InFlightRequest]:
         """Take out all, in the order they were sent."""

@@ -298,7 +298,8 @@ class SelectorHost:
         try:
             transport.queue(effect.request.encode())
         except Exception as error:  # a request that can't be written: nobody may wait for it
-            self._lost(transport, error)
+            identity = effect.request.correlation_id
+            self._attached().not_sent(effect.connection, identity, error)
             return
         if idle and transport.established:
             self._flush_one(transport)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from odradek.common.errors import KafkaError
 from odradek.common.events import EventLog
 from odradek.common.types import NullLock
 from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
@@ -234,11 +235,7 @@ class SimulatedHost:
 
     def _one(self, engine: EngineInputs, effect: Effect) -> None:
         if isinstance(effect, Send):
-            link = self.links.get(effect.connection)
-            if link is not None:
-                if self.watcher is not None:
-                    self.watcher.sent(effect.connection, effect.request)
-                link.send(effect.request)
+            self._send(engine, effect)
         elif isinstance(effect, Open):
             self._open(effect)
         elif isinstance(effect, Close):
@@ -254,6 +251,18 @@ class SimulatedHost:
                 self._call(engine, effect)
             else:
                 self._time.after(self.worker_delay, lambda: self._worker_ended(engine, effect))
+
+    def _send(self, engine: EngineInputs, effect: Send) -> None:
+        link = self.links.get(effect.connection)
+        if link is None:
+            return
+        try:
+            link.send(effect.request)
+        except KafkaError as error:  # as in the real hosts: it can't be put into bytes
+            engine.not_sent(effect.connection, effect.request.correlation_id, error)
+            return
+        if self.watcher is not None:
+            self.watcher.sent(effect.connection, effect.request)
 
     def _open(self, effect: Open) -> None:
         if self.watcher is not None:

@@ -32,6 +32,8 @@ PATIENCE = 10.0
 class RawRequest:
     """Stands for a request: its frame is given."""
 
+    correlation_id = 0
+
     def __init__(self, *buffers: bytes | memoryview) -> None:
         self.buffers = list(buffers)
 
@@ -46,6 +48,7 @@ class ScriptedEngine(Engine):
         super().__init__(EventLog("scripted"))
         self.up: dict[int, Completion[None]] = defaultdict(Completion)
         self.down: dict[int, Completion[BaseException | str | None]] = defaultdict(Completion)
+        self.unsent: dict[int, Completion[BaseException]] = defaultdict(Completion)
         self.names: dict[int, Completion[list[str]]] = {}
         self.results: dict[int, Completion[Any]] = {}
         self.received_bytes: dict[int, bytearray] = defaultdict(bytearray)
@@ -61,6 +64,9 @@ class ScriptedEngine(Engine):
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
         self.post(lambda now: self.down[connection].complete(error))
+
+    def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
+        self.post(lambda now: self.unsent[correlation_id].complete(error))
 
     def get_buffer(self, connection: int) -> memoryview:
         return memoryview(self.scratch)

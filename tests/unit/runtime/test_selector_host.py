@@ -74,15 +74,17 @@ def test_reset(host: SelectorHost, engine: ScriptedEngine) -> None:
         assert error.errno == errno.ECONNRESET
 
 
-def test_a_request_that_cannot_be_encoded_ends_the_connection(
+def test_a_request_that_cannot_be_encoded_is_given_back_and_the_connection_stands(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
         run(host, engine.up[connection])
         engine.send(connection, "text")  # type: ignore[arg-type]  # what is tested
-        run(host, engine.down[connection])
-        assert isinstance(engine.down[connection].result(), TypeError)
+        run(host, engine.unsent[0])
+        assert isinstance(engine.unsent[0].result(), TypeError)
+        engine.send(connection, b"bytes")
+        run(host, engine.expect(connection, 5))
 
 
 def test_fifty_megabytes_out_in_order_with_the_high_water_mark(

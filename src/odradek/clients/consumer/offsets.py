@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine, check_topic
 from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownLeaderEpochError, error_for
@@ -246,6 +246,8 @@ def list_offsets(
     engine: ClientEngine, wanted: Mapping[TopicPartition, int], isolation: int, deadline: float
 ) -> Flow[dict[TopicPartition, ListedOffset]]:
     """All offsets, or the first error."""
+    for partition in wanted:
+        check_topic(partition.topic)
     found: dict[TopicPartition, ListedOffset] = {}
     errors: list[KafkaError] = []
 

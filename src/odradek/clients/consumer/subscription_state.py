@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from odradek.clients.client_engine import check_topic
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import Rng, TopicPartition
@@ -116,6 +117,7 @@ class SubscriptionState:
         for partition in wanted:
             if not partition.topic or partition.partition < 0:
                 raise ConfigurationError(f"{partition!r} can't be assigned")
+            check_topic(partition.topic)
         for partition in until:
             if partition not in wanted:
                 raise ConfigurationError(f"until names {partition}, which isn't assigned")
