@@ -59,7 +59,7 @@ class DialGovernor:
             return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        if limited and self.pending >= MAX_PENDING:
+        if self.pending >= MAX_PENDING:  # also after a proof, which leaves hanging dials behind
             return math.inf
         full = len(self._recent) == MAX_PER_SECOND
         earliest = self._recent[0] + 1.001 if full else -math.inf  # a bit more: floats

@@ -43,7 +43,7 @@ class ProducerDriver(Driver):
 
     def operate(self) -> None:
         """Send one or some records."""
-        for _ in range(self.rng.choice((1, 1, 2, 5))):
+        for _ in range(self.rng.choice((1, 1, 2, 5, 12))):
             self.send(self.rng.randrange(1 << 16))
         if self.rng.random() < 0.2:
             self.call(self.engine.flush, self.rng.uniform(0.0, 5.0), "flush")

@@ -51,6 +51,7 @@ _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
             "request.timeout.ms": 3000,
         },
         {"linger.ms": 0, "max.in.flight.requests.per.connection": 1},
+        {"linger.ms": 0, "batch.size": 100, "request.timeout.ms": 700, "delivery.timeout.ms": 1500},
     ),
     CONSUMER: (
         {"request.timeout.ms": 3000},
@@ -66,7 +67,11 @@ _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 _LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
-    PRODUCER: ({}, {"delivery.timeout.ms": 10000, "request.timeout.ms": 5000}),
+    PRODUCER: (
+        {},
+        {"delivery.timeout.ms": 10000, "request.timeout.ms": 5000},
+        {"linger.ms": 0, "batch.size": 100, "delivery.timeout.ms": 4000, "request.timeout.ms": 900},
+    ),
     CONSUMER: ({},),
     ADMIN: ({}, {"metadata.max.age.ms": 5000}),
 }

@@ -7,6 +7,7 @@ hold against them. Out: violations. Must not: ask the client what it thinks of i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from odradek.common.config import Config
@@ -26,8 +27,8 @@ HELD = 0.25
 """Seconds after which a write counts as held by its broker."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
 """Reasons of rebootstraps that don't count brokers."""
-REQUESTS = 32
-"""More requests in flight on one connection than any client may have."""
+SPARE_REQUESTS = 16
+"""Requests in flight on one connection beyond those of callers, of whom each has one."""
 
 
 @dataclass(slots=True)
@@ -45,11 +46,15 @@ class _Line:
 class Wire:
     """What travels between one client and its brokers; the `Watcher` of its host."""
 
-    def __init__(self, time: VirtualTime, config: Config) -> None:
+    def __init__(
+        self, time: VirtualTime, config: Config, calls: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`calls` says how many calls are open."""
         self.violations: list[Violation] = []
         self.dials = 0
         self.requests = 0
         self._time = time
+        self._calls = calls
         self._lines: dict[int, _Line] = {}
         produce = "max.in.flight.requests.per.connection"
         self._limits = {FetchRequest.API_KEY: 1}
@@ -83,7 +88,7 @@ class Wire:
         if limit is not None and sum(k == key for k, _ in line.open.values()) > limit:
             name = request.body.API_NAME
             self._found(f"more than {limit} {name} requests in flight to {line.address}")
-        if len(line.open) > REQUESTS:
+        if len(line.open) > SPARE_REQUESTS + self._calls():
             self._found(f"{len(line.open)} requests in flight to {line.address}")
         if not line.connected:
             self._found(f"a request to {line.address}, which isn't connected")

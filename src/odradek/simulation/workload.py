@@ -47,7 +47,7 @@ class Driver:
         self.config = settings(client)
         self.engine = self.build(self.config)
         self.calls = CallsEnd(stage.world.time)
-        self.wire = Wire(stage.world.time, self.config)
+        self.wire = Wire(stage.world.time, self.config, self.calls.__len__)
         self.host.watcher = self.wire
         self.host.attach(self.engine)
         checkers.watch(self.engine.events, self.config, self.wire.is_held)

@@ -81,9 +81,9 @@ def test_a_second_fetch_in_flight_to_one_broker() -> None:
 
 
 def test_a_queue_of_requests_that_has_no_limit(watched: Watched) -> None:
-    for _ in range(33):
+    for _ in range(17):
         watched.send(1, MetadataRequest())
-    assert watched.found == ["0.0: 33 requests in flight to 10.0.0.2:9092"]
+    assert watched.found == ["0.0: 17 requests in flight to 10.0.0.2:9092"]
 
 
 def test_requests_where_no_connection_is(watched: Watched) -> None:
