@@ -29,6 +29,7 @@ JAVA_CLASS = "ScorecardDriver"
 # The client itself and the log facade that it doesn't start without. The Log4j beside them would
 # write to standard output, which belongs to the harness.
 _JAVA_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
+_GO_SOURCES = (".go", ".mod", ".sum")
 # A driver is a small client beside a dozen others: quick to start, and it stays small.
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
 _BUILD_TIMEOUT_S = 540.0  # Go fetches and compiles some forty packages the first time
@@ -79,7 +80,7 @@ def go_command(library: str) -> Built:
     go = _find_go()
     if go is None:
         return Built(None, "no go on PATH nor in its usual place")
-    sources = sorted(path for path in (HERE / "go").iterdir() if path.is_file())
+    sources = sorted(path for path in (HERE / "go").iterdir() if path.suffix in _GO_SOURCES)
 
     def build_into(target: Path) -> str:
         return _failure(
