@@ -321,6 +321,14 @@ BREAKAGES = (
         "",
         case("kip_899", "a_recycled_address_goes_on_backing_off"),
     ),
+    broken(
+        "records go to a recycled address unasked",
+        "R-RB-5",
+        "clients/cluster_check.py",
+        "if self._trusted.setdefault(address, number) == number:",
+        "if True:",
+        "tests/property/test_foreign_clusters.py",
+    ),
     # Retries
     broken(
         "a batch waits although another leader is known",

@@ -15,6 +15,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.consumer.fetched import Fetched, survey
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
 from odradek.common.errors import KafkaError
@@ -88,6 +89,7 @@ class Fetcher:
         self._max_wait: float = config["fetch.max.wait.ms"]
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
+        self._check = ClusterCheck(engine)
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.fetched: deque[Fetched] = deque()
@@ -120,6 +122,9 @@ class Fetcher:
             connection = network.ready(address, now)
             if connection is None:
                 self._wake_at = min(self._wake_at, network.next_dial_at(address, now))
+                continue
+            _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
+            if newest < TOPIC_IDS_FROM and not self._check.passed(connection, now):
                 continue
             moved = self._send(connection, parts, half, now) or moved
         return moved

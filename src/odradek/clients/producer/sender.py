@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
 from odradek.clients.producer.producer_id import ProducerIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
@@ -75,6 +76,7 @@ class Sender:
         self._retries: int = config["retries"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
+        self._check = ClusterCheck(engine)
         self.identity = ProducerIdentity(engine, self._none_in_doubt)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.batch_done = Signal()
@@ -230,6 +232,9 @@ class Sender:
                 self._wake_at = min(self._wake_at, at)
             return False
         if self._requests.get(connection.id, 0) >= self._max_in_flight:
+            return False
+        _, newest = connection.versions.get(ProduceRequest.API_KEY, (0, -1))
+        if newest < FIRST_VERSION_WITH_TOPIC_IDS and not self._check.passed(connection, now):
             return False
         size = 0
         chosen: list[ProducerBatch] = []

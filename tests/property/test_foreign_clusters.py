@@ -1,0 +1,85 @@
+"""R-RB-5 over many seeds: no record goes to another cluster, none comes from one.
+
+All brokers are replaced by another cluster with topics of the same names, behind the same bootstrap
+address, at new addresses or at the old ones. With brokers of today topic ids keep records apart;
+older ones know topics by name only.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import ClusterIdMismatchError, KafkaError
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+
+OF_TODAY: dict[int, tuple[int, int]] = {}
+BY_NAME = {0: (3, 12), 1: (4, 12)}
+PARTITIONS = 3
+
+
+def clusters(seed: int, versions: dict[int, tuple[int, int]]) -> tuple[World, SimulatedCluster]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3, versions=versions)
+    cluster.create_topic("t", PARTITIONS)
+    return world, cluster
+
+
+def replace(cluster: SimulatedCluster, seed: int, *, recycled: bool) -> SimulatedCluster:
+    after = 0.05 + 0.1 * (seed % 7)
+    foreign = cluster.replace_with_foreign(after=after, recycle_addresses=recycled)
+    foreign.versions.update(cluster.versions)
+    return foreign
+
+
+@pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
+@pytest.mark.parametrize("versions", [OF_TODAY, BY_NAME], ids=["topic ids", "topic names"])
+def test_no_record_goes_to_another_cluster(
+    versions: dict[int, tuple[int, int]], recycled: bool
+) -> None:
+    for seed in range(25):
+        world, cluster = clusters(seed, versions)
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
+        producer = Producer(settings, _host=world.host("producer"))
+        for n in range(6):
+            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+        producer.flush(timeout=5)
+        foreign = replace(cluster, seed, recycled=recycled)
+        try:
+            for n in range(200):
+                producer.send("t", b"later %d" % n, partition=n % PARTITIONS)
+                world.advance(0.02)
+        except ClusterIdMismatchError:
+            pass
+        world.advance(10)
+        found = [row for p in range(PARTITIONS) for row in foreign.records("t", p)]
+        assert not found, f"seed {seed}: {found}"
+        assert isinstance(producer._engine.ended, ClusterIdMismatchError), f"seed {seed}"
+
+
+@pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
+@pytest.mark.parametrize("versions", [OF_TODAY, BY_NAME], ids=["topic ids", "topic names"])
+def test_no_record_comes_from_another_cluster(
+    versions: dict[int, tuple[int, int]], recycled: bool
+) -> None:
+    for seed in range(25):
+        world, cluster = clusters(seed, versions)
+        consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"},
+            _host=world.host("consumer"),
+        )
+        consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])
+        consumer.poll(timeout=1)
+        foreign = replace(cluster, seed, recycled=recycled)
+        world.advance(1)
+        other = Producer(
+            {"bootstrap.servers": foreign.bootstrap_servers}, _host=world.host("another's producer")
+        )
+        for p in range(PARTITIONS):
+            other.send("t", b"theirs", partition=p).result(timeout=10)
+        with pytest.raises(KafkaError):
+            for _ in range(30):
+                assert not consumer.poll(timeout=1), f"seed {seed}: read from another cluster"
+        assert isinstance(consumer._engine.ended, ClusterIdMismatchError), f"seed {seed}"
