@@ -11,10 +11,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.events import Event, EventLog, Listener
+from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
 from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.world import World
@@ -27,12 +28,32 @@ class Violation(AssertionError):  # noqa: N818  # it reads better so where it is
     """An invariant doesn't hold."""
 
 
+class EventChecker(Protocol):
+    """Looks at the events of some kinds, of one client."""
+
+    @property
+    def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
+        """The kinds of events it wants."""
+
+    def __call__(self, event: Event) -> None:
+        """Look at one; raises a `Violation`."""
+
+
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
     One that waits behind a write which its broker holds (`excused` knows from the wire) is given up
     without a word, and another one may be asked: see `metadata.candidates`.
     """
+
+    KINDS = (
+        "metadata_request",
+        "metadata",
+        "metadata_failed",
+        "disconnected",
+        "broken",
+        "closed",
+    )
 
     def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
         self._open: str | None = None
@@ -80,6 +101,8 @@ class BackoffInBounds:
     connection proved itself, and back again when that was another cluster's answer (R-RB-5).
     """
 
+    KINDS = ("dial", "proved", "foreign_cluster", "dial_failed", "disconnected")
+
     def __init__(self, config: Config) -> None:
         self._policy: ExponentialBackoff = config.backoff("reconnect.backoff")
         self._addresses: dict[str, _Dialled] = {}
@@ -119,6 +142,8 @@ class BackoffInBounds:
 class RetriesInBounds:
     """R-BO-1, R-RT-1: rounds of metadata and retries of calls and batches wait as KIP-580 says."""
 
+    KINDS = ("metadata", "round_failed", "retry")
+
     def __init__(self, config: Config) -> None:
         self._policy: ExponentialBackoff = config.backoff("retry.backoff")
         self._rounds = 0
@@ -145,6 +170,8 @@ class RetriesInBounds:
 
 class RebootstrapsCounted:
     """R-RB-4: an outage counts one rebootstrap, and there is at most one per backoff step."""
+
+    KINDS = ("rebootstrap", "rebootstrapped")
 
     def __init__(self, config: Config) -> None:
         self._step = config.backoff("retry.backoff").base * 0.8
@@ -174,6 +201,8 @@ NAME_DELAY = 0.005
 
 class DialsLimited:
     """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced."""
+
+    KINDS = ("dial", "ready", "proved", "dial_failed", "disconnected")
 
     def __init__(self) -> None:
         self._failing: dict[str, None] = {}
@@ -343,25 +372,26 @@ class Checkers:
 
         `held` says whether a connection to an address carries a write that its broker holds.
         """
-        for checker in (
+        checkers: list[EventChecker] = [
             OneMetadataRequest(held),
             BackoffInBounds(config),
             RetriesInBounds(config),
             RebootstrapsCounted(config),
             DialsLimited(),
-        ):
-            events.listen(self.guarded(checker))
-
-    def guarded(self, checker: Callable[[Event], None]) -> Listener:
-        """A listener that keeps what a checker raises: in a step it would only break the client."""
+        ]
+        by_kind: dict[str, list[EventChecker]] = {}
+        for checker in checkers:
+            for kind in checker.KINDS:
+                by_kind.setdefault(kind, []).append(checker)
 
         def listen(event: Event) -> None:
-            try:
-                checker(event)
-            except Violation as violation:
-                self.violations.append(violation)
+            for checker in by_kind.get(event.kind, ()):
+                try:
+                    checker(event)
+                except Violation as violation:  # raised in a step it would only break the client
+                    self.violations.append(violation)
 
-        return listen
+        events.listen(listen)
 
     def verify(self) -> None:
         """Raise the first violation, if there was one; look for hot loops."""

@@ -89,6 +89,122 @@ def test_a_proof_resets_the_backoff(watched: Watched) -> None:
         checkers.verify()
 
 
+def test_another_clusters_answer_is_no_proof(watched: Watched) -> None:
+    events, checkers = watched
+    events.emit(1.0, "dial_failed", address=A, failure=True, backoff=0.05)
+    events.emit(2.0, "proved", address=A)
+    events.emit(2.0, "foreign_cluster", address=A)
+    events.emit(2.0, "disconnected", address=A, failure=True, backoff=0.1)
+    checkers.verify()
+    events.emit(3.0, "disconnected", address=A, failure=True, backoff=0.05)
+    with pytest.raises(Violation, match="allowed are"):
+        checkers.verify()
+
+
+def test_rounds_and_retries_wait_as_they_should(watched: Watched) -> None:
+    events, checkers = watched
+    for backoff in (0.1, 0.2, 0.4):
+        events.emit(1.0, "round_failed", round=1, backoff=backoff)
+    events.emit(1.5, "metadata", address=A)
+    events.emit(2.0, "round_failed", round=2, backoff=0.1)
+    events.emit(2.0, "retry", what="a call", attempt=2, backoff=0.2)
+    events.emit(2.0, "retry", what="a batch whose leader moved", attempt=7, backoff=0.0)
+    checkers.verify()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("round_failed", {"round": 1, "backoff": 0.07}),
+        ("round_failed", {"round": 1, "backoff": 0.13}),
+        ("retry", {"what": "a call", "attempt": 3, "backoff": 0.2}),
+    ],
+)
+def test_rounds_and_retries_that_wait_too_long_or_too_short(
+    watched: Watched, kind: str, fields: dict[str, object]
+) -> None:
+    events, checkers = watched
+    events.emit(1.0, kind, **fields)
+    with pytest.raises(Violation, match="allowed are"):
+        checkers.verify()
+
+
+def test_an_outage_that_counts_two_rebootstraps(watched: Watched) -> None:
+    events, checkers = watched
+    events.emit(1.0, "rebootstrap", why="", known=[])
+    events.emit(1.1, "rebootstrapped", address=A)
+    events.emit(1.2, "rebootstrap", why="", known=[])
+    checkers.verify()
+    events.emit(9.0, "rebootstrap", why="", known=[])
+    with pytest.raises(Violation, match="while the last one goes on"):
+        checkers.verify()
+
+
+def test_rebootstraps_that_follow_too_fast(watched: Watched) -> None:
+    events, checkers = watched
+    events.emit(1.0, "rebootstrap", why="", known=[])
+    events.emit(1.01, "rebootstrapped", address=A)
+    events.emit(1.07, "rebootstrap", why="", known=[])
+    with pytest.raises(Violation, match=r"0\.070 s after the last one"):
+        checkers.verify()
+
+
+def dial(events: EventLog, at: float, number: int) -> None:
+    events.emit(at, "dial", address=f"10.0.1.{number}:9092", purpose="data", connection=number)
+
+
+def test_dials_are_limited_only_after_a_failure(watched: Watched) -> None:
+    events, checkers = watched
+    for number in range(20):
+        dial(events, 1.0, number)
+    for number in range(15):
+        events.emit(1.1, "ready", address=f"10.0.1.{number}:9092", purpose="data")
+    events.emit(
+        1.1, "dial_failed", address="10.0.1.15:9092", connection=15, failure=True, backoff=0.05
+    )
+    dial(events, 2.1, 20)
+    checkers.verify()
+
+
+def test_too_many_dials_in_a_second(watched: Watched) -> None:
+    events, checkers = watched
+    for number in range(6):
+        dial(events, 1.0 + number * 0.15, number)
+        fields = {"address": f"10.0.1.{number}:9092", "connection": number}
+        events.emit(1.0 + number * 0.15, "dial_failed", failure=True, backoff=0.05, **fields)
+    checkers.verify()
+    dial(events, 1.9, 6)
+    with pytest.raises(Violation, match="more than 6 dials within a second"):
+        checkers.verify()
+
+
+def test_dials_in_a_burst(watched: Watched) -> None:
+    events, checkers = watched
+    events.emit(1.0, "disconnected", address=A, failure=True, backoff=0.05)
+    dial(events, 1.1, 1)
+    dial(events, 1.14, 2)
+    events.emit(1.2, "proved", address=B)
+    dial(events, 1.2, 3)
+    dial(events, 1.2, 4)
+    checkers.verify()
+    events.emit(1.3, "disconnected", address=B, failure=True, backoff=0.05)
+    dial(events, 1.4, 5)
+    dial(events, 1.42, 6)
+    with pytest.raises(Violation, match=r"a dial 0\.0200 s after another"):
+        checkers.verify()
+
+
+def test_too_many_dials_that_hang(watched: Watched) -> None:
+    events, checkers = watched
+    events.emit(0.0, "disconnected", address=A, failure=True, backoff=0.05)
+    for number in range(6):
+        dial(events, 1.0 + number, number)
+    checkers.verify()
+    dial(events, 8.0, 6)
+    with pytest.raises(Violation, match="while 6 others are pending"):
+        checkers.verify()
+
+
 def test_hot_loops_are_reported() -> None:
     world = World()
     world.hot_loops.append("client: 9999 steps in second 3")
@@ -157,6 +273,8 @@ def test_positions_that_go_back(go_back: Callable[[PositionsGoForward], object])
 
 def test_records_that_are_read_twice_or_not_at_all() -> None:
     read = RecordsOnce()
+    with pytest.raises(Violation, match="offset 1, though 0 was next"):
+        read.read(TP, 1)
     read.read(TP, 0)
     with pytest.raises(Violation, match="offset 0 again"):
         read.read(TP, 0)
