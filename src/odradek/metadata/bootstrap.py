@@ -30,34 +30,38 @@ class Rebootstrap:
 class Silence:
     """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
 
-    __slots__ = ("_addresses", "_asks", "since")
+    __slots__ = ("_asks", "addresses", "since")
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """A good answer came."""
-        self._addresses: dict[Address, None] = {}
+        self.addresses: dict[Address, None] = {}
         self._asks = 0
         self.since = math.inf
         """The last time that the first of them said anything, at the latest."""
 
     def fell(self, address: Address, at: float) -> None:
         """A connection is suspect; nothing came from it since `at`."""
-        self._addresses[address] = None
+        self.addresses[address] = None
         self.since = min(self.since, at)
 
     def asked(self) -> None:
         """One of them was asked for metadata, in vain."""
         self._asks += 1
 
-    def general(self, known: int) -> bool:
-        """So many fell silent, two of them over a metadata request, that those which idle prove
-        nothing either. Asking each of them for the suspicion time would take minutes in a large
-        cluster whose network went away.
+    def general(self, known: int, heard_at: float) -> bool:
+        """So many fell silent that those which idle prove nothing either.
+
+        Asking each of them for the suspicion time would take minutes in a large cluster whose
+        network went away. Silence over writes alone may be a dead replica's doing, so metadata must
+        have been asked for in vain: twice, or once when nobody at all said anything meanwhile
+        (`heard_at` is when the last byte came from anywhere).
         """
-        enough = len(self._addresses) >= min(known, ENOUGH)
-        return known > 0 and enough and self._asks >= min(known, 2)
+        enough = len(self.addresses) >= min(known, ENOUGH)
+        asks = 1 if heard_at <= self.since else min(known, 2)
+        return known > 0 and enough and self._asks >= asks
 
 
 def reason(

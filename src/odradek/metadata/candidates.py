@@ -16,7 +16,7 @@ from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Round
 from odradek.network.connection import METADATA, Connection
-from odradek.network.dial_governor import SPACING
+from odradek.network.dial_governor import FRESH_SPACING
 from odradek.network.network_client import NetworkClient
 
 
@@ -29,7 +29,7 @@ class Candidates:
         self._network = network
         self._metadata = metadata
         self._bootstrap = bootstrap
-        self.spacing = SPACING.base
+        self.spacing = FRESH_SPACING.base
         """A pending dial that is younger is waited for (R-MD-2)."""
         self.silence = Silence()
 
@@ -39,6 +39,7 @@ class Candidates:
         found = []
         connected = bool(self._network.connections)
         states = self._network.states
+        again_at = self._network.governor.again_at
         for address in dict.fromkeys([*starts, *known]):
             if address in round_.failed:
                 continue
@@ -54,7 +55,7 @@ class Candidates:
                     connection is not None and not self.answering(connection),
                     young,
                     state.last_dial,
-                    state.backoff_until,
+                    max(state.backoff_until, again_at) if state.failures else state.backoff_until,
                     address in starts,
                 )
             )
@@ -112,10 +113,9 @@ class Candidates:
         if connection.suspect:
             return False
         snapshot = self._metadata.snapshot
-        general = self.silence.general(len(snapshot.brokers) if snapshot is not None else 0)
-        if not general or not connection.ready or len(connection.in_flight):
-            return True
-        return connection.last_received > self.silence.since
+        known = len(snapshot.brokers) if snapshot is not None else 0
+        general = self.silence.general(known, self._network.heard_at)
+        return not general or not connection.ready or connection.heard_at > self.silence.since
 
     def why_unavailable(
         self, snapshot: Cluster, failed: Collection[Address], now: float
@@ -128,6 +128,8 @@ class Candidates:
                 return connection.suspect
             return self._network.states.state(address).dial_failed
 
+        if self.silence.general(len(snapshot.brokers), self._network.heard_at):
+            failed = {*failed, *self.silence.addresses}
         return reason(
             snapshot.addresses(),
             failed,

@@ -376,7 +376,7 @@ class MetadataUpdater:
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
             self.metadata.wanted.notify()
-        if not failure or connection.purpose == COORDINATOR:
+        if connection.purpose == COORDINATOR or not (failure or connection.left_in_use):
             return
         if not connection.proved:
             self._failed_in_a_row[connection.address] = None
@@ -388,6 +388,7 @@ class MetadataUpdater:
 
     def _suspected(self, connection: Connection, now: float) -> None:
         if connection.is_held(now):  # a reason to ask, and no proof of anything
+            self._candidates.silence.fell(connection.address, now - SUSPICION)
             self.metadata.request(f"{connection.address} holds writes")
             return
         self._failed_in_a_row[connection.address] = None

@@ -16,6 +16,9 @@ from odradek.network.in_flight_requests import InFlightRequests
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 """Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata
 (that connection is made only then). Backoff is per address all the same."""
+CONNECT_SUSPICION = 1.5
+"""Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
+even a stopped process is connected to, by its kernel."""
 HELD = 0.25
 """Seconds after which a write that isn't answered counts as held by the broker."""
 
@@ -29,11 +32,13 @@ class Connection:
         "bytes_seen",
         "dialled_at",
         "for_metadata",
+        "heard_at",
         "id",
         "in_flight",
         "ip",
         "last_received",
         "last_used",
+        "left_in_use",
         "proved",
         "purpose",
         "reader",
@@ -61,6 +66,10 @@ class Connection:
         self.ready_at = math.inf
         self.last_used = now
         self.last_received = now
+        self.heard_at = -math.inf
+        """When the last byte came."""
+        self.left_in_use = False
+        """The broker ended it in order although it had just been used: it is going away."""
         self.throttled_until = 0.0
         self.proved = False
         self.bytes_seen = False
@@ -85,10 +94,15 @@ class Connection:
         """It won't be used again."""
         return self.state in (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
 
+    def dial_suspect_at(self, suspicion: float) -> float:
+        """When a pending dial will be suspect: sooner while there isn't even TCP."""
+        connected = self.state is ConnectionState.CHECKING_API_VERSIONS
+        return self.dialled_at + (suspicion if connected else min(suspicion, CONNECT_SUSPICION))
+
     def suspect_at(self, suspicion: float) -> float | None:
         """When it will be suspect unless bytes arrive (R-RB-2); None with nothing in flight."""
         if not self.ready:
-            return self.dialled_at + suspicion
+            return self.dial_suspect_at(suspicion)
         head = self.in_flight.head
         if head is None:
             return None

@@ -1,8 +1,9 @@
 """R-CS-8 and R-MD-3: how often one client may dial while it knows of a failure.
 
 In: dials, failures, proofs. Out: when the next dial is allowed. From the first failure until a
-connection has proved itself all dials of the client, whatever for, share one spacing that doubles
-from 50 ms to 1 s; a client without a failure isn't limited. Must not: choose whom to dial.
+connection has proved itself all dials of the client, whatever for, share one spacing: short for the
+first few addresses that haven't failed, doubling to 1 s for the others; a client without a failure
+isn't limited. Must not: choose whom to dial.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from collections import deque
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Rng
 
-SPACING = ExponentialBackoff(0.05, 1.2)
-"""Wait between two dials: 50 ms at first keeps five tries within the goal of two seconds; in the
-end 1 s ± 20 %, so that a total outage of five minutes costs 300 dials."""
+SPACING = ExponentialBackoff(0.1, 1.2)
+"""Wait before an address that failed is dialled again: four tries in the first second, as in
+KIP-580; in the end 1 s ± 20 %, so that a total outage of five minutes costs 300 dials."""
+FRESH_SPACING = ExponentialBackoff(0.05, 0.1)
+"""Wait before an address that hasn't failed: 50 ms ± 20 %, so that five known brokers and a
+bootstrap address are tried within a third of a second."""
+FRESH = 6
+"""So many dials may be spaced so closely before a proof; large clusters have more addresses."""
 MAX_PENDING = 6
 """Dials that may be pending in one client while it is limited (R-MD-3)."""
 MAX_PER_SECOND = 6
@@ -29,8 +35,10 @@ class DialGovernor:
     __slots__ = (
         "_before_proof",
         "_dials",
+        "_fresh",
         "_recent",
         "_rng",
+        "again_at",
         "engaged",
         "metadata_only",
         "next_dial_at",
@@ -41,6 +49,9 @@ class DialGovernor:
         self._rng = rng
         self._dials = 0
         self._before_proof = 0
+        self._fresh = 0
+        self.again_at = -math.inf
+        """When an address that failed may be dialled, as far as this limit goes."""
         self._recent: deque[float] = deque(maxlen=MAX_PER_SECOND)
         self.engaged = False
         self.metadata_only = False
@@ -63,15 +74,22 @@ class DialGovernor:
             return math.inf
         full = len(self._recent) == MAX_PER_SECOND
         earliest = self._recent[0] + 1.001 if full else -math.inf  # a bit more: floats
-        return max(0.0, self.next_dial_at - now, earliest - now)
+        at = self.again_at if failed else self.next_dial_at
+        return max(0.0, at - now, earliest - now)
 
     def dialled(self, now: float, *, for_metadata: bool, failed: bool = False) -> None:
         """Note a dial; the wait for the next one is drawn here, once."""
         self.pending += 1
         self._recent.append(now)
         if self.engaged or for_metadata or failed:
-            self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
-            self._dials += 1
+            fresh = self._fresh < FRESH
+            self.again_at = self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
+            if fresh:
+                self.next_dial_at = now + FRESH_SPACING.delay(0, self._rng)
+            if fresh and not failed:
+                self._fresh += 1
+            else:
+                self._dials += 1
 
     def ended(self) -> None:
         """A pending dial has ended, well or badly."""
@@ -81,14 +99,14 @@ class DialGovernor:
         """Note a failure, of a dial or of a connection in use: from now on dials are spaced."""
         if not self.engaged:
             self.engaged = True
-            self.next_dial_at = max(self.next_dial_at, now + SPACING.delay(0, self._rng))
+            self.next_dial_at = max(self.next_dial_at, now + FRESH_SPACING.delay(0, self._rng))
 
     def proved(self) -> None:
         """A connection has proved itself: the limit is lifted."""
         self._before_proof = self._dials
         self.engaged = False
-        self._dials = 0
-        self.next_dial_at = -math.inf
+        self._dials = self._fresh = 0
+        self.next_dial_at = self.again_at = -math.inf
 
     def disproved(self) -> None:
         """The last proof was none (another cluster's answer): the spacing goes on growing."""

@@ -85,7 +85,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
     if _gone(connection):
         return
     connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
-    connection.ready_at = connection.last_received = now
+    connection.ready_at = connection.last_received = connection.heard_at = now
     connection.suspect = False
     connection.reader.limit = network.frame_limit
     network.states.setup_done(connection.address)

@@ -37,6 +37,8 @@ from odradek.protocol.message import Message
 
 SUSPICION = 2.0
 """Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
+IN_USE = 2.0
+"""Seconds since its last request in which a connection that ends in order wasn't idle."""
 PROOF_BY_AGE = 1.0
 """R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
 FRAME_SLACK = 1 << 20
@@ -65,6 +67,8 @@ class NetworkClient:
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.request_timeout: float = config["request.timeout.ms"]
         self.frame_limit = frame_limit + FRAME_SLACK
+        self.heard_at = -math.inf
+        """When the last byte came from anybody."""
         self._idle = config["connections.max.idle.ms"]
         self._by_id: dict[int, Connection] = {}
         self._next_id = 0
@@ -260,14 +264,10 @@ class NetworkClient:
             if not connection.ready:
                 if now >= connection.setup_deadline:
                     seconds = connection.setup_deadline - connection.dialled_at
-                    stage = connection.state.value
-                    self.fail(
-                        connection,
-                        ConnectionSetupTimeoutError(f"not ready after {seconds:.1f} s ({stage})"),
-                        now,
-                    )
+                    text = f"not ready after {seconds:.1f} s ({connection.state.value})"
+                    self.fail(connection, ConnectionSetupTimeoutError(text), now)
                     moved = True
-                elif not connection.suspect and connection.dialled_at + SUSPICION <= now:
+                elif not connection.suspect and connection.dial_suspect_at(SUSPICION) <= now:
                     self._suspect(connection, now)
                     moved = True
                 continue
@@ -278,11 +278,8 @@ class NetworkClient:
             if deadline is not None and now >= deadline:
                 head = connection.in_flight.head
                 name = head.body.API_NAME if head else "request"
-                self.fail(
-                    connection,
-                    ResponseTimeoutError(f"no answer to {name} within request.timeout.ms"),
-                    now,
-                )
+                text = f"no answer to {name} within request.timeout.ms"
+                self.fail(connection, ResponseTimeoutError(text), now)
                 moved = True
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
                 self._suspect(connection, now)
@@ -309,7 +306,7 @@ class NetworkClient:
 
     def _heard(self, connection: Connection, now: float) -> bool:
         """Bytes came; say whether that ended a silence."""
-        connection.last_received = now
+        connection.last_received = connection.heard_at = self.heard_at = now
         if not connection.suspect:
             return False
         connection.suspect = False
@@ -324,7 +321,7 @@ class NetworkClient:
             if not connection.ready:
                 earliest = min(earliest, connection.setup_deadline)
                 if not connection.suspect:
-                    earliest = min(earliest, connection.dialled_at + SUSPICION)
+                    earliest = min(earliest, connection.dial_suspect_at(SUSPICION))
                 continue
             deadline = connection.overdue_at(SUSPICION)
             if deadline is not None and not connection.suspect:
@@ -450,6 +447,10 @@ class NetworkClient:
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
+        if not failure and now < connection.last_used + IN_USE:
+            # Brokers close what has idled for minutes; this one is going away, and perhaps others.
+            connection.left_in_use = True
+            self.governor.failed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
 
     def _forget(self, connection: Connection) -> None:

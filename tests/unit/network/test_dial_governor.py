@@ -3,7 +3,7 @@
 import math
 import random
 
-from odradek.network.dial_governor import MAX_PENDING, DialGovernor
+from odradek.network.dial_governor import FRESH, MAX_PENDING, DialGovernor
 
 
 def governor() -> DialGovernor:
@@ -29,14 +29,30 @@ def test_the_spacing_doubles_to_a_second_and_a_proof_lifts_it() -> None:
     g, now, waits = governor(), 0.0, []
     g.failed(now)
     for _ in range(8):
-        now += g.wait(now, for_metadata=False)
-        g.dialled(now, for_metadata=False)
+        now += g.wait(now, for_metadata=False, failed=True)
+        g.dialled(now, for_metadata=False, failed=True)
         g.ended()
-        waits.append(g.wait(now, for_metadata=False))
-    for wait, base in zip(waits, [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0], strict=True):
+        waits.append(g.wait(now, for_metadata=False, failed=True))
+    for wait, base in zip(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0], strict=True):
         assert 0.8 * base <= wait <= 1.2 * base
     g.proved()
     assert g.wait(now, for_metadata=False) == 0.0
+
+
+def test_a_few_addresses_that_have_not_failed_come_sooner() -> None:
+    g, now = governor(), 0.0
+    g.failed(now)
+    for _ in range(FRESH):
+        wait = g.wait(now, for_metadata=True)
+        assert 0.04 <= wait <= 0.06
+        now += wait
+        g.dialled(now, for_metadata=True)
+        g.ended()
+    assert now < 0.4
+    now += g.wait(now, for_metadata=True)
+    assert now > 1.0  # six in a second
+    g.dialled(now, for_metadata=True)
+    assert g.wait(now, for_metadata=True) >= 0.08  # and then they are spaced like all others
 
 
 def test_the_wait_is_drawn_once() -> None:
@@ -91,11 +107,11 @@ def test_a_proof_that_was_none_brings_the_spacing_back() -> None:
     g, now = governor(), 0.0
     g.failed(now)
     for _ in range(6):
-        now += g.wait(now, for_metadata=True)
-        g.dialled(now, for_metadata=True)
+        now += g.wait(now, for_metadata=True, failed=True)
+        g.dialled(now, for_metadata=True, failed=True)
         g.ended()
     g.proved()
     g.disproved()
     g.failed(now)
-    g.dialled(now, for_metadata=True)
-    assert g.wait(now, for_metadata=True) >= 0.8
+    g.dialled(now, for_metadata=True, failed=True)
+    assert g.wait(now, for_metadata=True, failed=True) >= 0.79
