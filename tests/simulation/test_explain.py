@@ -102,7 +102,9 @@ def test_ready_then_close(admin: Any, world: World, cluster: SimulatedCluster) -
         cluster.ready_then_close(i)
     picture = during(admin, world, 4.0, 5.0)
     assert "No broker has answered" in picture.diagnosis
+    assert "ends the connection at the first question" in picture.diagnosis
     assert all(a.last_error for a in brokers(picture))
+    assert " times, last " in str(picture)
 
 
 def test_names_that_do_not_resolve(

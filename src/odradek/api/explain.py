@@ -20,6 +20,7 @@ NEVER = 1e15
 """Times beyond this stand for "only after something else happens"."""
 TAKES = 5
 SHOWN_ATTEMPTS = 5
+"""Different ones that the text shows; `attempts` has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +187,13 @@ class Explanation:
                 f"{outage.rounds} failed rounds, {outage.retries} retries of requests"
             ),
         ]
-        lines += [
-            f"  {a.age:.1f} s ago: {a.address or 'any broker'}: {a.what}: {a.error}"
-            for a in self.attempts[-SHOWN_ATTEMPTS:]
-        ]
+        groups: dict[tuple[str, str, str], list[float]] = {}
+        for a in self.attempts:
+            key = (a.address or "any broker", a.what, a.error)
+            groups[key] = [*groups.pop(key, ()), a.age]  # the latest last
+        for (address, what, error), ages in list(groups.items())[-SHOWN_ATTEMPTS:]:
+            times = f"{len(ages)} times, last " if len(ages) > 1 else ""
+            lines.append(f"  {times}{ages[-1]:.1f} s ago: {address}: {what}: {error}")
         return lines
 
     def rebootstrap_lines(self) -> list[str]:
@@ -322,6 +326,6 @@ def _address(
         failures=state.failures,
         last_error=None if error is None else f"{type(error).__name__}: {error}",
         last_error_age=None if error is None else max(0.0, now - state.last_error_at),
-        meaning=meaning(error, name, silent=silent),
+        meaning=meaning(error, name, silent=silent, unproved=state.dial_failed),
         backoff_left=max(0.0, state.backoff_until - now),
     )

@@ -36,6 +36,10 @@ CLOSES = (
     "it accepts connections and ends them before it says anything: a broker that is starting or "
     "stopping, a port that wants TLS or SASL, or a proxy without a broker behind it"
 )
+HALF_DEAD = (
+    "it says which versions it speaks and ends the connection at the first question: a broker that "
+    "is starting or stopping, or a proxy in its place"
+)
 
 # In this order: the first class that fits.
 MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
@@ -58,8 +62,13 @@ MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def meaning(error: BaseException | None, state: str, *, silent: bool) -> str | None:
-    """The usual cause of an address's last error, or of its dial that hangs."""
+def meaning(
+    error: BaseException | None, state: str, *, silent: bool, unproved: bool = False
+) -> str | None:
+    """The usual cause of an address's last error, or of its dial that hangs.
+
+    `unproved`: the latest connection that was ready ended before it answered a real request.
+    """
     if silent:
         return {"resolving": SLOW_NAME, "connecting": NO_ANSWER}.get(state, MUTE)
     if error is None or state == "ready":
@@ -69,6 +78,8 @@ def meaning(error: BaseException | None, state: str, *, silent: bool) -> str | N
             if f"({stage})" in str(error):
                 return text
         return MUTE
+    if unproved and type(error) is DisconnectedError:
+        return HALF_DEAD
     return next((text for kind, text in MEANINGS if isinstance(error, kind)), None)
 
 

@@ -64,6 +64,12 @@ def test_each_error_has_a_usual_cause(error: Exception, words: str) -> None:
     assert words in (meaning(error, "disconnected", silent=False) or "")
 
 
+def test_a_broker_that_only_says_its_versions() -> None:
+    error = errors.DisconnectedError("the broker closed the connection")
+    text = meaning(error, "disconnected", silent=False, unproved=True) or ""
+    assert "ends the connection at the first question" in text
+
+
 def test_no_cause_is_made_up() -> None:
     assert meaning(None, "disconnected", silent=False) is None
     assert meaning(errors.KafkaError("?"), "disconnected", silent=False) is None
