@@ -27,7 +27,15 @@ from typing import Any, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import KafkaError
-from odradek.simulation.faults import BOOTSTRAP_NAME, Fault, ScheduleError, Scope, check, draw
+from odradek.simulation.faults import (
+    BOOTSTRAP_NAME,
+    NOWHERE,
+    Fault,
+    ScheduleError,
+    Scope,
+    check,
+    draw,
+)
 from odradek.simulation.link import LinkProfile, Mode
 from odradek.simulation.virtual_time import derived_rng
 
@@ -37,6 +45,8 @@ KINDS = {PRODUCER: PRODUCER, CONSUMER: CONSUMER, ADMIN: ADMIN, METADATA: ADMIN}
 """What a client does, and whose options it takes."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
+TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
+"""The first of them is dead."""
 
 _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: (
@@ -52,11 +62,15 @@ _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
         },
         {"linger.ms": 0, "max.in.flight.requests.per.connection": 1},
         {"linger.ms": 0, "batch.size": 100, "request.timeout.ms": 700, "delivery.timeout.ms": 1500},
+        {"bootstrap.servers": TWO_SERVERS, "request.timeout.ms": 2000},
+        {"connections.max.idle.ms": 400, "metadata.max.age.ms": 700, "request.timeout.ms": 3000},
     ),
     CONSUMER: (
         {"request.timeout.ms": 3000},
         {"request.timeout.ms": 2000, "fetch.max.wait.ms": 100},
         {"request.timeout.ms": 5000, "max.partition.fetch.bytes": 100, "fetch.max.bytes": 200},
+        {"bootstrap.servers": TWO_SERVERS, "request.timeout.ms": 2000},
+        {"metadata.max.age.ms": 300, "retry.backoff.ms": 10, "isolation.level": "read_committed"},
         {},
     ),
     ADMIN: (
@@ -64,6 +78,8 @@ _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"metadata.max.age.ms": 500, "request.timeout.ms": 1500},
         {"reconnect.backoff.ms": 100, "request.timeout.ms": 3000},
         {"metadata.recovery.rebootstrap.trigger.ms": 1000},
+        {"connections.max.idle.ms": 200, "reconnect.backoff.max.ms": 3000},
+        {"socket.connection.setup.timeout.ms": 300, "socket.connection.setup.timeout.max.ms": 900},
     ),
 }
 _LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -72,8 +88,8 @@ _LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
         {"delivery.timeout.ms": 10000, "request.timeout.ms": 5000},
         {"linger.ms": 0, "batch.size": 100, "delivery.timeout.ms": 4000, "request.timeout.ms": 900},
     ),
-    CONSUMER: ({},),
-    ADMIN: ({}, {"metadata.max.age.ms": 5000}),
+    CONSUMER: ({}, {"metadata.max.age.ms": 2000, "connections.max.idle.ms": 1500}),
+    ADMIN: ({}, {"metadata.max.age.ms": 5000}, {"bootstrap.servers": TWO_SERVERS}),
 }
 
 
