@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from odradek.simulation.faults import (
     plan,
 )
 
+DOCS = Path(__file__).parents[3] / "docs" / "simulation.md"
 SCOPE = Scope(brokers=3, partitions=2, clients=("one", "two"))
 OF_THE_ISSUE = (
     "crash restart bounce pause move replace_with_foreign accept_then_reset ready_then_close "
@@ -75,6 +77,7 @@ def test_all_verbs_are_there_with_a_text() -> None:
     assert set(OF_THE_ISSUE.split()) <= set(VERBS)
     for name, verb in VERBS.items():
         assert f"{name}: {verb.doc}" in describe()
+        assert f"| `{name}` | " in DOCS.read_text()
 
 
 @pytest.mark.parametrize("verb", VERBS)
