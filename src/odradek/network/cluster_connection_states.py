@@ -93,6 +93,11 @@ class ClusterConnectionStates:
         state.tried.append(fresh[0])
         return fresh[0]
 
+    def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
+        """Whether a name has IPs whose first turn since the last proof hasn't come yet."""
+        state = self.state(address)
+        return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
+
     def failed(
         self, address: Address, now: float, error: BaseException | None, *, connecting: bool
     ) -> float:

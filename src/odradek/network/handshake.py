@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
 MAX_API_VERSIONS = 4
 """Version 5 (KIP-1242) isn't spoken by any released broker yet."""
+NEXT_IP = 2.0
+"""Seconds for TCP to come up while the name has other IPs that weren't tried in this outage: one
+dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
 
 
 def begin(network: NetworkClient, connection: Connection, now: float) -> None:
@@ -43,6 +46,8 @@ def begin(network: NetworkClient, connection: Connection, now: float) -> None:
 
 def _open(network: NetworkClient, connection: Connection, ips: Sequence[str], now: float) -> None:
     connection.ip = network.states.pick_ip(connection.address, ips)
+    if network.states.others_wait(connection.address, ips):
+        connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
     connection.move(ConnectionEvent.RESOLVED)
     network.events.emit(
         now,
@@ -68,6 +73,8 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
     """TCP (and TLS) is up: go on to the handshake."""
     connection.last_received = now
+    allowed = network.states.state(connection.address).setup_timeout
+    connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
     connection.move(ConnectionEvent.CONNECTED)
     network.events.emit(now, "connected", address=str(connection.address))
     network.engine.start(_handshake(network, connection))
