@@ -61,6 +61,7 @@ class OutageLog:
         "_pending",
         "_spacings",
         "_step",
+        "_told",
         "_up_untold",
         "counts",
         "counts_since",
@@ -87,6 +88,7 @@ class OutageLog:
         self._step = FIRST_SPACING
         self._next_line = math.inf
         self._up_untold = False
+        self._told = False  # whether the latest rebootstrap has a line
         self._ended = False
         self._pending: dict[int, str] = {}  # dials by connection
         self._mute: set[str] = set()  # addresses with a silent connection
@@ -169,20 +171,23 @@ class OutageLog:
         if outage is not None:
             self.counts.rebootstraps += 1
             outage.total = True
-        if outage is None or outage.told:
-            known = len(fields.get("known") or ())
+            self._told = outage.told and self.counts.rebootstraps == 1
+        else:
+            self._told = self._spacings.setdefault("rebootstrap", Spacing()).allows(now)
+        if self._told:
+            known = number(len(fields["known"]), "known broker")
             self._say(
                 logging.WARNING,
-                f"rebootstrap: {fields.get('why')}; starting again from bootstrap.servers, "
-                f"{number(known, 'known broker')} until now",
+                f"rebootstrap: {fields['why']}; starting again from bootstrap.servers, "
+                f"{known} until now",
             )
 
     def _rebootstrapped(self, now: float, fields: dict[str, Any]) -> None:
-        if self.in_a_row <= TOLD_IN_FULL:
+        if self._told:
             self._say(
                 logging.INFO,
-                f"rebootstrapped after {float(fields.get('seconds') or 0.0):.1f} s: "
-                f"{fields.get('address')} answered for cluster {fields.get('cluster_id')}",
+                f"rebootstrapped after {fields['seconds']:.1f} s: {fields['address']} answered "
+                f"for cluster {fields['cluster_id']}",
             )
 
     def _metadata(self, now: float, fields: dict[str, Any]) -> None:

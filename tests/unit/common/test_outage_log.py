@@ -7,8 +7,10 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from odradek.common.events import EventLog
+from odradek.common.events import KINDS, EventLog
 from odradek.common.outage import CALM, FIRST_SPACING, LONGEST_SPACING, Spacing
 from odradek.common.outage_log import QUIET, TOLD_IN_FULL, OutageLog
 
@@ -278,6 +280,72 @@ def test_a_broken_client_says_why(client: Client, caplog: pytest.LogCaptureFixtu
     client.emit(0.0, "broken", error="KeyError()")
     assert [r.levelname for r in caplog.records] == ["ERROR"]
     assert client.lines() == ["the client can't go on: KeyError()"]
+
+
+def test_rebootstraps_without_an_outage_are_spaced_as_well(client: Client) -> None:
+    for n in range(100):
+        client.emit(float(n), "rebootstrap", why="REBOOTSTRAP_REQUIRED", known=["b1:9092"])
+        client.emit(n + 0.1, "rebootstrapped", address=FRONT, seconds=0.1, cluster_id="abc")
+    assert 8 <= len(client.lines()) <= 12
+
+
+ADDRESSES = st.sampled_from((*BROKERS, FRONT))
+FAILURE_FIELDS = st.fixed_dictionaries(
+    {
+        "address": ADDRESSES,
+        "connection": st.integers(0, 9),
+        "error": st.sampled_from(("DnsError: no", "ConnectionFailedError: reset", "odd")),
+        "failure": st.booleans(),
+        "in_flight": st.integers(0, 3),
+        "what": st.sampled_from(("dial", "metadata request")),
+        "seconds": st.just(2.0),
+        "ready": st.booleans(),
+        "held": st.booleans(),
+        "round": st.integers(1, 99),
+        "backoff": st.floats(0, 1),
+        "why": st.just("none is left"),
+        "known": st.just(list(BROKERS)),
+        "expected": st.just("abc"),
+        "found": st.just("xyz"),
+        "cluster_id": st.just("abc"),
+    }
+)
+ANSWERS = frozenset(("metadata", "proved", "heard", "rebootstrapped"))
+ENDS = frozenset(("broken", "closed"))
+
+
+def streams(kinds: list[str]) -> st.SearchStrategy[list[tuple[float, str, dict[str, Any]]]]:
+    event = st.tuples(st.floats(0.0, 3.0), st.sampled_from(kinds), FAILURE_FIELDS)
+    return st.lists(event, max_size=200)
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["total", "anything"])
+def test_whatever_happens_it_is_told_in_few_lines(
+    answers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out = ENDS if answers else ENDS | ANSWERS
+
+    @given(streams([kind for kind in KINDS if kind not in left_out]))
+    def check(stream: list[tuple[float, str, dict[str, Any]]]) -> None:
+        client, now = Client(caplog), 0.0
+        for gap, kind, fields in stream:
+            now += gap
+            client.emit(now, kind, **fields)
+            due = client.outages.next_deadline(now)
+            assert due is None or due > now - 3.1
+        lines = client.lines()
+        assert not any("listener failed" in line for line in lines), lines
+        # Spaced lines: outages, what ran out of time, foreign answers and names by address.
+        rows = 1 + (now / CALM if answers else 0)
+        per_row = 5 * TOLD_IN_FULL + 6 if answers else 12
+        spaced = 9 * (2 + now / LONGEST_SPACING + 5)
+        assert len(lines) <= rows * per_row + spaced
+        outages = [line for line in lines if line.startswith(("outage", "still", "no broker"))]
+        if not answers:
+            assert sum("outage begun" in line for line in outages) <= 1
+            assert len(outages) <= 3 + 5 + now / LONGEST_SPACING
+
+    check()
 
 
 def test_spacing() -> None:
