@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-CHUNK_SHORT, CHUNK_LONG = 100, 2
+CHUNK_SHORT, CHUNK_LONG = 40, 2
 SHRINK_SECONDS = 60.0
 GC_THRESHOLD = 100_000
 """A run leaves cycles behind; to look for them at each of its objects costs a fifth of the time."""
@@ -179,7 +179,7 @@ def _reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
         return
     # Not a pool's imap: it would take all tasks at once, and there may be no end of them.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        running = [pool.apply_async(run_task, (task,)) for task in islice(tasks, 2 * jobs)]
+        running = [pool.apply_async(run_task, (task,)) for task in islice(tasks, jobs + 2)]
         while running:
             report = running.pop(0).get()
             following = next(tasks, None)
