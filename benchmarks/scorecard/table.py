@@ -46,11 +46,14 @@ def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
 
 
 def lost(report: dict[str, Any]) -> list[str]:
-    """The rows and figures in which Odradek took part and isn't first or tied first."""
+    """The rows and figures in which Odradek isn't first or tied first, or has no figure at all."""
     found = []
     for key, row in report["rows"].items():
         cell = row["cells"].get(OURS)
-        if cell is None or cell["not_run"]:
+        if cell is None:
+            continue
+        if cell["not_run"]:
+            found.append(f"{key} ({row['title']}): not run")
             continue
         for figure in ROWS[key].figures:
             counted = cell["figures"][figure.name]["counted"]

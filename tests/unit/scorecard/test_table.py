@@ -140,6 +140,15 @@ def test_a_readme_gets_the_ranked_figures_between_its_marks() -> None:
         table.into_readme("no marks", report)
 
 
+def test_a_row_in_which_odradek_failed_is_lost() -> None:
+    failed = [{"figures": {}, "error": "it ended", "notes": {}}]
+    fine = good(foreign=0, asked=1)
+    report = scorecard(
+        A_odradek=failed, A_java=good(record=1.0, contact=1.0), G_odradek=fine, G_java=fine
+    )
+    assert table.lost(report) == [f"A ({ROWS['A'].title}): not run"]
+
+
 def test_a_figure_that_was_not_counted_is_no_loss() -> None:
     card = Scorecard(["H"], ["odradek"], runs=1, side_by_side=1)
     card.results["H"]["odradek"] = good(back=0.5, asked=2, dials_after=3)
