@@ -1,33 +1,19 @@
-"""Runs one JSON case: a configuration and events with their times, then what has to be seen.
+"""One run of one scripted case: what can happen in it, and what can be expected of it.
 
-    rules    the requirement ids it shows (`rules.json`)
-    vectors  the test vectors it pins, if any (`vectors.json`)
-    shows    one sentence
-    config   of the client; `client` (consumer), `seeds` (how often it is run, 5)
-    command  instead of both, the command line of a console tool
-    variants run it once for each of these: keys that replace the case's (`config` is merged)
-    modes, names, cluster, hint    the world at the start (see `world`)
-    steps    what happens, each with its time `at` (seconds) and what to `do`
-    until    when the run ends
-    expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
-
-A new case is a file, not code. Every key that isn't known is refused, so that a misspelt
-expectation can't pass by being ignored.
+In: a case as `cases` read it, and a seed. Out: an `AssertionError` that says what wasn't so.
+A verb is a method `do_…`, an expectation a method `expect_…`; a case names them.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tests.spec.brokers import partition_of
-from tests.spec.commands import client_of
 from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
@@ -38,24 +24,6 @@ from odradek.common.types import Address
 from odradek.network.flow import Completion
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
-HERE = Path(__file__).parent
-KEYS = {
-    "rules", "vectors", "variants", "shows", "command", "config", "client", "seeds", "modes",
-    "names", "cluster", "hint", "steps", "until", "expect",
-}  # fmt: skip
-
-
-def cases(folder: str) -> list[Any]:
-    """The files of a folder, as pytest parameters by name."""
-    return sorted((HERE / folder).glob("*.json"))
-
-
-def load(path: Path) -> dict[str, Any]:
-    case: dict[str, Any] = json.loads(path.read_text())
-    assert case.get("rules"), f"{path.name} names no rule"
-    assert case.get("shows"), f"{path.name} doesn't say what it shows"
-    return case
-
 
 def within(value: float, bounds: Any) -> bool:
     """A number must be equal, a pair is a range with an open end where it is null."""
@@ -63,28 +31,6 @@ def within(value: float, bounds: Any) -> bool:
         return bool(value == bounds)
     low, high = bounds
     return (low is None or value >= low - 1e-9) and (high is None or value <= high + 1e-9)
-
-
-def run_case(path: Path) -> None:
-    """Run a scripted case, in all its variants, under all its seeds."""
-    case = load(path)
-    assert not set(case) - KEYS, f"unknown keys: {set(case) - KEYS}"
-    for variant in case.pop("variants", [{}]):
-        assert not set(variant) - KEYS, f"unknown keys: {set(variant) - KEYS}"
-        case.update(client_of(case["command"]) if "command" in case else {})
-        config = {**case["config"], **variant.get("config", {})}
-        _run_seeds({**case, **variant, "config": config})
-
-
-def _run_seeds(case: dict[str, Any]) -> None:
-    assert case["expect"] or any(s["do"] == "look" for s in case["steps"]), "it can't fail"
-    seeds = case.get("seeds", 5)
-    seen: set[str] = set()
-    for seed in range(seeds):
-        try:
-            Script(case, seed, seen, last=seed == seeds - 1).run()
-        except AssertionError as error:
-            raise AssertionError(f"{case['shows']} (seed {seed}): {error}") from error
 
 
 def _picture(of: dict[str, Any]) -> ClusterPicture:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spec.script import load, run_case, within
+from tests.spec.cases import load, run_case
+from tests.spec.script import within
 
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.config import Config

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spec.script import cases, load
+from tests.spec.cases import cases, load
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

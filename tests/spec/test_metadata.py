@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.spec.script import cases
+from tests.spec.cases import cases
 from tests.spec.tables import run_file
 
 
