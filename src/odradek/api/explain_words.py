@@ -145,6 +145,8 @@ def diagnosis(
         causes = _causes(failing, "address")
         return f"No broker has answered for {outage.seconds:.1f} s: {causes}.{soon}"
     known = f"cluster {cluster_id}, {ready} of {len(brokers)} brokers connected"
+    if failing and outage is None:
+        return f"It works: {known}; when it was last tried, {_causes(failing, 'broker')}."
     if failing:
         all_fail = len(failing) == len(brokers)
         how = "Every known broker fails" if all_fail else "It works, with trouble"

@@ -306,7 +306,7 @@ class KafkaSimulation:
 
         def watch() -> None:  # between two steps, so before the first one: the engine is there
             if host.events is not None:
-                host.events.listen(self.checkers.guarded(wire))
+                host.events.listen(wire)
                 self.checkers.watch(host.events, config, wire.is_held)
 
         host.defer(watch)

@@ -8,7 +8,7 @@ import pytest
 
 from odradek import Admin
 from odradek.api import explain as module
-from odradek.api.explain import AddressExplanation
+from odradek.api.explain import AddressExplanation, OutageExplanation
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.common import errors
 from odradek.common.types import Address
@@ -107,14 +107,17 @@ def test_causes_are_counted() -> None:
         changed(address="h:3", failures=1, meaning="a firewall", proved=False),
         changed(address="f:1", role="bootstrap", failures=1),
     ]
-    text = diagnosis(None, "abc", None, addresses, 0.5)
+    outage = OutageExplanation(9.0, "a dial", False, 1, 9.0, 1, 0, 1, 0, 0, 0, 0, 0)
+    text = diagnosis(None, "abc", outage, addresses, 0.5)
     assert text == (
         "Every known broker fails: cluster abc, 0 of 3 brokers connected; "
         "3 brokers fail (2: nothing listens there; 1: a firewall). The next attempt is in 0.5 s."
     )
     addresses.append(changed(address="h:4", state="ready"))
-    text = diagnosis(None, "abc", None, addresses, 0.5)
+    text = diagnosis(None, "abc", outage, addresses, 0.5)
     assert text.startswith("It works, with trouble: cluster abc, 1 of 4 brokers connected; 3 bro")
+    text = diagnosis(None, "abc", None, addresses, 0.5)
+    assert "It works: cluster abc, 1 of 4 brokers connected; when it was last tried, 3 b" in text
 
 
 def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
