@@ -47,7 +47,9 @@ COMMANDS = {
         "Which versions of which APIs each broker speaks.",
     ),
     "explain": Command(
-        "odradek.cli.explain", "explain", "Why a cluster can't be reached from here, or that it can."
+        "odradek.cli.explain",
+        "explain",
+        "Why a cluster can't be reached from here, or that it can.",
     ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
