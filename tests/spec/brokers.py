@@ -26,6 +26,8 @@ from odradek.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from odradek.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
+from odradek.protocol.messages.fetch import NodeEndpoint as FetchEndpoint
 from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -240,13 +242,19 @@ def _fetch(
                     PartitionData(
                         partition_index=p.partition,
                         error_code=_code("Fetch", address, t.topic, p.partition, picture, errors),
+                        current_leader=FetchLeader(*_named(picture.leader(t.topic, p.partition))),
                     )
                     for p in t.partitions
                 ],
             )
             for t in body.topics
-        ]
+        ],
+        node_endpoints=[FetchEndpoint(n.node_id, n.host, n.port) for n in picture.endpoints()],
     )
+
+
+def _named(leader: LeaderIdAndEpoch) -> tuple[int, int]:
+    return leader.leader_id, leader.leader_epoch
 
 
 def _list_offsets(
