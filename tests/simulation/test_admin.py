@@ -145,3 +145,19 @@ def test_a_foreign_cluster_gets_no_topic(recycled: bool) -> None:
     with pytest.raises(ClusterIdMismatchError):
         admin.create_topics([NewTopic("t", 1, 1)], timeout=20)
     assert "t" not in foreign.topics
+
+
+def test_a_bootstrap_address_that_fell_silent_is_dialled_again() -> None:
+    """A load balancer's connection leads to a broker that died; the next one leads to another."""
+    world, cluster, admin = make(10)
+    cluster.answer_empty_brokers()
+    with pytest.raises(NoBrokerAvailableError):
+        admin.describe_cluster(timeout=1.0)
+    (broken,) = [b for b in cluster.brokers.values() if b.sessions]
+    cluster.blackhole(broken.id)
+    cluster.answer_empty_brokers(False)
+    world.advance(cluster.session_timeout)
+    broken.alive = False  # so that the front door leads elsewhere; nobody tells the client
+    begin = world.now
+    assert broken.id not in {b.id for b in admin.describe_cluster(timeout=20).brokers}
+    assert world.now - begin < 4.0

@@ -45,6 +45,8 @@ class Candidates:
                 continue
             state = states.state(address)
             connection = self.line(address, now) if connected else None
+            if connection is not None and address in starts and self._leads_nowhere(connection):
+                connection = None
             young = -math.inf
             if connection is not None and not connection.ready:
                 young = connection.dialled_at + self.spacing
@@ -60,6 +62,16 @@ class Candidates:
                 )
             )
         return found
+
+    @staticmethod
+    def _leads_nowhere(connection: Connection) -> bool:
+        """A bootstrap address's connection has fallen silent: the address may lead to others.
+
+        Behind a load balancer the next dial reaches another broker. So one more connection is made,
+        instead of a wait for `request.timeout.ms` where there is nobody else to ask.
+        """
+        silent = connection.ready and connection.suspect
+        return silent and connection.purpose != METADATA
 
     def left(self, round_: Round, *, rebootstrapping: bool) -> bool:
         """Whether anybody may still be asked in a round."""
