@@ -353,3 +353,16 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     assert isinstance(future.exception(timeout=0), TopicAuthorizationFailedError)
     assert sender.identity.bumping is bumps
     assert (queue.next_sequence == batch.sequence) is not bumps
+
+
+@pytest.mark.parametrize("verb", ["pause", "blackhole"])
+def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str) -> None:
+    """Nobody answers for it; once another leads, that one is asked (`request.timeout.ms` is 30 s)."""
+    world, cluster, producer = make(3)
+    producer.send("t", b"0", partition=0).result(timeout=10)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    getattr(cluster, verb)(leader.id)
+    begin = world.now
+    producer.send("t", b"1", partition=0).result(timeout=30)
+    assert world.now - begin < cluster.session_timeout + 2.0

@@ -23,7 +23,7 @@ from odradek.metadata.bootstrap import (
     shuffled,
 )
 from odradek.metadata.candidates import Candidates
-from odradek.metadata.cluster import is_possible
+from odradek.metadata.cluster import Cluster, is_possible
 from odradek.metadata.least_loaded_node import Action, Candidate, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Asked, Round
@@ -315,14 +315,27 @@ class MetadataUpdater:
         self._metadata_only(False)
         if self.current is not None:
             self._rebootstrapped(restarted, asked.connection, now)
-        known = set(snapshot.addresses())
+        self._close_unneeded(snapshot, asked.connection, now)
+
+    def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
+        """Close what leads to no broker, and metadata connections that have done their work.
+
+        A broker that is silent with requests open may only be slow; or its cluster gives it up in a
+        while, and then the metadata doesn't name it any more. So whoever waits for it needn't wait
+        for `request.timeout.ms`: what it carried is retried where the leaders are now.
+        """
+        waits = None
         for connection in list(self._network.connections.values()):
-            gone = connection.address not in known
-            spare = connection.purpose == METADATA and connection is not asked.connection
+            gone = not snapshot.knows(connection.address)
+            spare = connection.purpose == METADATA and connection is not used
             idle = not len(connection.in_flight)
-            if (gone or spare) and (idle or not connection.ready):
+            if (gone or spare) and (idle or not connection.ready or connection.suspect):
                 why = "not a broker of the cluster (any more)" if gone else "not needed any more"
                 self._network.close(connection, now, why)
+            elif connection.ready and connection.suspect and not idle:
+                waits = connection.address
+        if waits is not None:
+            self.metadata.request(f"{waits} is still silent")
 
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)

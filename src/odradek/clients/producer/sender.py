@@ -220,7 +220,10 @@ class Sender:
             # A broker that knows nothing of a producer takes any sequence from it: were the first
             # batch refused or lost on its way, one sent behind it would be written before it.
             return False
-        return len(queue.in_flight) < self._max_in_flight
+        # Not while older ones are under way to another leader: brokers remember a producer's last
+        # five batches, and what comes again behind more than that isn't taken for a repetition.
+        same_leader = all(b.epoch_tried == epoch for b in queue.in_flight)
+        return same_leader and len(queue.in_flight) < self._max_in_flight
 
     def _send_to(
         self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
