@@ -357,7 +357,7 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
 
 @pytest.mark.parametrize("verb", ["pause", "blackhole"])
 def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str) -> None:
-    """Nobody answers for it; once another leads, that one is asked (`request.timeout.ms` is 30 s)."""
+    """Once another one leads, that one is asked, long before `request.timeout.ms` (30 s)."""
     world, cluster, producer = make(3)
     producer.send("t", b"0", partition=0).result(timeout=10)
     leader = cluster.leader("t", 0)
