@@ -1,0 +1,401 @@
+"""The rules that `break_rules` breaks: what is changed in the sources, and who has to notice.
+
+Texts are short and stand where a rule is decided; a unit test sees to it that they are still there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A text of one file that is replaced wherever it occurs; it must occur."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """What is broken, the rule that says otherwise, and the tests of which one must fail."""
+
+    name: str
+    rule: str
+    patches: tuple[Patch, ...]
+    tests: tuple[str, ...]
+
+
+def case(folder: str, name: str) -> str:
+    """A case of `tests/spec` as pytest names it."""
+    return f"tests/spec/test_{folder}.py::test_case[{name}]"
+
+
+def broken(name: str, rule: str, file: str, old: str, new: str, *tests: str) -> Breakage:
+    """A breakage with one patch."""
+    return Breakage(name, rule, (Patch(file, old, new),), tests)
+
+
+UPDATER = "metadata/metadata_updater.py"
+CLIENT = "network/network_client.py"
+STATES = "network/cluster_connection_states.py"
+GOVERNOR = "network/dial_governor.py"
+
+BREAKAGES = (
+    # KIP-580
+    broken(
+        "the literal formula of KIP-580",
+        "R-BO-1",
+        "common/backoff.py",
+        "top = self.maximum / (1.0 + self.jitter)",
+        "top = math.inf",
+        case("kip_580", "jitter_survives_at_the_cap"),
+    ),
+    broken(
+        "a base above the maximum goes on growing",
+        "R-BO-2",
+        "common/backoff.py",
+        "return self.base >= self.maximum",
+        "return False",
+        case("kip_580", "base_above_max_is_a_constant_max"),
+    ),
+    broken(
+        "jitter drawn at each poll",
+        "R-BO-3",
+        STATES,
+        "max(0.0, found.backoff_until - now)",
+        "max(0.0, (found.backoff_until - now) * (0.8 + 0.4 * self._rng.random()))",
+        case("kip_144", "a_constant_wait_is_exact"),
+        "tests/unit/network/test_cluster_connection_states.py::test_the_deadline_is_drawn_once",
+    ),
+    broken(
+        "the first wait counts as the second",
+        "R-BO-5",
+        "common/backoff.py",
+        "self.until = now + self._policy.delay(self.failures, self._rng)",
+        "self.until = now + self._policy.delay(self.failures + 1, self._rng)",
+        case("kip_580", "table_of_the_kip"),
+    ),
+    # KIP-144
+    broken(
+        "the maximum doesn't follow the base",
+        "R-CS-1",
+        "common/config.py",
+        'if "reconnect.backoff.ms" in self.given and',
+        "if False and",
+        case("kip_144", "reconnect_settings"),
+    ),
+    broken(
+        "backoff reset at TCP connect",
+        "R-CS-3",
+        CLIENT,
+        "            opened(self, connection, now)\n",
+        "            self.states.proved(connection.address, now)\n"
+        "            opened(self, connection, now)\n",
+        case("kip_144", "tcp_connect_alone_resets_nothing"),
+        case("kip_144", "accept_then_reset_grows"),
+    ),
+    broken(
+        "backoff reset at ApiVersions",
+        "R-CS-3",
+        "network/handshake.py",
+        "    network.states.setup_done(connection.address)\n",
+        "    network.states.setup_done(connection.address)\n"
+        "    network.states.proved(connection.address, now)\n",
+        case("kip_144", "ready_then_closed_grows"),
+    ),
+    broken(
+        "an idle close counts as a failure",
+        "R-CS-4",
+        CLIENT,
+        "failure = not (idle and error is None)",
+        "failure = True",
+        case("kip_144", "an_orderly_idle_close_is_no_failure"),
+    ),
+    broken(
+        "a setup timeout that doesn't grow",
+        "R-CS-5",
+        STATES,
+        "state.setup_failures += 1",
+        "state.setup_failures += 0",
+        case("kip_144", "setup_timeout_grows"),
+    ),
+    broken(
+        "always the first IP of a name",
+        "R-CS-6",
+        STATES,
+        "state.last_ip = fresh[0]",
+        "fresh = list(ips)\n        state.last_ip = fresh[0]",
+        case("kip_144", "a_dead_ip_is_passed_over"),
+    ),
+    broken(
+        "the dial governor off",
+        "R-CS-8",
+        GOVERNOR,
+        "limited = self.engaged or failed",
+        "limited = False",
+        case("kip_144", "after_a_failure_all_dials_are_spaced"),
+    ),
+    broken(
+        "leaders don't wait for metadata",
+        "R-CS-8",
+        GOVERNOR,
+        "if self.engaged and self.metadata_only and not for_metadata:",
+        "if False:",
+        case("kip_144", "leaders_wait_for_the_round"),
+    ),
+    broken(
+        "no limit on the dials of a second",
+        "R-RB-7",
+        GOVERNOR,
+        "MAX_PER_SECOND = 6",
+        "MAX_PER_SECOND = 100",
+        "tests/unit/network/test_dial_governor.py"
+        "::test_six_dials_in_any_second_whatever_was_proved_meanwhile",
+    ),
+    broken(
+        "no limit on pending dials",
+        "R-MD-3",
+        GOVERNOR,
+        "MAX_PENDING = 6",
+        "MAX_PENDING = 100",
+        case("kip_144", "hanging_dials_overlap_with_spacing"),
+    ),
+    broken(
+        "a hanging IP costs the whole setup timeout",
+        "R-CS-6",
+        "network/handshake.py",
+        "NEXT_IP = 2.0",
+        "NEXT_IP = 1000.0",
+        case("kip_144", "a_hanging_ip_is_passed_over"),
+    ),
+    broken(
+        "throttles are ignored",
+        "R-RB-2",
+        CLIENT,
+        "connection.throttled_until = max(connection.throttled_until, now + throttle / 1000.0)",
+        "pass",
+        case("kip_144", "a_throttle_is_kept_to"),
+    ),
+    # The Sarama page
+    broken(
+        "always the same idle broker",
+        "R-MD-2",
+        "metadata/least_loaded_node.py",
+        "(len(connection.in_flight), connection.last_used)",
+        "(len(connection.in_flight), 0.0)",
+        case("metadata", "the_idle_broker_used_longest_ago_is_asked"),
+        case("metadata", "idle_brokers_share_the_requests"),
+    ),
+    broken(
+        "a second metadata request in flight",
+        "R-MD-4",
+        UPDATER,
+        "            reply = self._network.send(connection, body, now)\n",
+        "            self._network.send(connection, body, now)\n"
+        "            reply = self._network.send(connection, body, now)\n",
+        case("metadata", "a_thousand_refreshes_make_two_requests"),
+    ),
+    broken(
+        "callers don't join the running request",
+        "R-MD-4",
+        "metadata/metadata.py",
+        "continue  # joins the running request",
+        "pass",
+        case("metadata", "callers_join_the_running_request"),
+    ),
+    broken(
+        "an answer without brokers is state",
+        "R-MD-5",
+        UPDATER,
+        "if not response.brokers:",
+        "if False:",
+        case("metadata", "an_answer_without_brokers_is_no_state"),
+    ),
+    broken(
+        "a lower leader epoch is believed",
+        "R-MD-7",
+        "metadata/cluster.py",
+        "0 <= p.leader_epoch < known_epoch",
+        "False",
+        case("metadata", "a_lower_epoch_is_not_believed"),
+    ),
+    # KIP-899
+    broken(
+        "silence proves life",
+        "R-RB-2",
+        CLIENT,
+        "SUSPICION = 2.0",
+        "SUSPICION = 1000.0",
+        case("kip_899", "3_connections_fall_silent"),
+        case("kip_899", "3_brokers_replaced_black_holed"),
+    ),
+    broken(
+        "a long poll is silence",
+        "R-RB-2",
+        "network/connection.py",
+        "max(head.sent_at + head.patience, self.last_received) + suspicion",
+        "max(head.sent_at, self.last_received) + suspicion",
+        case("kip_899", "a_long_poll_is_no_silence"),
+    ),
+    broken(
+        "all brokers of a large cluster have to be tried",
+        "R-RB-3",
+        "metadata/bootstrap.py",
+        "ENOUGH = 5",
+        "ENOUGH = 1000",
+        case("kip_899", "a_hundred_brokers_replaced"),
+    ),
+    broken(
+        "a rebootstrap while a connection answers",
+        "R-RB-3",
+        "metadata/bootstrap.py",
+        "if not known or answering:",
+        "if not known:",
+        case("kip_899", "while_one_answers_there_is_no_rebootstrap"),
+        case("kip_899", "a_slow_answer_is_waited_for_while_leaders_fail"),
+    ),
+    broken(
+        "the timer counts from the last attempt",
+        "R-RB-3",
+        UPDATER,
+        "            until = self._retry.failed(now)\n",
+        "            self.due_since = now\n            until = self._retry.failed(now)\n",
+        case("kip_899", "the_timer_counts_from_the_first_due_attempt"),
+    ),
+    broken(
+        "requests in flight are forgotten at a rebootstrap",
+        "R-RB-4",
+        CLIENT,
+        "            self._end(connection, DisconnectedError(f",
+        "            connection.in_flight.clear()\n"
+        "            self._end(connection, DisconnectedError(f",
+        case("kip_899", "in_flight_requests_end_as_retriable_disconnects"),
+    ),
+    broken(
+        "old connections survive a rebootstrap",
+        "R-RB-4",
+        UPDATER,
+        "        if restarted:  #",
+        "        if False:  #",
+        case("kip_899", "in_flight_requests_end_as_retriable_disconnects"),
+    ),
+    Breakage(
+        "each round of an outage counts as a rebootstrap",
+        "R-RB-4",
+        (
+            Patch(UPDATER, "and self._rebootstraps and self.current is None:", "and True:"),
+            Patch(UPDATER, "        if self.current is not None:\n            return\n", ""),
+        ),
+        (case("kip_899", "one_outage_counts_one_rebootstrap"),),
+    ),
+    broken(
+        "a rebootstrap forgets the backoffs",
+        "R-CS-2",
+        UPDATER,
+        "        self.history.append(self.current)\n",
+        "        self.history.append(self.current)\n        self._network.states._states.clear()\n",
+        case("kip_899", "a_rebootstrap_halves_no_backoff"),
+    ),
+    broken(
+        "a rebootstrap forgets the leader epochs",
+        "R-RB-4",
+        "metadata/metadata.py",
+        "        self.snapshot = None\n        self.changed.notify()\n",
+        "        self.snapshot = None\n        self._epochs.clear()\n"
+        "        self.changed.notify()\n",
+        case("kip_899", "epochs_outlive_a_rebootstrap"),
+    ),
+    broken(
+        "a rebootstrap forgets the cluster id",
+        "R-RB-5",
+        "metadata/metadata.py",
+        "        self.snapshot = None\n        self.changed.notify()\n",
+        "        self.snapshot = None\n        self.cluster_id = None\n"
+        "        self.changed.notify()\n",
+        case("kip_899", "the_cluster_id_outlives_a_rebootstrap"),
+    ),
+    broken(
+        "the cluster id isn't compared",
+        "R-RB-5",
+        "metadata/bootstrap.py",
+        "if known is None or found is None or known == found:",
+        "if True:",
+        case("kip_899", "another_cluster_behind_the_bootstrap_address"),
+    ),
+    broken(
+        "a foreign answer proves its address",
+        "R-RB-5",
+        CLIENT,
+        "            self.states.disproved(connection.address)\n",
+        "",
+        case("kip_899", "a_recycled_address_goes_on_backing_off"),
+    ),
+    broken(
+        "records go to a recycled address unasked",
+        "R-RB-5",
+        "clients/cluster_check.py",
+        "if self._trusted.setdefault(address, number) == number:",
+        "if True:",
+        "tests/property/test_foreign_clusters.py",
+    ),
+    # Retries
+    broken(
+        "a batch waits although another leader is known",
+        "R-RT-1",
+        "clients/producer/sender.py",
+        " and epoch <= batch.epoch_tried",
+        "",
+        case("kip_580", "a_new_leader_epoch_ends_the_wait"),
+    ),
+    broken(
+        "a batch is retried at once",
+        "R-RT-1",
+        "clients/producer/sender.py",
+        "batch.retry_at = now + delay",
+        "batch.retry_at = now",
+        case("kip_580", "batches_back_off_each_for_itself"),
+    ),
+    broken(
+        "a leader hint costs a refresh",
+        "R-MD-6",
+        "clients/producer/sender.py",
+        "if error.refresh_metadata and not hinted:",
+        "if error.refresh_metadata:",
+        case("metadata", "a_leader_hint_needs_no_refresh"),
+    ),
+    broken(
+        "one impossible name spoils every refresh",
+        "R-RT-3",
+        "clients/client_engine.py",
+        "if not 0 < size <= LONGEST_NAME:",
+        "if False:",
+        case("kip_580", "what_is_no_name_fails_at_once"),
+    ),
+    broken(
+        "an answer that can't be read ends a producer",
+        "R-RT-3",
+        CLIENT,
+        "request.reply.fail(lost)\n                self._malformed",
+        "request.reply.fail(error)\n                self._malformed",
+        "tests/property/protocol/test_hundred_thousand_frames.py::test_whole_clients[producer]",
+    ),
+    broken(
+        "a retried batch gets a new sequence",
+        "R-PR-1",
+        "clients/producer/sender.py",
+        "        if batch.sequence != NO_SEQUENCE:\n            return\n        if queue.identity",
+        "        if queue.identity",
+        "tests/simulation/test_producer.py::test_random_faults_lose_double_and_reorder_nothing",
+    ),
+    broken(
+        "errors don't list the attempts",
+        "R-RT-2",
+        "clients/client_engine.py",
+        "attempts = [*self.recent_attempts(now), *own_attempts]",
+        "attempts: list[Attempt] = []",
+        case("kip_580", "a_call_ends_at_its_deadline_and_lists_the_attempts"),
+        "tests/property/test_no_call_outlives_its_timeout.py",
+    ),
+)
