@@ -42,7 +42,7 @@ def start(
         int, typer.Option(min=0, max=65535, help="Port of the front door; 0 for any free one.")
     ] = 9092,
     directory: Annotated[
-        Path | None, typer.Option(help="Keep the data there [default: gone after stop].")
+        Path | None, typer.Option(help="Keep the data there; without it they are gone after stop.")
     ] = None,
     auto_create_topics: Annotated[
         bool, typer.Option(help="Whether brokers create topics on first use.")
