@@ -98,9 +98,9 @@ def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) 
 def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Sender._retry_later
 
-    def wrong(self: Sender, queue, batch, error, now):  # type: ignore[no-untyped-def]
+    def wrong(self: Sender, queue, batch, *rest):  # type: ignore[no-untyped-def]
         batch.sequence = -1
-        right(self, queue, batch, error, now)
+        return right(self, queue, batch, *rest)
 
     monkeypatch.setattr(Sender, "_retry_later", wrong)
     found = violations(range(60), short=False)
