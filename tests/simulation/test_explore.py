@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,11 +97,11 @@ def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Sender._retry_later
+    right: Any = Sender._retry_later
 
-    def wrong(self: Sender, queue, batch, *rest):  # type: ignore[no-untyped-def]
+    def wrong(self: Sender, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
         batch.sequence = -1
-        return right(self, queue, batch, *rest)
+        return right(self, queue, batch, *rest, **more)
 
     monkeypatch.setattr(Sender, "_retry_later", wrong)
     found = violations(range(60), short=False)
