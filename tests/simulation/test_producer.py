@@ -366,3 +366,40 @@ def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str
     begin = world.now
     producer.send("t", b"1", partition=0).result(timeout=30)
     assert world.now - begin < cluster.session_timeout + 2.0
+
+
+def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
+    """The epoch is bumped once the fate of the one behind it is known, not at its deadline."""
+    world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    cluster.go_silent(leader.id)
+    futures = []
+    for n in (1, 2):
+        futures.append(producer.send("t", b"%d" % n * 90, partition=0))
+        world.advance(0.01)
+    assert len(producer._engine.sender.queues[TopicPartition("t", 0)].in_flight) == 2
+    log = cluster.log("t", 0)
+    log.strict_producers = True
+    log.producers.clear()  # as retention does
+    begin = world.now
+    cluster.repair(leader.id)
+    offsets = [future.result(timeout=100).offset for future in futures]
+    assert offsets == [1, 2]
+    assert world.now - begin < 5.0
+    assert producer._engine.sender.identity.bumps == 1
+
+
+def test_nothing_goes_out_behind_a_first_batch_that_no_broker_has_taken() -> None:
+    """A broker takes any sequence of a producer it doesn't know: order would be lost."""
+    world, cluster, producer = make(43, **{"linger.ms": 0, "batch.size": 100})
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    cluster.min_insync_replicas = 4  # the first batch is refused, for a moment
+    world.after(0.05, lambda: setattr(cluster, "min_insync_replicas", 1))
+    futures = []
+    for n in range(6):
+        futures.append(producer.send("t", b"%d" % n * 90, partition=0))
+        world.advance(0.02)
+    assert [future.result(timeout=10).offset for future in futures] == list(range(6))
