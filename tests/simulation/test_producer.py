@@ -396,10 +396,14 @@ def test_nothing_goes_out_behind_a_first_batch_that_no_broker_has_taken() -> Non
     world, cluster, producer = make(43, **{"linger.ms": 0, "batch.size": 100})
     leader = cluster.leader("t", 0)
     assert leader is not None
-    cluster.min_insync_replicas = 4  # the first batch is refused, for a moment
-    world.after(0.05, lambda: setattr(cluster, "min_insync_replicas", 1))
+    cluster.move_leader("t", 1, to=leader.id)
+    producer.send("t", b"warm", partition=1).result(timeout=5)
+    world.change_link(latency=0.05)
+    cluster.min_insync_replicas = 4  # the first batch is refused, those behind it wouldn't be
+    world.after(0.06, lambda: setattr(cluster, "min_insync_replicas", 1))
     futures = []
-    for n in range(6):
+    for n in range(4):
         futures.append(producer.send("t", b"%d" % n * 90, partition=0))
         world.advance(0.02)
-    assert [future.result(timeout=10).offset for future in futures] == list(range(6))
+    assert [future.result(timeout=10).offset for future in futures] == list(range(4))
+    assert values(cluster, 0) == [int(b"%d" % n * 90) for n in range(4)]
