@@ -99,18 +99,29 @@ class Script:
         flow = world.engine.ask(parse(address), ListOffsetsRequest(), ListOffsetsResponse, deadline)
         self._start(flow, into)
 
-    def do_connect(self, addresses: list[str]) -> None:
-        """Connections are wanted, as by a consumer for its leaders."""
+    def do_connect(self, addresses: list[str], every: float = 0.0, until: float = 0.0) -> None:
+        """Connections are wanted, as for leaders; with `every` again and again."""
         for text in addresses:
             self.world.engine.post(partial(self._want, parse(text)))
+        if every and self.world.now + every <= until:
+            self.world.later(every, lambda: self.do_connect(addresses, every, until))
 
     def _want(self, address: Address, now: float) -> None:
         self.world.engine.network.ready(address, now)
 
-    def do_refresh(self, why: str = "the case wants one", times: int = 1) -> None:
+    def do_refresh(
+        self,
+        why: str = "the case wants one",
+        times: int = 1,
+        every: float = 0.0,
+        until: float = 0.0,
+    ) -> None:
+        """Somebody finds the metadata out of date; with `every` again and again."""
         metadata = self.world.engine.metadata
         for _ in range(times):
             self.world.engine.post(lambda now: metadata.request(why))
+        if every and self.world.now + every <= until:
+            self.world.later(every, lambda: self.do_refresh(why, times, every, until))
 
     def do_mode(self, addresses: list[str], mode: str, cut: bool = True) -> None:
         for address in addresses:
