@@ -1,0 +1,73 @@
+"""A request that can't be put into bytes is its sender's fault: nobody else notices."""
+
+import pytest
+from tests.spec.world import ClusterPicture, World, ask, parse, up
+
+from odradek.api.admin import Admin
+from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.simulation import SimulatedCluster
+from odradek.simulation import World as SimulatedWorld
+
+
+def world() -> World:
+    made = World({"bootstrap.servers": "b1:9092"})
+    made.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+    up(made, "b1:9092")
+    made.wait(made.engine.topic("t", 9.0), 9.0).result()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TypeError("an int is wanted"), InvalidRequestError),
+        (UnsupportedVersionError("v3 can't carry it"), UnsupportedVersionError),
+    ],
+)
+def test_its_sender_is_told_and_the_connection_stands(
+    error: Exception, kind: type[KafkaError]
+) -> None:
+    w = world()
+    w.delays["b1:9092"] = 5.0
+    other = w.engine.start(ask(w, "b1:9092", ListOffsetsRequest(), ListOffsetsResponse, 9.0))
+    broken = w.engine.start(ask(w, "b1:9092", ListOffsetsRequest(), ListOffsetsResponse, 9.0))
+    w.run(w.now + 0.1)
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    assert len(connection.in_flight) == 2
+    newest = max(r.correlation_id for r in connection.in_flight._queue)
+    w.engine.not_sent(connection.id, newest, error)
+    w.run(w.now + 0.1)
+    assert isinstance(broken.error, kind)
+    assert not isinstance(broken.error, DisconnectedError)
+    assert w.connection("b1:9092") is connection
+    assert w.engine.network.states.state(parse("b1:9092")).failures == 0
+    assert not other.done
+    w.run(w.now + 6.0)
+    other.result()
+
+
+def test_what_is_unknown_or_gone_is_no_concern() -> None:
+    w = world()
+    connection = w.connection("b1:9092")
+    assert connection is not None
+    w.engine.not_sent(connection.id, 4711, ValueError("x"))
+    w.engine.not_sent(99, 0, ValueError("x"))
+    w.run(w.now + 0.1)
+    assert w.connection("b1:9092") is connection
+
+
+def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
+    virtual = SimulatedWorld(seed=1)
+    cluster = SimulatedCluster(virtual, brokers=3)
+    admin = Admin({"bootstrap.servers": cluster.bootstrap_servers}, _host=virtual.host("admin"))
+    assert isinstance(admin._engine, AdminEngine)
+    begin = virtual.now
+    with pytest.raises(InvalidRequestError, match="can't be written"):
+        admin.create_topics([NewTopic("t", 1, 1, {"retention.ms": "\ud800"})], timeout=10)
+    assert virtual.now - begin < 0.5
+    assert admin.list_topics(timeout=5) == []
+    assert "dial_failed" not in admin._engine.events.counts
