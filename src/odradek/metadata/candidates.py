@@ -57,7 +57,9 @@ class Candidates:
                     connection is not None and not self.answering(connection),
                     young,
                     state.last_dial,
-                    max(state.backoff_until, again_at) if state.failures else state.backoff_until,
+                    max(state.backoff_until, again_at)
+                    if state.dial_failed
+                    else state.backoff_until,
                     address in starts,
                 )
             )

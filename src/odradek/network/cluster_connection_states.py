@@ -60,6 +60,11 @@ class ClusterConnectionStates:
             found = self._states[address] = AddressState(address)
         return found
 
+    def standing(self, address: Address) -> tuple[bool, bool]:
+        """Whether it failed since it last proved itself; whether its latest dial was in vain."""
+        found = self._states.get(address)
+        return (False, False) if found is None else (found.failures > 0, found.dial_failed)
+
     def all(self) -> list[AddressState]:
         """Every record, in the order of the first dials."""
         return list(self._states.values())

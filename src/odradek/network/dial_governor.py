@@ -59,11 +59,13 @@ class DialGovernor:
         self.next_dial_at = -math.inf
         self.pending = 0
 
-    def wait(self, now: float, *, for_metadata: bool, failed: bool = False) -> float:
+    def wait(
+        self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
+    ) -> float:
         """Seconds until a dial is allowed; infinite where only another event can allow it.
 
         `failed` says that the address itself failed and hasn't proved itself since: then a proof
-        of another one doesn't lift the limit.
+        of another one doesn't lift the limit. `again` says that it was dialled in vain since then.
         """
         limited = self.engaged or failed
         if not limited and not for_metadata:
@@ -74,10 +76,12 @@ class DialGovernor:
             return math.inf
         full = len(self._recent) == MAX_PER_SECOND
         earliest = self._recent[0] + 1.001 if full else -math.inf  # a bit more: floats
-        at = self.again_at if failed else self.next_dial_at
+        at = self.again_at if again else self.next_dial_at
         return max(0.0, at - now, earliest - now)
 
-    def dialled(self, now: float, *, for_metadata: bool, failed: bool = False) -> None:
+    def dialled(
+        self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
+    ) -> None:
         """Note a dial; the wait for the next one is drawn here, once."""
         self.pending += 1
         self._recent.append(now)
@@ -86,8 +90,9 @@ class DialGovernor:
             self.again_at = self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
             if fresh:
                 self.next_dial_at = now + FRESH_SPACING.delay(0, self._rng)
-            if fresh and not failed:
+            if fresh and not again:
                 self._fresh += 1
+                self._dials = max(self._dials, 1)  # all of them together are the first try
             else:
                 self._dials += 1
 
@@ -100,6 +105,8 @@ class DialGovernor:
         if not self.engaged:
             self.engaged = True
             self.next_dial_at = max(self.next_dial_at, now + FRESH_SPACING.delay(0, self._rng))
+            self.again_at = max(self.again_at, now + SPACING.delay(0, self._rng))
+            self._dials = max(self._dials, 1)
 
     def proved(self) -> None:
         """A connection has proved itself: the limit is lifted."""

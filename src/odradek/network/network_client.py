@@ -38,7 +38,7 @@ from odradek.protocol.message import Message
 SUSPICION = 2.0
 """Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
 IN_USE = 2.0
-"""Seconds since its last request in which a connection that ends in order wasn't idle."""
+"""Seconds after its last request in which a connection that ends wasn't idle."""
 PROOF_BY_AGE = 1.0
 """R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
 FRAME_SLACK = 1 << 20
@@ -155,8 +155,8 @@ class NetworkClient:
         found = self.connections.get((address, purpose))
         if found is not None:  # there already: only the end of a throttle comes by time alone
             return found.throttled_until if found.throttled_until > now else math.inf
-        failed = self.states.state(address).failures > 0
-        wait = self.governor.wait(now, for_metadata=for_metadata, failed=failed)
+        failed, again = self.states.standing(address)
+        wait = self.governor.wait(now, for_metadata=for_metadata, failed=failed, again=again)
         return now + max(wait, self.states.backoff_left(address, now))
 
     def dial(
@@ -167,8 +167,8 @@ class NetworkClient:
         connection = Connection(self._next_id, address, purpose, now)
         connection.for_metadata = for_metadata
         connection.setup_deadline = now + self.states.dialling(address, now)
-        failed = self.states.state(address).failures > 0
-        self.governor.dialled(now, for_metadata=for_metadata, failed=failed)
+        failed, again = self.states.standing(address)
+        self.governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
         begin(self, connection, now)

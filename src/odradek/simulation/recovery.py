@@ -131,7 +131,10 @@ class _Recovery:
         chosen = STRATEGIES[strategy]
         self.idle = fault is RecoveryFault.IDLE_THEN_REPLACED
         host = self.world.host(
-            "producer", mode="messages", background=not self.idle or chosen.always_runs
+            "producer",
+            mode="messages",
+            background=not self.idle or chosen.always_runs,
+            traced=False,
         )
         self.host: SimulatedHost = host
         self.cluster = SimulatedCluster(self.world, brokers)

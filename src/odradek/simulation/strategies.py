@@ -58,7 +58,9 @@ class JavaStates(ClusterConnectionStates):
 class NoGovernor(DialGovernor):
     """Dials are limited by the backoff of their addresses alone."""
 
-    def wait(self, now: float, *, for_metadata: bool, failed: bool = False) -> float:
+    def wait(
+        self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
+    ) -> float:
         """Never wait."""
         return 0.0
 

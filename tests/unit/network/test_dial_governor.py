@@ -28,12 +28,13 @@ def test_metadata_dials_are_spaced_even_before_a_failure() -> None:
 def test_the_spacing_doubles_to_a_second_and_a_proof_lifts_it() -> None:
     g, now, waits = governor(), 0.0, []
     g.failed(now)
+    assert 0.08 <= g.wait(now, for_metadata=False, failed=True, again=True) <= 0.12
     for _ in range(8):
-        now += g.wait(now, for_metadata=False, failed=True)
-        g.dialled(now, for_metadata=False, failed=True)
+        now += g.wait(now, for_metadata=False, failed=True, again=True)
+        g.dialled(now, for_metadata=False, failed=True, again=True)
         g.ended()
-        waits.append(g.wait(now, for_metadata=False, failed=True))
-    for wait, base in zip(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0], strict=True):
+        waits.append(g.wait(now, for_metadata=False, failed=True, again=True))
+    for wait, base in zip(waits, [0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0], strict=True):
         assert 0.8 * base <= wait <= 1.2 * base
     g.proved()
     assert g.wait(now, for_metadata=False) == 0.0
@@ -107,11 +108,11 @@ def test_a_proof_that_was_none_brings_the_spacing_back() -> None:
     g, now = governor(), 0.0
     g.failed(now)
     for _ in range(6):
-        now += g.wait(now, for_metadata=True, failed=True)
-        g.dialled(now, for_metadata=True, failed=True)
+        now += g.wait(now, for_metadata=True, failed=True, again=True)
+        g.dialled(now, for_metadata=True, failed=True, again=True)
         g.ended()
     g.proved()
     g.disproved()
     g.failed(now)
-    g.dialled(now, for_metadata=True, failed=True)
-    assert g.wait(now, for_metadata=True, failed=True) >= 0.79
+    g.dialled(now, for_metadata=True, failed=True, again=True)
+    assert g.wait(now, for_metadata=True, failed=True, again=True) >= 0.79
