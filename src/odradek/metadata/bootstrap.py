@@ -30,7 +30,7 @@ class Rebootstrap:
 class Silence:
     """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
 
-    __slots__ = ("_asks", "addresses", "since")
+    __slots__ = ("_asks", "_is_general", "addresses", "since")
 
     def __init__(self) -> None:
         self.clear()
@@ -39,6 +39,7 @@ class Silence:
         """A good answer came."""
         self.addresses: dict[Address, None] = {}
         self._asks = 0
+        self._is_general = False
         self.since = math.inf
         """The last time that the first of them said anything, at the latest."""
 
@@ -57,11 +58,14 @@ class Silence:
         Asking each of them for the suspicion time would take minutes in a large cluster whose
         network went away. Silence over writes alone may be a dead replica's doing, so metadata must
         have been asked for in vain: twice, or once when nobody at all said anything meanwhile
-        (`heard_at` is when the last byte came from anywhere).
+        (`heard_at` is when the last byte came from anywhere). It stays so until a good answer: that
+        a bootstrap address speaks says nothing of those that are silent.
         """
-        enough = len(self.addresses) >= min(known, ENOUGH)
-        asks = 1 if heard_at <= self.since else min(known, 2)
-        return known > 0 and enough and self._asks >= asks
+        if known and not self._is_general:
+            enough = len(self.addresses) >= min(known, ENOUGH)
+            asks = 1 if heard_at <= self.since else min(known, 2)
+            self._is_general = enough and self._asks >= asks
+        return self._is_general
 
 
 def reason(

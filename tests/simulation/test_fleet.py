@@ -1,0 +1,62 @@
+"""A fleet as its brokers see it: few tries, no bursts, no second storm; and the literal formula of
+KIP-580 is caught by the same measure.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.simulation.fleet import run
+from odradek.simulation.fleet_figures import bare, by_chance, figures, peak_over_mean
+from odradek.simulation.strategies import JavaBackoff, LiteralBackoff
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_what_ships_meets_every_goal(brokers: int) -> None:
+    found = figures(run(100, brokers, 40.0, "odradek", 1))
+    assert found["missed"] == []
+    assert found["first_second"]["tries_max"] <= 4
+    assert 0.8 <= found["cap"]["dials_per_client_and_s"] <= 1.1
+    assert found["return"]["back"] == 100
+    assert found["return"]["back_max_s"] < 2.0
+
+
+def test_the_literal_formula_is_caught() -> None:
+    found = figures(run(100, 1, 40.0, "kip580-literal", 1))
+    assert any("peak over mean" in text for text in found["missed"])
+
+
+def test_a_constant_backoff_tries_ten_times_a_second_and_comes_back_in_a_burst() -> None:
+    found = figures(run(20, 1, 10.0, "constant", 1))
+    assert found["first_second"]["tries_max"] >= 9
+    assert any("tries in the first second" in text for text in found["missed"])
+    assert found["return"]["dials_in_fullest_10ms"] >= 10  # half of the fleet
+
+
+def test_a_fleet_repeats_itself() -> None:
+    assert run(10, 3, 10.0, "odradek", 5) == run(10, 3, 10.0, "odradek", 5)
+
+
+def test_ten_thousand_clients_with_nothing_but_the_policy() -> None:
+    """KIP-580's text loses all jitter at the cap, Java's order half of it, ours none."""
+    peaks = {}
+    for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
+        times = bare(policy, 10_000, 10.0, seed=1)
+        peaks[type(policy)] = peak_over_mean([t for t in times if t >= 5.0], 5.0, 10.0)
+    assert peaks[LiteralBackoff] > 3.0
+    assert peaks[JavaBackoff] > 2.0
+    assert peaks[ExponentialBackoff] < 1.7
+
+
+def test_peak_over_mean() -> None:
+    even = [n * 0.01 + 0.005 for n in range(100)]
+    assert peak_over_mean(even, 0.0, 1.0) == 1.0
+    assert peak_over_mean([0.5] * 10, 0.0, 1.0) == 100.0
+    assert peak_over_mean([], 0.0, 1.0) == 0.0
+
+
+def test_chance_alone_makes_peaks_in_small_fleets() -> None:
+    assert by_chance(1.0, 4000) > 5.0
+    assert 1.3 < by_chance(100.0, 4000) < 1.5
+    assert by_chance(0.0, 10) == 0.0

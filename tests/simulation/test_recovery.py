@@ -1,0 +1,80 @@
+"""R-RB-7 in small: every fault's goal is met, Java's criterion differs, runs repeat themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.simulation.recovery import RecoveryFault, Run, busiest, recover
+from odradek.simulation.recovery_figures import GOALS, figures, percentile
+
+RUNS = 12
+TRANSIENT = [f for f in RecoveryFault if not f.total]
+
+
+@pytest.mark.parametrize("fault", TRANSIENT, ids=lambda f: f.value)
+@pytest.mark.parametrize("brokers", [1, 3, 10])
+def test_the_goal_is_met(brokers: int, fault: RecoveryFault) -> None:
+    found = figures(fault, [recover(brokers, fault, seed) for seed in range(RUNS)])
+    assert found["never"] == 0
+    assert found["missed"] == []
+    assert found["rebootstraps"]["max"] <= 1  # R-RB-4: an outage counts one
+
+
+@pytest.mark.parametrize("fault", [RecoveryFault.REFUSED, RecoveryFault.SILENT])
+def test_a_large_cluster_takes_no_longer(fault: RecoveryFault) -> None:
+    runs = [recover(100, fault, seed, partitions=p) for seed, p in enumerate((1, 20, 100))]
+    assert figures(fault, runs)["missed"] == []
+
+
+def test_an_outage_of_five_minutes_costs_few_dials() -> None:
+    for fault in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED):
+        found = figures(fault, [recover(3, fault, seed) for seed in range(2)])
+        assert found["missed"] == []
+        assert found["dials"]["max"] > 15  # it goes on trying
+        assert found["never"] == 0
+
+
+def test_by_javas_criterion_ten_black_holed_brokers_are_not_left_within_a_minute() -> None:
+    runs = [recover(10, RecoveryFault.BLACKHOLED, seed, strategy="java") for seed in range(4)]
+    assert figures(RecoveryFault.BLACKHOLED, runs)["contact"]["p99"] is None
+
+
+def test_by_javas_criterion_a_single_refused_broker_is_left_at_once() -> None:
+    runs = [recover(1, RecoveryFault.REFUSED, seed, strategy="java") for seed in range(6)]
+    found = figures(RecoveryFault.REFUSED, runs)
+    assert found["contact"]["p99"] < 2.0
+    assert found["never"] == 0
+
+
+@pytest.mark.parametrize("strategy", ["odradek", "java", "constant", "kip580-literal"])
+def test_the_same_seed_gives_the_same_run(strategy: str) -> None:
+    first, second = (recover(3, RecoveryFault.REFUSED, 7, strategy=strategy) for _ in range(2))
+    assert first == second
+    others = {recover(3, RecoveryFault.REFUSED, seed, strategy=strategy) for seed in (8, 9)}
+    assert first not in others
+
+
+def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
+    quick, never = Run(0.1, 0.2, 3, 2, 1, 1), Run(None, None, 300, 6, 0, 1)
+    found = figures(RecoveryFault.REFUSED, [quick] * 9 + [never])
+    assert found["contact"] == {"p50": 0.1, "p99": None, "max": None}
+    assert found["never"] == 1
+    assert any("never" in text for text in found["missed"])
+
+
+def test_what_misses_a_goal_is_said() -> None:
+    late = figures(RecoveryFault.SILENT, [Run(13.0, 15.0, 3, 7, 1, 1)])
+    assert len(late["missed"]) == 3
+    many = figures(RecoveryFault.OUTAGE_REFUSED, [Run(0.1, 0.2, 331, 6, 1, 1)])
+    assert many["missed"] == ["331 dials in the outage, goal 330"]
+    assert set(GOALS) == set(RecoveryFault)
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    values = [float(n) for n in range(1, 201)]
+    assert (percentile(values, 0.5), percentile(values, 0.99)) == (100.0, 198.0)
+
+
+def test_the_busiest_second() -> None:
+    assert busiest([], 1.0) == 0
+    assert busiest([0.0, 0.5, 0.9, 1.0, 3.0], 1.0) == 4

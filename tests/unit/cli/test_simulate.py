@@ -1,0 +1,86 @@
+"""`odradek simulate recovery` and `fleet`: options, output, exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from odradek.cli.simulate import app
+
+runner = CliRunner()
+
+
+def said(*words: str, status: int = 0) -> str:
+    result = runner.invoke(app, words)
+    assert result.exit_code == status, result.output
+    return result.stdout
+
+
+def found(*words: str, status: int = 0) -> Any:
+    return json.loads(said(*words, "--json", status=status).strip().splitlines()[-1])
+
+
+def test_one_distribution_as_json() -> None:
+    one = found("recovery", "--brokers", "2", "--fault", "refused", "--runs", "3")
+    assert one["settings"]["runs"] == one["runs"] == 3
+    assert (one["brokers"], one["fault"], one["strategy"]) == (2, "refused", "odradek")
+    assert 0 < one["contact"]["p50"] <= one["contact"]["p99"] <= one["ack"]["p99"] < 2
+    assert one["dials"]["p50"] >= 2
+    assert 1 <= one["dials"]["max_per_s"] <= 6
+    assert one["metadata_requests"]["p50"] >= 1
+
+
+def test_several_at_once_as_a_table() -> None:
+    words = ("--brokers", "1,2", "--fault", "refused,dns-moved", "--strategy", "odradek,java")
+    text = said("recovery", *words, "--runs", "2")
+    assert len(text.splitlines()) == 1 + 8
+
+
+def test_the_same_seed_says_the_same() -> None:
+    words = ("recovery", "--brokers", "3", "--runs", "4", "--seed", "5")
+    assert found(*words) == found(*words)
+    assert found(*words) != found(*words[:-1], "6")
+
+
+def test_a_missed_goal_is_a_failure() -> None:
+    """A limit below what any rule can do stands for a client that doesn't recover."""
+    words = ("recovery", "--brokers", "1", "--fault", "silent", "--runs", "1", "--limit", "1")
+    assert found(*words, status=1)["never"] == 1
+    assert found(*words, "--strategy", "java")["missed"]  # others are only compared
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recovery", "--fault", "sunshine"),
+        ("recovery", "--strategy", "hope"),
+        ("recovery", "--brokers", "many"),
+        ("recovery", "--brokers", "0"),
+        ("fleet", "--policy", "hope"),
+        ("fleet", "--picture", "picture.gif"),
+    ],
+)
+def test_wrong_use(words: tuple[str, ...]) -> None:
+    said(*words, status=2)
+
+
+def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.svg"
+    words = ("--clients", "20", "--outage", "5", "--policy", "odradek,java")
+    both = found("fleet", *words, "--picture", str(file))["results"]
+    assert [one["policy"] for one in both] == ["odradek", "java"]
+    assert both[0]["missed"] == []
+    for phase in ("before", "during", "after"):
+        assert [broker["broker"] for broker in both[0][phase]] == [1, 2, 3]
+    assert sum(broker["dials_per_s"]["mean"] for broker in both[0]["during"]) > 10
+    assert file.read_text().startswith("<svg")
+
+
+def test_a_fleet_as_text() -> None:
+    text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
+    assert "tries of a client" in text
+    assert "10 clients back" in text
