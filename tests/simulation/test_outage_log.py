@@ -159,6 +159,7 @@ def test_the_counts_are_those_that_the_network_saw(
     with pytest.raises(odradek.NoBrokerAvailableError):
         client.describe_cluster(OUTAGE - 1.0)
     client.describe_cluster(10.0)
+    world.advance(5.0)
     (over,) = [line for _, line in said if "outage over" in line]
     ((known, bootstrap),) = re.findall(r"(\d+) dials? of known.*?(\d+) dials? of boot", over)
     front = cluster.bootstrap_servers.partition(":")[0]
