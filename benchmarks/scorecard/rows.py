@@ -309,7 +309,7 @@ _ALL = (
          Figure("dials_after", "dials in the 10 s after", "", ranked=False)),
         20 + OUTAGE + NEVER_AFTER),
     Row("I", "1,000 callers with stale metadata", callers,
-        (Figure("requests", "Metadata requests", "", share=0.25, enough=CALLERS // 100),
+        (Figure("requests", "Metadata requests", "", share=0.25, enough=CALLERS // 250),
          Figure("seconds", "until all have their answer", "s", ranked=False)),
         2 * NEVER_AFTER, rate=True),
     Row("J", "a call with a timeout of 5 s, everything dead", dead_call,

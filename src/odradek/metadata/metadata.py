@@ -43,6 +43,7 @@ class Metadata:
         self._done = 0
         self._equivalent = 0
         self._new_topics: dict[str, None] = {}
+        self._crowd = False
 
     # Wishes
 
@@ -88,7 +89,9 @@ class Metadata:
     def due_at(self) -> float:
         """When the next refresh may and should be made."""
         if self._new_topics and self.snapshot is not None:
-            return -math.inf
+            # MD-09: at once. But where the last refresh brought several, a crowd is asking, and the
+            # usual spacing gathers those who come a moment later in one request (R-MD-4).
+            return self.allowed_at if self._crowd else -math.inf
         if self.snapshot is None or self.requested:
             return self.allowed_at
         return max(self.allowed_at, (self.refreshed_at or 0.0) + self._max_age)
@@ -135,6 +138,7 @@ class Metadata:
         """Take in a good answer. `fresh` drops the old snapshot (rebootstrap)."""
         old = None if fresh else self.snapshot
         names = list(asked)
+        self._crowd = partial and len(names) > 1
         snapshot = updated(old, response, names, self._epochs, now)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
