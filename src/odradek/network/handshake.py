@@ -67,6 +67,11 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
         return
+    while (left := network.states.backoff_left(connection.address, now)) > 0:
+        # Another connection to the address failed while the name was resolved (R-CS-2).
+        now = yield Wait((), now + left)
+        if connection.ended:
+            return
     _open(network, connection, ips, now)
 
 

@@ -35,6 +35,8 @@ SPARE_REQUESTS = 16
 class _Line:
     address: Address
     connected: bool = False
+    over: bool = False
+    """The client has ended it, and may yet send what it had decided to send before."""
     open: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Requests without an answer: correlation id → API key and time."""
     answers: int = 0
@@ -115,7 +117,7 @@ class Wire:
         return any(
             self._held(line) or self._was_given_up(line)
             for line in self._lines.values()
-            if str(line.address) == address
+            if str(line.address) == address and not line.over
         )
 
     def _was_given_up(self, line: _Line) -> bool:
@@ -131,14 +133,16 @@ class Wire:
     def __call__(self, event: Event) -> None:
         """R-RB-3: while a connection to a known broker answers, no count leads to a rebootstrap."""
         if event.kind in ("dial_failed", "disconnected"):
-            self._lines.pop(event.fields["connection"], None)  # the client itself may have ended it
+            line = self._lines.get(event.fields["connection"])
+            if line is not None:  # the client itself may have ended it; the effect comes later
+                line.over = True
         if event.kind != "rebootstrap":
             return
         why = str(event.fields["why"])
         if any(text in why for text in BY_TIMER):
             return
         known = set(event.fields["known"])
-        for line in self._lines.values():
+        for line in [known for known in self._lines.values() if not known.over]:
             # The first answer is ApiVersions, which half-dead brokers give too.
             fresh = line.answers > 1 and event.at - line.last_answer < FRESH
             if fresh and str(line.address) in known:
