@@ -86,7 +86,7 @@ def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, in
         if version >= FLEXIBLE_FROM.get(api_key, version + 1):
             pos = skip_tags(view, pos)
     except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
-        raise malformed("request header", len(view), error) from error
+        raise malformed("request header", len(view), error, pos) from error
     return api_key, version, correlation_id, client_id, pos
 
 
@@ -116,7 +116,7 @@ def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> 
             pos = skip_tags(view, pos)
         except (WireError, IndexError) as error:
             what = f"header of {response.__name__} v{version}"
-            raise malformed(what, len(view), error) from error
+            raise malformed(what, len(view), error, pos) from error
     return correlation_id, response.decode(view, version, pos)
 
 

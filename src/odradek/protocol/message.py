@@ -81,6 +81,7 @@ class Message:
         reader = cls.READERS[cls._index(version)]
         view = as_bytes_view(buffer)
         message: Self
+        pos = offset
         try:
             if not 0 <= offset <= len(view):
                 raise WireError(f"it starts at byte {offset}")
@@ -88,7 +89,7 @@ class Message:
             if pos != len(view):
                 raise WireError(f"{len(view) - pos} bytes too many")
         except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
-            raise malformed(f"{cls.__name__} v{version}", len(view), error) from error
+            raise malformed(f"{cls.__name__} v{version}", len(view), error, pos) from error
         return message
 
 
@@ -109,16 +110,23 @@ class Request(Message, Generic[R]):
     RESPONSE: ClassVar[type[Message]]
 
 
-def malformed(what: str, size: int, error: Exception) -> MalformedMessageError:
-    """Make the one typed error for bytes that can't be read, with the position of the failure."""
+def malformed(what: str, size: int, error: Exception, position: int = 0) -> MalformedMessageError:
+    """Make the one typed error for bytes that can't be read, with the position of the failure.
+
+    `position` is where the caller itself has got to.
+    """
     reason = "it is cut off" if isinstance(error, (StructError, IndexError)) else str(error)
-    return MalformedMessageError(f"{what}: {reason}, at byte {_position(error)} of {size}")
+    return MalformedMessageError(
+        f"{what}: {reason}, at byte {_position(error, position)} of {size}"
+    )
 
 
-def _position(error: Exception) -> int:
+def _position(error: Exception, position: int) -> int:
     """Take the position from the innermost reader: passing it along would cost every message."""
-    position = 0
+    # Not from the frame that caught the error: a look at its locals would tie the error to itself,
+    # and so keep the whole received buffer until the garbage collector comes along.
     trace: TracebackType | None = error.__traceback__
+    trace = trace.tb_next if trace is not None else None
     while trace is not None:
         found = trace.tb_frame.f_locals.get("pos", position)
         position = found if isinstance(found, int) else position

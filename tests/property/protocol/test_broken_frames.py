@@ -8,8 +8,10 @@ a hostile length must not allocate.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import tracemalloc
 import typing
+import weakref
 import zlib
 from random import Random
 from typing import Any
@@ -138,6 +140,10 @@ def test_every_cut_is_refused_and_so_are_bytes_too_many(
         message.decode(frame + b"\x00", version)
 
 
+class Pinned(bytearray):
+    """A received frame that can be watched."""
+
+
 def test_hostile_lengths_allocate_nothing() -> None:
     broken: list[tuple[type[Message], int, bytes]] = []
     for message, version in PAIRS:
@@ -161,6 +167,26 @@ def test_hostile_lengths_allocate_nothing() -> None:
     finally:
         tracemalloc.stop()
     assert peak - before < 512 * 1024
+
+
+def test_what_cannot_be_read_is_let_go_at_once() -> None:
+    """Not only by the garbage collector: a frame may have many megabytes."""
+    refused = 0
+    gc.collect()
+    gc.disable()
+    try:
+        for message, version in PAIRS:
+            frame = Pinned(b"".join(fitted(message, version).encode(version))[:-1])
+            kept = weakref.ref(frame)
+            try:
+                message.decode(memoryview(frame), version)
+            except MalformedMessageError:
+                refused += 1
+            del frame
+            assert kept() is None, message.__name__
+    finally:
+        gc.enable()
+    assert refused > len(PAIRS) * 0.9
 
 
 @pytest.mark.parametrize(
