@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check broken-rules bench scorecard lock clean
+.PHONY: help setup demo test check broken-rules bench fuzz scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -29,6 +29,10 @@ bench: setup ## each against its peers in one run
 
 broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_rules.py $(ARGS)
+
+fuzz: setup ## random schedules of faults for SECONDS (600), then the property tests under other examples
+	$(BIN)/odradek simulate explore --jobs 2 --seconds $(or $(SECONDS),600) $(ARGS)
+	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
 
 scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)
