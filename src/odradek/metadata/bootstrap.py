@@ -92,11 +92,9 @@ def reason(
     if len(failed) < enough:
         return None
     count = len(set(known).intersection(failed))
-    return (
-        f"{count} of {total} known brokers failed in a row and none answers"
-        if (count >= enough)
-        else None
-    )
+    if count < enough:
+        return None
+    return f"{count} of {total} known brokers failed in a row and none answers"
 
 
 def check_cluster_id(
