@@ -96,6 +96,12 @@ class DialGovernor:
             else:
                 self._dials += 1
 
+    def left(self, asked_at: float, now: float) -> None:
+        """A dial whose name took time to resolve leaves only now: it counts from now on."""
+        if asked_at in self._recent:
+            self._recent.remove(asked_at)
+        self._recent.append(now)
+
     def ended(self) -> None:
         """A pending dial has ended, well or badly."""
         self.pending -= 1

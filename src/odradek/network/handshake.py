@@ -72,6 +72,7 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
         now = yield Wait((), now + left)
         if connection.ended:
             return
+    network.governor.left(connection.dialled_at, now)
     _open(network, connection, ips, now)
 
 

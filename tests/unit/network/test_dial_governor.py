@@ -3,7 +3,12 @@
 import math
 import random
 
-from odradek.network.dial_governor import FRESH, MAX_PENDING, DialGovernor
+from odradek.network.dial_governor import (
+    FRESH,
+    MAX_PENDING,
+    MAX_PER_SECOND,
+    DialGovernor,
+)
 
 
 def governor() -> DialGovernor:
@@ -116,3 +121,16 @@ def test_a_proof_that_was_none_brings_the_spacing_back() -> None:
     g.failed(now)
     g.dialled(now, for_metadata=True, failed=True, again=True)
     assert g.wait(now, for_metadata=True, failed=True, again=True) >= 0.79
+
+
+def test_a_dial_that_waits_for_its_name_counts_when_it_leaves() -> None:
+    g = governor()
+    g.failed(0.0)
+    g.dialled(0.0, for_metadata=True, failed=True)
+    for n in range(1, MAX_PER_SECOND):
+        g.dialled(0.1 * n, for_metadata=True, failed=True)
+    for _ in range(MAX_PER_SECOND):
+        g.ended()
+    g.left(0.0, 0.6)  # the first one's name took so long
+    assert g.wait(1.05, for_metadata=True) > 0.04  # six since 0.1
+    assert g.wait(1.11, for_metadata=True) < 0.8
