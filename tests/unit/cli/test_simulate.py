@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli.simulate import app
+from odradek.cli.simulate.collector import ALLOCATIONS, seldom_collecting
 
 runner = CliRunner()
 
@@ -84,3 +86,10 @@ def test_a_fleet_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
     assert "tries of a client" in text
     assert "10 clients back" in text
+
+
+def test_the_collector_is_as_it_was_after_a_simulation() -> None:
+    before = gc.get_threshold()
+    with seldom_collecting():
+        assert gc.get_threshold()[0] >= ALLOCATIONS
+    assert gc.get_threshold() == before

@@ -7,7 +7,6 @@ invariants held, 1 one didn't, 2 wrong use. Must not: decide what an invariant i
 
 from __future__ import annotations
 
-import gc
 import json as jsonlib
 import multiprocessing
 import random
@@ -22,10 +21,10 @@ from typing import Annotated, Any
 
 import typer
 
+from odradek.cli.simulate.collector import seldom_collecting
+
 CHUNK_SHORT, CHUNK_LONG = 40, 2
 SHRINK_SECONDS = 60.0
-GC_THRESHOLD = 100_000
-"""A run leaves cycles behind; to look for them at each of its objects costs a fifth of the time."""
 
 COUNTED = ("schedules", "virtual_seconds", "steps", "dials", "requests", "records")
 
@@ -58,22 +57,20 @@ def run_task(task: Task) -> Report:
     """Run the schedules of some seeds; in a process of its own when there are several jobs."""
     from odradek.simulation.explore import explore as outcomes
 
-    if gc.get_threshold()[0] < GC_THRESHOLD:
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 10, 10)
     totals: Counter[str] = Counter()
     failed = []
-    for outcome in outcomes(range(task.first, task.first + task.length), short=task.short):
-        totals.update(
-            schedules=1,
-            steps=outcome.steps,
-            dials=outcome.dials,
-            requests=outcome.requests,
-            records=outcome.records,
-        )
-        totals["virtual_seconds"] += outcome.seconds  # type: ignore[assignment]  # a float
-        if outcome.violation is not None:
-            failed.append((outcome.schedule.seed, outcome.violation))
+    with seldom_collecting():
+        for outcome in outcomes(range(task.first, task.first + task.length), short=task.short):
+            totals.update(
+                schedules=1,
+                steps=outcome.steps,
+                dials=outcome.dials,
+                requests=outcome.requests,
+                records=outcome.records,
+            )
+            totals["virtual_seconds"] += outcome.seconds  # type: ignore[assignment]  # a float
+            if outcome.violation is not None:
+                failed.append((outcome.schedule.seed, outcome.violation))
     return Report(task.first, dict(totals), tuple(failed))
 
 

@@ -7,7 +7,6 @@ misses a goal, 2 wrong use. Must not: judge other policies by our goals; they st
 
 from __future__ import annotations
 
-import gc
 import json as jsonlib
 import sys
 import time
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from odradek.simulation.fleet import Seen
 
 STEP = 0.1
-GC_THRESHOLD = 100_000
 
 
 def fleet(
@@ -56,7 +54,6 @@ def fleet(
             raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(STRATEGIES)}")
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
-    gc.set_threshold(GC_THRESHOLD, 10, 10)  # a fleet is large and lives until the end
     fleets, found = [], []
     for word in policies:
         print(f"{clients} clients, {word} …", file=sys.stderr, flush=True)

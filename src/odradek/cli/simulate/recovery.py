@@ -7,7 +7,6 @@ Must not: decide what a fault is.
 
 from __future__ import annotations
 
-import gc
 import json as jsonlib
 import multiprocessing
 import sys
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odradek.cli.simulate.collector import seldom_collecting
+
 if TYPE_CHECKING:
     from odradek.simulation.recovery import Run
 
 CHUNK = 10
 PROGRESS_S = 2.0
-GC_THRESHOLD = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +49,19 @@ def run_task(task: Task) -> tuple[Cell, list[Run]]:
     """Run some seeds; in a process of its own when there are several jobs."""
     from odradek.simulation.recovery import RecoveryFault, recover
 
-    if gc.get_threshold()[0] < GC_THRESHOLD:  # worlds are cycles, but few and short-lived
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 10, 10)
     cell = task.cell
-    runs = [
-        recover(
-            cell.brokers,
-            RecoveryFault(cell.fault),
-            seed,
-            strategy=cell.strategy,
-            limit=task.limit,
-            partitions=task.partitions,
-        )
-        for seed in task.seeds
-    ]
+    with seldom_collecting():
+        runs = [
+            recover(
+                cell.brokers,
+                RecoveryFault(cell.fault),
+                seed,
+                strategy=cell.strategy,
+                limit=task.limit,
+                partitions=task.partitions,
+            )
+            for seed in task.seeds
+        ]
     return cell, runs
 
 
