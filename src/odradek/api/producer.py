@@ -26,7 +26,7 @@ from odradek.network.host import Host
 from odradek.record import estimate_record_size
 
 if TYPE_CHECKING:
-    from odradek.record.arrow import ArrowRecords
+    from odradek.record.arrow_send import ArrowRecords
 
 CLOSE_TIMEOUT = 30.0
 
@@ -106,7 +106,7 @@ class Producer(Client[ProducerEngine]):
         Waits for room as `send` does. The future's `result()` gives the offset ranges.
         Raises what `send` raises, and `ArrowSchemaError` for columns that don't fit.
         """
-        from odradek.record.arrow import records_from_arrow
+        from odradek.record.arrow_send import records_from_arrow
 
         self._check_open()
         rows: ArrowRecords = records_from_arrow(data)

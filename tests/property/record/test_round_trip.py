@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
 from odradek.record import BatchBuilder, decode, read_header
-from odradek.record.arrow import records_from_arrow, to_record_batch
+from odradek.record.arrow import to_record_batch
+from odradek.record.arrow_send import records_from_arrow
 from odradek.record.columns import Headers, Row
 from odradek.record.reference import encode
 
