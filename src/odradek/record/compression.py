@@ -22,6 +22,7 @@ DECOMPRESSED_LIMIT = 256 << 20
 _FREE_ALLOWANCE = 1 << 20
 _FREE_RATIO = 64
 _CHUNK = 1 << 18
+_SCRATCH_KEPT = 8 << 20  # larger batches are rare: their memory is let go again
 _INPUT_CHUNK = 1 << 13  # small: each gzip member end copies what is left of its piece
 _GZIP_WINDOW = 31  # 15 bits and a gzip header
 _ZSTD_LARGEST_WINDOW = 1 << 27  # what level 22 uses; zstd's own limit for streams
@@ -72,6 +73,41 @@ def decompress(codec: int, data: bytes | memoryview, limit: int = DECOMPRESSED_L
         f"it is compressed with {name}, which this release can't read yet; it reads "
         f"{', '.join(SUPPORTED)}. Set compression.type to one of these on the producer or the topic"
     )
+
+
+class Scratch:
+    """Memory that batches are decompressed into, one after the other.
+
+    Fresh pages cost more than most codecs do, so a decoder keeps one of these for all batches of
+    a thread. Not safe for two threads at once.
+    """
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def room(self, size: int) -> memoryview:
+        """Give at least `size` writable bytes; what was given before is no longer valid."""
+        if size > _SCRATCH_KEPT:
+            return memoryview(bytearray(size))
+        if size > len(self._buffer):
+            # Not resized: views of the old one may still be alive, and its bytes aren't needed.
+            self._buffer = bytearray(min(_SCRATCH_KEPT, max(2 * size, _FREE_ALLOWANCE)))
+        return memoryview(self._buffer)
+
+
+def decompress_into(
+    codec: int, data: bytes | memoryview, scratch: Scratch, limit: int = DECOMPRESSED_LIMIT
+) -> memoryview:
+    """Decompress like `decompress`, into memory that is used again.
+
+    The view is valid until the next call with the same `scratch`: take out what you need first.
+    """
+    found = decompress(codec, data, limit)
+    room = scratch.room(len(found))
+    room[: len(found)] = found
+    return room[: len(found)]
 
 
 def _collect(read: Callable[[], Iterator[bytes]], compressed: int, limit: int) -> bytes:
