@@ -13,17 +13,37 @@ from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.record.batch import BatchHeader, batch_size, read_header
 from odradek.record.builder import BatchBuilder, estimate_record_size
 from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
+from odradek.record.encoder import ColumnEncoder
 from odradek.record.murmur2 import murmur2, partition_for_key
 from odradek.record.reference import decode
+from odradek.record.sent_columns import (
+    Encoded,
+    InvalidRowError,
+    Piece,
+    SentBinary,
+    SentColumns,
+    SentHeaders,
+    SentNumbers,
+    StopReason,
+)
 
 __all__ = [
     "KERNEL",
     "BatchBuilder",
     "BatchHeader",
     "BinaryColumn",
+    "ColumnEncoder",
     "DecodedRecords",
+    "Encoded",
     "HeaderColumn",
+    "InvalidRowError",
+    "Piece",
     "RecordColumns",
+    "SentBinary",
+    "SentColumns",
+    "SentHeaders",
+    "SentNumbers",
+    "StopReason",
     "batch_size",
     "choose_kernel",
     "decode",

@@ -86,6 +86,11 @@ class BatchBuilder:
         return len(self._buffer)
 
     @property
+    def limit_bytes(self) -> int:
+        """What `estimated_size` stays within, but for a first record that is larger alone."""
+        return self._limit
+
+    @property
     def closed(self) -> bool:
         """No record is taken any more."""
         return self._closed

@@ -1,0 +1,326 @@
+"""From Arrow's buffers to batches: places, stops, and columns that lie."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.common.errors import ConfigurationError, RecordTooLargeError
+from odradek.record import (
+    BatchBuilder,
+    ColumnEncoder,
+    Encoded,
+    InvalidRowError,
+    Piece,
+    SentBinary,
+    SentColumns,
+    SentHeaders,
+    SentNumbers,
+    StopReason,
+    decode,
+    partition_for_key,
+)
+
+NOW = 1_700_000_000_000
+PLENTY = 1 << 40
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+def bitmap(present: Sequence[bool], start: int) -> bytes | None:
+    if all(present):
+        return None
+    bits = bytearray((start + len(present) + 7) // 8)
+    for i, there in enumerate(present, start):
+        bits[i >> 3] |= there << (i & 7)
+    return bytes(bits)
+
+
+def binary(
+    entries: Sequence[bytes | None], *, wide: bool = False, start: int = 0, gap: int = 0
+) -> SentBinary:
+    """Lay entries out as Arrow does, perhaps as a slice of something larger."""
+    ends = array("q" if wide else "i", [0] * start + [gap])
+    data = bytearray(gap)
+    for entry in entries:
+        data += entry or b""
+        ends.append(len(data))
+    present = [entry is not None for entry in entries]
+    return SentBinary(ends.tobytes(), bytes(data), bitmap(present, start), start, wide)
+
+
+def numbers(kind: str, entries: Sequence[int | None], start: int = 0) -> SentNumbers:
+    data = array(kind, [-9] * start + [-7 if entry is None else entry for entry in entries])
+    present = [entry is not None for entry in entries]
+    return SentNumbers(data.tobytes(), bitmap(present, start), start)
+
+
+def headers(rows: Sequence[Headers | None], *, wide: bool = False, start: int = 0) -> SentHeaders:
+    entries = [entry for row in rows for entry in row or ()]
+    ends = array("q" if wide else "i", [0] * (start + 1))
+    for row in rows:
+        ends.append(ends[-1] + len(row or ()))
+    return SentHeaders(
+        ends.tobytes(),
+        binary([name.encode() for name, _ in entries], start=start),
+        binary([value for _, value in entries], wide=wide),
+        len(entries),
+        bitmap([row is not None for row in rows], start),
+        start,
+        wide,
+    )
+
+
+def columns(count: int, **changes: Any) -> SentColumns:
+    values: list[bytes | None] = [b"value %d" % i for i in range(count)]
+    keys: list[bytes | None] = [b"key %d" % i for i in range(count)]
+    return replace(SentColumns(count, binary(values), binary(keys)), **changes)
+
+
+def encoder(sent: SentColumns, partitions: int = 4, limit: int = 1 << 20) -> ColumnEncoder:
+    return ColumnEncoder(sent, partitions, limit)
+
+
+def all_rows(made: ColumnEncoder, partitions: int = 4, **options: Any) -> list[Any]:
+    """Encode everything into one large batch per partition; give their rows."""
+    builders = [BatchBuilder(1 << 24, None) for _ in range(partitions)]
+    for partition, builder in enumerate(builders):
+        made.use(partition, builder)
+    settings: dict[str, Any] = {"timestamp_ms": NOW, "room": PLENTY}
+    found = made.encode(0, made.count, **(settings | options))
+    assert found[:2] == (made.count, StopReason.DONE)
+    assert found.added_bytes == sum(one.estimated_size - 61 for one in builders)
+    return [
+        list(decode(one.build(), start_offset=0).columns) if one.count else [] for one in builders
+    ]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("start", [0, 3, 17])
+def test_rows_come_out_as_they_went_in(start: int, wide: bool) -> None:
+    keys = [None, b"", b"k", b"key" * 50, *(b"%d" % n for n in range(40))]
+    values = [b"v" * n if n % 5 else None for n in range(44)]
+    lists: list[Headers | None] = [None, (), (("a", b"1"), ("ü", None))] * 14 + [(("", b""),)] * 2
+    times = [NOW + n * (-1) ** n if n % 3 else None for n in range(44)]
+    places = [n % 4 if n % 7 == 0 else None for n in range(44)]
+    sent = SentColumns(
+        44,
+        binary(values, wide=wide, start=start, gap=5),
+        binary(keys, wide=wide, start=start),
+        headers(lists, wide=wide, start=start),
+        numbers("i", places, start),
+        numbers("q", times, start),
+    )
+    expected: list[list[Any]] = [[], [], [], []]
+    for n, key in enumerate(keys):
+        place = places[n]
+        if place is None:
+            place = 2 if key is None else partition_for_key(key, 4)
+        time = times[n]
+        rows = expected[place]
+        at = NOW if time is None else time
+        rows.append((len(rows), at, 0, key, values[n], tuple(lists[n] or ())))
+    assert all_rows(encoder(sent), sticky=2, sticky_room=PLENTY) == expected
+
+
+def test_without_columns_every_record_is_empty() -> None:
+    rows = all_rows(encoder(SentColumns(3, None)), sticky=1, sticky_room=PLENTY)
+    assert rows == [[], [(i, NOW, 0, None, None, ()) for i in range(3)], [], []]
+
+
+def test_no_rows() -> None:
+    nothing = SentBinary(b"", b"")
+    sent = SentColumns(0, nothing, nothing, SentHeaders(b"", nothing, nothing, 0))
+    assert encoder(sent).encode(0, 0, timestamp_ms=NOW, room=0) == Encoded(
+        0, StopReason.DONE, -1, 0, 0, 0
+    )
+
+
+def test_each_stop_and_what_was_put_where() -> None:
+    sent = columns(100, partitions=numbers("i", [0, 1] * 50))
+    made = encoder(sent)
+    stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
+    assert stop == Encoded(0, StopReason.BATCH, 0, 36 + 5 + 7, 0, 0)
+    first = BatchBuilder(200, None)
+    assert made.use(0, first) is None
+    assert made.use(1, BatchBuilder(1 << 20, None)) is None
+    stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
+    assert stop[:3] == (14, StopReason.BATCH, 0)
+    assert first.count == 7
+    assert first.append(b"k" * 5, b"v" * 8, (), NOW) is None
+    second = BatchBuilder(1 << 20, None)
+    assert second.append(None, b"somebody else's", (), NOW) == 0
+    assert made.use(0, second) == Piece(0, 0, 7)
+    stop = made.encode(14, 20, timestamp_ms=NOW, room=PLENTY)
+    assert stop[:2] == (20, StopReason.DONE)
+    assert made.pieces() == [Piece(0, 1, 3), Piece(1, 0, 10)]
+    assert made.pieces() == []
+    stop = made.encode(20, 24, timestamp_ms=NOW, room=PLENTY)
+    # Somebody else's record comes between: the piece ends, the batch may go on.
+    assert second.append(None, b"", (), NOW) == 6
+    stop = made.encode(24, 100, timestamp_ms=NOW, room=PLENTY)
+    assert stop[:3] == (24, StopReason.BATCH, 0)
+    assert made.use(0, second) == Piece(0, 4, 2)
+    assert made.encode(24, 30, timestamp_ms=NOW, room=PLENTY).reason is StopReason.DONE
+    assert made.pieces() == [Piece(0, 7, 3), Piece(1, 10, 5)]
+    second.close()
+    stop = made.encode(30, 100, timestamp_ms=NOW, room=PLENTY)
+    assert stop[:3] == (30, StopReason.BATCH, 0)
+
+
+def test_a_batch_that_reached_its_limit_is_told_at_once() -> None:
+    made = encoder(columns(3, keys=None))
+    big = BatchBuilder(50, None)
+    made.use(0, big)
+    options: dict[str, Any] = {"timestamp_ms": NOW, "sticky": 0, "sticky_room": PLENTY}
+    stop = made.encode(0, 3, room=PLENTY, **options)
+    size = big.estimated_size - 61
+    assert stop == Encoded(1, StopReason.FULL, 0, 0, size, size)
+    exact = BatchBuilder(61 + 2 * size, None)
+    made.use(0, exact)
+    assert made.encode(0, 3, room=PLENTY, **options)[:3] == (2, StopReason.FULL, 0)
+    assert exact.estimated_size == exact.limit_bytes
+
+
+def test_room_and_sticky_bytes_end() -> None:
+    made = encoder(columns(10, keys=None))
+    builder = BatchBuilder(1 << 20, None)
+    made.use(3, builder)
+    estimate = 36 + 7
+    nothing = made.encode(0, 10, timestamp_ms=NOW, room=estimate - 1, sticky=3, sticky_room=1)
+    assert nothing == Encoded(0, StopReason.ROOM, -1, estimate, 0, 0)
+    one = made.encode(0, 10, timestamp_ms=NOW, room=estimate, sticky=3, sticky_room=99)
+    assert one.row == 1
+    assert one.reason is StopReason.ROOM
+    two = made.encode(1, 10, timestamp_ms=NOW, room=PLENTY, sticky=3, sticky_room=15)
+    assert two[:3] == (3, StopReason.STICKY, -1)
+    assert two.sticky_bytes == two.added_bytes == builder.estimated_size - 61 - one.added_bytes
+    assert made.encode(3, 10, timestamp_ms=NOW, room=PLENTY).reason is StopReason.STICKY
+
+
+def test_keys_may_be_ignored() -> None:
+    made = ColumnEncoder(columns(5), 4, 1 << 20, ignore_keys=True)
+    rows = all_rows(made, sticky=3, sticky_room=PLENTY)
+    assert [len(one) for one in rows] == [0, 0, 0, 5]
+    assert rows[3][0][3] == b"key 0"
+
+
+def test_a_record_that_is_too_large_is_named_before_anything_is_taken() -> None:
+    sent = columns(3, values=binary([b"", b"x" * 60, b""]), first_row=1000)
+    assert encoder(sent, limit=36 + 5 + 60).count == 3
+    with pytest.raises(RecordTooLargeError, match=r"row 1001: a record of up to 101 bytes .*100"):
+        encoder(sent, limit=36 + 5 + 60 - 1)
+    many = columns(1, headers=headers([(("a" * 50, b"b" * 40),)]))
+    with pytest.raises(RecordTooLargeError, match="row 0: a record of up to 148"):
+        encoder(many, limit=147)
+
+
+def lie(column: SentBinary, **changes: Any) -> SentBinary:
+    return replace(column, **changes)
+
+
+GOOD = binary([b"one", b"two", b"three"])
+HEADED = headers([(("a", b"1"),), (("b", None), ("c", b"2")), None])
+FAR = 1 << 62
+
+
+@pytest.mark.parametrize("where", ["values", "keys"])
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (lie(GOOD, offsets=array("i", [0, 3, 2, 11])), "row 1: .*offsets 3 and 2"),
+        (lie(GOOD, offsets=array("i", [0, 3, 6, 12])), "row 2: .*11 bytes"),
+        (lie(GOOD, offsets=array("i", [-1, 3, 6, 11])), "row 0: .*offsets -1"),
+        (lie(GOOD, offsets=array("i", [0, -(2**31), 2**31 - 1, 11])), "row 0"),
+        (lie(GOOD, offsets=array("q", [0, 3, FAR, 11]), wide=True), "row 1: .*offsets 3 and"),
+        (lie(GOOD, offsets=array("q", [0, -FAR, 2 * FAR - 1, 11]), wide=True), "row 0"),
+        (lie(GOOD, offsets=array("q", [-FAR, FAR, 1, 11]), wide=True), "row 0"),
+        (lie(GOOD, offsets=array("i", [0, 3, 6])), "too short for 4 numbers from 0"),
+        (lie(GOOD, offsets=bytes(15)), "too short"),
+        (lie(GOOD, offsets=b""), "too short"),
+        (lie(GOOD, wide=True), "too short"),
+        (lie(GOOD, start=1), "too short for 4 numbers from 1"),
+        (lie(GOOD, start=-1), "too short"),
+        (lie(GOOD, start=FAR), "too short"),
+        (lie(GOOD, start=2 * FAR - 1), "too short"),
+        (lie(GOOD, start=-2 * FAR), "too short"),
+        (lie(GOOD, data=b"onetwo"), "row 2: .*6 bytes"),
+        (lie(GOOD, validity=b""), "bitmap is too short"),
+        (lie(binary([b""] * 3, start=6), validity=b"\xff"), "bitmap is too short"),
+    ],
+)
+def test_binary_columns_that_lie(where: str, column: SentBinary, message: str) -> None:
+    with pytest.raises(InvalidRowError, match=message):
+        encoder(columns(3, **{where: column}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"offsets": array("i", [0, 1, 4, 3])}, "row 1: column headers: .*1 and 4"),
+        ({"offsets": array("i", [0, 2, 1, 3])}, "row 1: column headers: .*2 and 1"),
+        ({"offsets": array("i", [-1, 0, 1, 1])}, "row 0: column headers: .*-1 and 0"),
+        ({"offsets": array("i", [0, 1, 3])}, "column headers: .*too short"),
+        ({"entries": 2}, "row 1: .*2 entries"),
+        ({"entries": 4}, "column headers.key: .*too short"),
+        ({"entries": -1}, "row 0: .*-1 entries|-1"),
+        ({"validity": b""}, "column headers: .*bitmap"),
+        ({"keys": binary([b"a", None, b"c"])}, "row 1: a header has no key"),
+        ({"keys": binary([b"a", b"b", b"\xc3"])}, "row 1: the key of a header isn't UTF-8"),
+        ({"keys": binary([b"a", b"\xed\xa0\x80", b"c"])}, "row 1: the key of a header isn't"),
+        (
+            {"values": lie(binary([b"1", None, b"2"]), offsets=array("i", [0, 1, 1, 3]))},
+            "row 1: column headers.value: its offsets 1 and 3",
+        ),
+    ],
+)
+def test_headers_that_lie(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRowError, match=message):
+        encoder(columns(3, headers=replace(HEADED, **changes)))
+
+
+def test_what_is_null_is_not_looked_at() -> None:
+    odd = lie(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
+    rows = all_rows(encoder(columns(3, values=odd)))
+    assert sorted(row[4] or b"" for one in rows for row in one) == [b"", b"", b"one"]
+    lists = replace(HEADED, offsets=array("i", [0, 9, -9, 3]), validity=b"\0")
+    assert all(not row[5] for one in all_rows(encoder(columns(3, headers=lists))) for row in one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"partitions": numbers("i", [0, 3, 4])}, "row 2: .*partitions 0 to 3, not 4"),
+        ({"partitions": numbers("i", [0, -1, 0])}, "row 1: .*not -1"),
+        ({"partitions": numbers("i", [0, 1])}, "column partition: .*too short"),
+        ({"timestamps_ms": numbers("q", [0, -1, -2])}, "row 2: its timestamp is -2 ms"),
+        ({"timestamps_ms": numbers("q", [0, -(2**63), 0])}, "row 1: its timestamp"),
+        ({"timestamps_ms": numbers("i", [0, 0, 0])}, "column timestamp: .*too short"),
+    ],
+)
+def test_numbers_that_have_no_meaning(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRowError, match=message) as caught:
+        encoder(columns(3, **changes))
+    assert caught.value.row is None or f"row {caught.value.row}:" in str(caught.value)
+
+
+def test_calls_that_make_no_sense() -> None:
+    made = encoder(columns(3))
+    for start, stop in ((-1, 2), (0, 4), (2, 1)):
+        with pytest.raises(IndexError, match="of 3"):
+            made.encode(start, stop, timestamp_ms=NOW, room=PLENTY)
+    for partition in (-1, 4):
+        with pytest.raises(IndexError, match="of 4"):
+            made.use(partition, BatchBuilder(1000, None))
+    with pytest.raises(ValueError, match="timestamp_ms"):
+        made.encode(0, 3, timestamp_ms=-2, room=PLENTY)
+    keyless = encoder(columns(3, keys=None))
+    with pytest.raises(IndexError, match="partition 4 of 4"):
+        keyless.encode(0, 3, timestamp_ms=NOW, room=PLENTY, sticky=4, sticky_room=1)
+    with pytest.raises(ConfigurationError, match="0 partitions"):
+        encoder(columns(3), partitions=0)
+    with pytest.raises(InvalidRowError, match="-1 rows"):
+        encoder(SentColumns(-1, None))
