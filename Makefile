@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check broken-rules bench fuzz scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules bench fuzz scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 setup: ## the venv .venv with all that is pinned (quick when nothing changed)
 	@$(PYTHON) tools/setup_venv.py
+
+kernel: ## compile the record kernels in place, where their sources have changed
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 demo: setup ## flights through a dying cluster: real Kafka, real Spark
 	@$(BIN)/odradek demo $(ARGS)

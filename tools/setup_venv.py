@@ -2,12 +2,17 @@
 
 Needs a Python 3.11 or newer with venv, and nothing else; uses only the standard library.  A stamp
 makes it quick when nothing changed; after a failure or a kill the next run goes on where pip is.
+The record kernels are compiled on the way: with the C compiler that is there, else with the one in
+the `ziglang` wheel, which is only fetched then.
 """
 
 import hashlib
 import os
+import runpy
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -18,9 +23,12 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
 TAIL_LINES = 40
+REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # What builds the few packages that come as source; before the rest, so that nothing is fetched
 # for a build that the lock doesn't pin.
 BUILDERS = ("setuptools", "wheel", "pip")
+COMPILER = "ziglang"  # a hundred megabytes, for machines without a C compiler
+RECORD = ROOT / "src" / "odradek" / "record"
 
 
 def main() -> None:
@@ -29,29 +37,56 @@ def main() -> None:
         sys.exit(
             f"Odradek needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}"
         )
-    wanted = fingerprint()
-    if STAMP.is_file() and PYTHON.exists() and STAMP.read_text() == wanted:
+    packages, ourselves = fingerprints()
+    stamps = STAMP.read_text().split() if STAMP.is_file() and PYTHON.exists() else []
+    if stamps == [packages, ourselves]:
         return
     start = time.monotonic()
     if not PYTHON.exists():
         say("making the venv .venv")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     STAMP.unlink(missing_ok=True)
-    pins = read_lock()
-    builders = [pin for pin in pins if pin.split("==")[0] in BUILDERS]
-    install("the build tools", builders)
-    install(f"{len(pins)} packages (a few hundred MB where they are not cached)", pins)
+    if packages not in stamps:
+        install_packages()
+    say("installing Odradek, compiling its record kernels")
     pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    STAMP.write_text(wanted)
+    kernel = subprocess.run([str(PYTHON), "-c", REPORT], check=True, stdout=subprocess.PIPE)
+    if reasons := kernel.stdout.decode().strip():
+        say(f"WARNING: {reasons}")
+    STAMP.write_text(f"{packages}\n{ourselves}\n")
     say(f"set up in {time.monotonic() - start:.0f} s")
 
 
-def fingerprint() -> str:
-    """Return what the state of the venv depends on."""
-    digest = hashlib.sha256()
-    for part in (LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), bytes(ROOT)):
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest() + "\n"
+def fingerprints() -> tuple[str, str]:
+    """Return what the packages in the venv depend on, and what the installation of ourselves."""
+    sources = runpy.run_path(str(RECORD / "kernel_sources.py"))
+    names = {name for kernel in sources["KERNELS"] for name in sources["sources"](kernel)}
+    ours = [ROOT / "pyproject.toml", ROOT / "setup.py", *(RECORD / name for name in sorted(names))]
+    return digest([LOCK]), digest(ours)
+
+
+def digest(files: list[Path]) -> str:
+    """Digest the content of files, and where we are."""
+    whole = hashlib.sha256(bytes(ROOT))
+    for file in files:
+        whole.update(hashlib.sha256(file.read_bytes()).digest())
+    return whole.hexdigest()
+
+
+def install_packages() -> None:
+    """Install what the lock pins."""
+    pins = read_lock()
+    if has_compiler():
+        pins = [pin for pin in pins if pin.split("==")[0] != COMPILER]
+    builders = [pin for pin in pins if pin.split("==")[0] in BUILDERS]
+    install("the build tools", builders)
+    install(f"{len(pins)} packages (a few hundred MB where they are not cached)", pins)
+
+
+def has_compiler() -> bool:
+    """Tell whether this machine compiles C on its own: setup.py takes the first of these."""
+    commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
+    return any(shutil.which(command.split()[0]) for command in commands if command)
 
 
 def read_lock() -> list[str]:

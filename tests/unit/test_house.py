@@ -41,7 +41,9 @@ def project_files() -> list[Path]:
             and (not name.startswith(".") or name == ".ci")
             and not name.endswith(".egg-info")
         ]
-        found += [Path(folder, name) for name in names if not name.endswith((".pyc", ".png"))]
+        found += [
+            Path(folder, name) for name in names if not name.endswith((".pyc", ".png", ".so"))
+        ]
     return sorted(found)
 
 

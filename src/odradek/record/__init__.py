@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.record import kernel_sources
 from odradek.record.batch import BatchHeader, batch_size, read_header
 from odradek.record.builder import BatchBuilder, estimate_record_size
 from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
@@ -48,6 +49,7 @@ __all__ = [
     "choose_kernel",
     "decode",
     "estimate_record_size",
+    "kernel_warning",
     "murmur2",
     "partition_for_key",
     "read_header",
@@ -71,3 +73,15 @@ def choose_kernel(asked: str | None) -> str:
 
 KERNEL = choose_kernel(os.environ.get("ODRADEK_KERNEL"))
 """What decodes and encodes in this process; `odradek version` prints it."""
+
+
+def kernel_warning() -> str | None:
+    """Say what is wrong with the native kernels of this installation, None when nothing is."""
+    loaded = {name: kernel_sources.load(name) for name in kernel_sources.KERNELS}
+    reasons = [f"{name}: {why}" for name, why in loaded.items() if isinstance(why, str)]
+    if not reasons:
+        return None
+    return (
+        f"the native record kernel can't be used ({'; '.join(reasons)}); records go through plain "
+        "Python, many times slower. See `make kernel`"
+    )

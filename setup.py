@@ -1,0 +1,138 @@
+"""Compile the record kernels: with the C compiler that is there, else the one of the ziglang wheel.
+
+`make kernel` (or `python setup.py build_ext --inplace`) rebuilds in place what has changed, within
+seconds; `make setup` and pip come through here, too. Flags for one build, a sanitizer's say, come
+by CFLAGS and LDFLAGS: `CFLAGS=-fsanitize=address python setup.py build_ext --build-lib FOLDER`.
+Where nothing can compile, everything else is installed and `odradek version` warns.
+
+The rest of the build is in pyproject.toml.
+"""
+
+import fcntl
+import importlib.util
+import os
+import platform
+import runpy
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
+
+FOLDER = Path("src", "odradek", "record")
+BUILD = Path("build", "kernel")
+SOURCES = runpy.run_path(str(FOLDER / "kernel_sources.py"))
+# zig aims at this very processor and adds a sanitizer unless told otherwise.
+ZIG = ["-fno-sanitize=undefined", "-mcpu=baseline"]
+
+
+def compilers() -> list[list[str]]:
+    """Give the commands that may compile, best first."""
+    found = []
+    for words in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
+        command = shlex.split(words or "")
+        if command and shutil.which(command[0]) and command not in found:
+            found.append(command)
+    if importlib.util.find_spec("ziglang") is not None:
+        found.append([sys.executable, "-m", "ziglang", "cc", *ZIG])
+    return found
+
+
+def extension(kernel: str) -> Extension:
+    """Describe one kernel, with the digest of its sources to be compiled in."""
+    digest = SOURCES["digest"](FOLDER, kernel)
+    return Extension(
+        kernel,
+        [str(FOLDER / SOURCES["sources"](kernel)[0])],
+        include_dirs=[str(FOLDER)],
+        depends=[str(FOLDER / name) for name in SOURCES["SHARED"]],
+        define_macros=[("ODRADEK_DIGEST", f'"{digest}"')],
+        extra_compile_args=["-O3", "-fno-strict-aliasing"],
+        optional=True,
+    )
+
+
+class BuildKernels(build_ext):
+    """Translates and compiles; failing is a warning, for there is a plain-Python twin."""
+
+    beside_sources = False
+
+    def run(self) -> None:
+        """Build alone: two builds at once would mix their files."""
+        self.beside_sources = bool(self.inplace)
+        BUILD.mkdir(parents=True, exist_ok=True)
+        with (BUILD / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super().run()
+
+    def build_extensions(self) -> None:
+        """Build what isn't there from these very sources."""
+        self.extensions = [
+            ext for ext in self.extensions if not (self.beside_sources and self.current(ext))
+        ]
+        if not self.extensions:
+            return
+        try:
+            from Cython.Build import cythonize
+        except ImportError:
+            self.give_up("Cython isn't installed")
+            return
+        if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+            self.give_up("Python.h is missing (Debian: python3-dev, Fedora: python3-devel)")
+            return
+        for ext in self.extensions:
+            ext.sources = cythonize(
+                [ext], build_dir=str(BUILD), include_path=["src"], force=True, quiet=True
+            )[0].sources
+        self.force = True  # times of files prove nothing after a checkout
+        self.compile_with_any()
+
+    def compile_with_any(self) -> None:
+        """Compile with the first compiler that can."""
+        reasons = []
+        for command in compilers():
+            flags = shlex.split(sysconfig.get_config_var("CCSHARED") or "-fPIC")
+            given = [*shlex.split(os.environ.get("CFLAGS", "")), *flags, "-fwrapv", "-DNDEBUG"]
+            linked = ["-shared", *shlex.split(os.environ.get("LDFLAGS", ""))]
+            if platform.system() == "Darwin":
+                linked = ["-bundle", "-undefined", "dynamic_lookup", *linked[1:]]
+            self.compiler.set_executables(
+                compiler_so=[*command, *given], linker_so=[*command, *linked]
+            )
+            try:
+                for ext in self.extensions:
+                    super().build_extension(ext)
+            except (CompileError, LinkError) as error:
+                reasons.append(f"{command[0]}: {error}")
+            else:
+                return
+        self.give_up("; ".join(reasons) or "there is no C compiler (cc, gcc, clang or ziglang)")
+
+    def current(self, ext: Extension) -> bool:
+        """Tell whether the binary beside the sources was made from them."""
+        binary = FOLDER / Path(self.get_ext_filename(ext.name)).name
+        if not binary.is_file():
+            return False
+        digest = SOURCES["digest"](FOLDER, ext.name)
+        return SOURCES["MARK"] + digest.encode() in binary.read_bytes()
+
+    def give_up(self, reason: str) -> None:
+        """Leave out what can't be built."""
+        self.extensions = []
+        print(
+            f"WARNING: Odradek's native kernel was not built: {reason}. Records will be decoded "
+            "and encoded in plain Python, many times slower.",
+            file=sys.stderr,
+        )
+
+
+setup(
+    ext_modules=[extension(name) for name in SOURCES["KERNELS"]],
+    cmdclass={"build_ext": BuildKernels},
+    # Asked for by pip's isolated builds; a build in place takes what is installed.
+    setup_requires=[] if compilers() or "build_ext" in sys.argv else ["ziglang"],
+)

@@ -1,0 +1,2 @@
+SOURCES: str
+COMPILED: bool

@@ -1,0 +1,160 @@
+/* What the kernels need and Cython can't say: which sources they were built from, and CRC-32C by
+   instruction where this very processor has it. Nothing here is compiled for more than the
+   baseline but the functions marked so, and those run only after asking the processor: a binary
+   built elsewhere must never die of an illegal instruction. */
+#ifndef ODRADEK_NATIVE_H
+#define ODRADEK_NATIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef ODRADEK_DIGEST
+#define ODRADEK_DIGEST "unknown"
+#endif
+
+/* Found in the binary by setup.py, read by the package at import. */
+static const char odradek_digest[] = "odradek-kernel-sources:" ODRADEK_DIGEST;
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <nmmintrin.h>
+#define ODRADEK_CRC_TARGET __attribute__((target("sse4.2")))
+#define ODRADEK_CRC_64(crc, word) _mm_crc32_u64((crc), (word))
+#define ODRADEK_CRC_8(crc, byte) _mm_crc32_u8((uint32_t)(crc), (byte))
+/* By cpuid and not __builtin_cpu_supports, whose table some linkers don't bring. */
+static int odradek_has_crc(void) {
+    unsigned int a, b, c = 0, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2) != 0;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#if defined(__clang__)
+#define ODRADEK_CRC_TARGET __attribute__((target("crc")))
+#else
+#define ODRADEK_CRC_TARGET __attribute__((target("+crc")))
+#endif
+ODRADEK_CRC_TARGET static inline uint64_t odradek_arm_64(uint64_t crc, uint64_t word) {
+    __asm__("crc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+ODRADEK_CRC_TARGET static inline uint64_t odradek_arm_8(uint64_t crc, uint8_t byte) {
+    __asm__("crc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)byte));
+    return crc;
+}
+#define ODRADEK_CRC_64(crc, word) odradek_arm_64((crc), (word))
+#define ODRADEK_CRC_8(crc, byte) odradek_arm_8((crc), (byte))
+static int odradek_has_crc(void) { return (getauxval(AT_HWCAP) & (1UL << 7)) != 0; }
+#else
+static int odradek_has_crc(void) { return 0; }
+#endif
+
+/* One lane of this many bytes in each of three independent streams hides the instruction's
+   latency of three cycles; their results are joined by tables that append so many zero bytes. */
+#define ODRADEK_LANE 1344
+#define ODRADEK_SHORT_LANE 256
+
+static uint32_t odradek_crc_tables[8][256];
+static uint32_t odradek_crc_skip[2][2][4][256]; /* which lane, one or two lanes, byte, value */
+static int odradek_crc_kind = -1; /* -1 not prepared, 0 tables, 1 instruction */
+
+static uint32_t odradek_crc_zeros(uint32_t crc, size_t count) {
+    while (count--)
+        crc = odradek_crc_tables[0][crc & 255] ^ (crc >> 8);
+    return crc;
+}
+
+/* Called at import, under the GIL, so that nothing is prepared while threads compute. */
+static void odradek_crc_prepare(void) {
+    static const size_t lanes[2] = {ODRADEK_LANE, ODRADEK_SHORT_LANE};
+    if (odradek_crc_kind >= 0)
+        return;
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 1) ? (crc >> 1) ^ 0x82F63B78u : crc >> 1;
+        odradek_crc_tables[0][i] = crc;
+    }
+    for (int table = 1; table < 8; table++)
+        for (int i = 0; i < 256; i++)
+            odradek_crc_tables[table][i] = odradek_crc_zeros(odradek_crc_tables[table - 1][i], 1);
+    for (int lane = 0; lane < 2; lane++)
+        for (int times = 0; times < 2; times++) {
+            uint32_t bits[32]; /* appending zeros is linear: 32 single bits say it for all */
+            for (int bit = 0; bit < 32; bit++)
+                bits[bit] = odradek_crc_zeros((uint32_t)1 << bit, lanes[lane] * (times + 1));
+            for (int byte = 0; byte < 4; byte++)
+                for (int i = 0; i < 256; i++) {
+                    uint32_t crc = 0;
+                    for (int bit = 0; bit < 8; bit++)
+                        if (i >> bit & 1)
+                            crc ^= bits[8 * byte + bit];
+                    odradek_crc_skip[lane][times][byte][i] = crc;
+                }
+        }
+    odradek_crc_kind = odradek_has_crc();
+}
+
+static uint32_t odradek_crc_by_table(const uint8_t *data, size_t size) {
+    uint32_t crc = 0xFFFFFFFFu;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint32_t low = crc ^ (data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
+                              (uint32_t)data[3] << 24);
+        crc = odradek_crc_tables[7][low & 255] ^ odradek_crc_tables[6][low >> 8 & 255] ^
+              odradek_crc_tables[5][low >> 16 & 255] ^ odradek_crc_tables[4][low >> 24] ^
+              odradek_crc_tables[3][data[4]] ^ odradek_crc_tables[2][data[5]] ^
+              odradek_crc_tables[1][data[6]] ^ odradek_crc_tables[0][data[7]];
+    }
+    for (; size; data++, size--)
+        crc = odradek_crc_tables[0][(crc ^ *data) & 255] ^ (crc >> 8);
+    return ~crc;
+}
+
+#ifdef ODRADEK_CRC_64
+static inline uint32_t odradek_crc_skipped(uint32_t table[4][256], uint32_t crc) {
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^
+           table[3][crc >> 24];
+}
+
+ODRADEK_CRC_TARGET static inline uint64_t odradek_crc_lanes(
+    uint64_t crc, const uint8_t **data, size_t *size, size_t lane, uint32_t skip[2][4][256]) {
+    for (; *size >= 3 * lane; *data += 3 * lane, *size -= 3 * lane) {
+        uint64_t first = crc, second = 0, third = 0, word;
+        const uint8_t *at = *data, *end = at + lane;
+        for (; at < end; at += 8) {
+            memcpy(&word, at, 8);
+            first = ODRADEK_CRC_64(first, word);
+            memcpy(&word, at + lane, 8);
+            second = ODRADEK_CRC_64(second, word);
+            memcpy(&word, at + 2 * lane, 8);
+            third = ODRADEK_CRC_64(third, word);
+        }
+        crc = odradek_crc_skipped(skip[1], (uint32_t)first) ^
+              odradek_crc_skipped(skip[0], (uint32_t)second) ^ (uint32_t)third;
+    }
+    return crc;
+}
+
+ODRADEK_CRC_TARGET static uint32_t odradek_crc_by_instruction(const uint8_t *data, size_t size) {
+    uint64_t crc = 0xFFFFFFFFu, word;
+    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_LANE, odradek_crc_skip[0]);
+    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_SHORT_LANE, odradek_crc_skip[1]);
+    for (; size >= 8; data += 8, size -= 8) {
+        memcpy(&word, data, 8);
+        crc = ODRADEK_CRC_64(crc, word);
+    }
+    for (; size; data++, size--)
+        crc = ODRADEK_CRC_8(crc, *data);
+    return ~(uint32_t)crc;
+}
+#endif
+
+static inline uint32_t odradek_crc32c(const uint8_t *data, size_t size) {
+#ifdef ODRADEK_CRC_64
+    if (odradek_crc_kind == 1)
+        return odradek_crc_by_instruction(data, size);
+#endif
+    return odradek_crc_by_table(data, size);
+}
+
+#endif

@@ -1,0 +1,76 @@
+# cython: language_level=3
+"""Inline pieces that the kernels share: numbers on the wire, copies, the checksum.
+
+Cimported by `kernel.py` and `kernel_encode.py` and compiled into each of them.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+
+cdef extern from "native.h" nogil:
+    const char* odradek_digest
+    int odradek_crc_kind
+    void odradek_crc_prepare()
+    uint32_t odradek_crc32c(const uint8_t* data, size_t size)
+    uint32_t odradek_crc_by_table(const uint8_t* data, size_t size)
+
+
+cdef inline uint32_t get32(const uint8_t* at) noexcept nogil:
+    """Four bytes, the highest first."""
+    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
+
+
+cdef inline uint64_t get64(const uint8_t* at) noexcept nogil:
+    """Eight bytes, the highest first."""
+    return (<uint64_t>get32(at) << 32) | get32(at + 4)
+
+
+cdef inline void put32(uint8_t* at, uint32_t value) noexcept nogil:
+    at[0] = value >> 24
+    at[1] = (value >> 16) & 255
+    at[2] = (value >> 8) & 255
+    at[3] = value & 255
+
+
+cdef inline void put64(uint8_t* at, uint64_t value) noexcept nogil:
+    put32(at, <uint32_t>(value >> 32))
+    put32(at + 4, <uint32_t>value)
+
+
+cdef inline uint8_t* put_varint(uint8_t* at, int64_t value) noexcept nogil:
+    """Write a zigzag number, up to ten bytes; returns where it ends. The caller has room."""
+    cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while rest >= 128:
+        at[0] = <uint8_t>(rest | 128)
+        at += 1
+        rest >>= 7
+    at[0] = <uint8_t>rest
+    return at + 1
+
+
+cdef inline int64_t varint_size(int64_t value) noexcept nogil:
+    """How many bytes `put_varint` writes."""
+    cdef uint64_t rest = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef int64_t size = 1
+    while rest >= 128:
+        rest >>= 7
+        size += 1
+    return size
+
+
+cdef inline void copy_near(
+    uint8_t* to, const uint8_t* source, int64_t size, bint slack
+) noexcept nogil:
+    """Copy; short pieces in fixed steps of 32 bytes, which need no call and no loop over bytes.
+
+    `slack`: at least 32 bytes behind both pieces may be read and written. What is written there
+    is rubbish, to be overwritten by what comes next.
+    """
+    cdef int64_t at = 0
+    if slack and size <= 256:
+        while at < size:
+            memcpy(to + at, source + at, 32)
+            at += 32
+    else:
+        memcpy(to, source, size)
