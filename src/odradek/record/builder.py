@@ -62,6 +62,7 @@ class BatchBuilder:
         "_latest",
         "_level",
         "_limit",
+        "_size",
     )
 
     def __init__(self, limit_bytes: int, compression: str | None, level: int | None = None) -> None:
@@ -74,6 +75,7 @@ class BatchBuilder:
         self._closed = False
         self._built: bytearray | None = None
         self._ids: tuple[int, int, int, bool] | None = None
+        self._size = 0  # once the records were let go
 
     @property
     def count(self) -> int:
@@ -83,12 +85,19 @@ class BatchBuilder:
     @property
     def estimated_size(self) -> int:
         """Bytes of the batch before compression, header included."""
-        return len(self._buffer)
+        return len(self._buffer) or self._size
 
     @property
     def limit_bytes(self) -> int:
-        """What `estimated_size` stays within, but for a first record that is larger alone."""
+        """What `estimated_size` stays within, but for a first record that is larger alone.
+
+        The accumulator raises it step by step, as it reserves memory.
+        """
         return self._limit
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit: int) -> None:
+        self._limit = limit
 
     @property
     def closed(self) -> bool:
@@ -149,6 +158,16 @@ class BatchBuilder:
         """Take no more records; `build` does so too."""
         self._closed = True
 
+    def release(self) -> None:
+        """Let the records go: the batch has its outcome. The numbers about it can still be read.
+
+        A view that `build` gave stays valid: the last attempt may still stand in a send queue.
+        """
+        self._closed = True
+        self._size = len(self._buffer)
+        self._buffer = bytearray()
+        self._built = None
+
     def build(
         self,
         *,
@@ -162,7 +181,7 @@ class BatchBuilder:
         With other ids (a bumped epoch) the header and checksum are made anew in a copy, because
         the view given before may still stand in some connection's send queue.
         """
-        if not self._count:
+        if not self._count or self._size:
             raise IllegalStateError("a batch without records can't be built")
         self._closed = True
         ids = (producer_id, producer_epoch, base_sequence, transactional)

@@ -141,3 +141,21 @@ def test_text_is_refused() -> None:
     assert builder.count == 0
     assert builder.append(bytearray(b"k"), memoryview(b"v"), (), TIME) == 0  # type: ignore[arg-type]
     assert [r[3:5] for r in decode(builder.build(), start_offset=0).columns] == [(b"k", b"v")]
+
+
+def test_the_limit_grows_and_what_is_done_with_is_let_go() -> None:
+    builder = BatchBuilder(200, None)
+    while builder.append(b"k", b"v" * 30, (), 5) is not None:
+        pass
+    count = builder.count
+    builder.limit_bytes = 400
+    assert builder.append(b"k", b"v" * 30, (), 5) == count
+    size = builder.estimated_size
+    view = builder.build()
+    kept = bytes(view)
+    builder.release()
+    assert bytes(view) == kept
+    assert (builder.count, builder.estimated_size, builder.closed) == (count + 1, size, True)
+    assert builder.append(None, None, (), 0) is None
+    with pytest.raises(IllegalStateError):
+        builder.build()
