@@ -39,10 +39,18 @@ def estimate_record_size(key: bytes | None, value: bytes | None, headers: Header
     return size
 
 
+def _plain(data: bytes) -> bytes:
+    """Turn what only says that it is bytes into such: a `memoryview` may count larger items."""
+    return memoryview(data).tobytes()
+
+
 def _encode_headers(headers: HeaderInput) -> bytes:
+    headers = tuple(headers)
     parts = [write_varint(len(headers))]
     for name, content in headers:
         encoded = name.encode()
+        if content is not None and type(content) is not bytes:
+            content = _plain(content)
         parts += (write_varint(len(encoded)), encoded)
         parts += (_NULL,) if content is None else (write_varint(len(content)), content)
     return b"".join(parts)
@@ -126,6 +134,12 @@ class BatchBuilder:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
         index = self._count
         delta = timestamp_ms - self._base_time if index else 0
+        if delta > b.INT64_MAX:
+            return None  # from -1, for none, to the very last: the one distance that can't be told
+        if key is not None and type(key) is not bytes:
+            key = _plain(key)
+        if value is not None and type(value) is not bytes:
+            value = _plain(value)
         key_size = len(key) if key is not None else -1
         value_size = len(value) if value is not None else -1
         record = b"".join(

@@ -145,6 +145,54 @@ class _Headers:
         return tuple(found), size
 
 
+class Rows:
+    """Reads and checks rows one by one; it also words every complaint of the fast encoder."""
+
+    def __init__(self, columns: SentColumns, partition_count: int, max_record_bytes: int) -> None:
+        if partition_count < 1:
+            raise ConfigurationError(f"a topic can't have {partition_count} partitions")
+        count = columns.count
+        if count < 0:
+            raise InvalidRowError(f"the columns claim {count} rows")
+        self._partition_count = partition_count
+        self._limit = min(max_record_bytes, RECORD_LIMIT)
+        self._first_row = columns.first_row
+        c = columns
+        self._keys = None if c.keys is None else _Binary("key", c.keys, count)
+        self._values = None if c.values is None else _Binary("value", c.values, count)
+        self._headers = None if c.headers is None else _Headers(c.headers, count)
+        numbers = c.partitions
+        self._partitions = None if numbers is None else _Numbers("partition", numbers, False, count)
+        numbers = c.timestamps_ms
+        self._timestamps = None if numbers is None else _Numbers("timestamp", numbers, True, count)
+
+    def get(
+        self, i: int
+    ) -> tuple[bytes | None, bytes | None, Headers, int | None, int | None, int]:
+        """Give row `i`: key, value, headers, partition, timestamp, size at most."""
+        name = self._first_row + i
+        key = None if self._keys is None else self._keys.get(i, name)
+        value = None if self._values is None else self._values.get(i, name)
+        headers, size = ((), 0) if self._headers is None else self._headers.get(i, name)
+        size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        if size > self._limit:
+            raise RecordTooLargeError(
+                f"row {name}: a record of up to {size} bytes is above max.request.size or "
+                f"buffer.memory ({self._limit})"
+            )
+        partition = None if self._partitions is None else self._partitions.get(i)
+        if partition is not None and not 0 <= partition < self._partition_count:
+            raise InvalidRowError(
+                f"the topic has partitions 0 to {self._partition_count - 1}, not {partition}", name
+            )
+        timestamp = None if self._timestamps is None else self._timestamps.get(i)
+        if timestamp is not None and timestamp < -1:
+            raise InvalidRowError(
+                f"its timestamp is {timestamp} ms, not 0 to 2^63-1 (or -1 for none)", name
+            )
+        return key, value, headers, partition, timestamp, size
+
+
 class ColumnEncoder:
     """Puts the rows of `columns` into batches, in their order, one open batch per partition.
 
@@ -161,26 +209,13 @@ class ColumnEncoder:
         *,
         ignore_keys: bool = False,
     ) -> None:
-        if partition_count < 1:
-            raise ConfigurationError(f"a topic can't have {partition_count} partitions")
-        count = self.count = columns.count
-        if count < 0:
-            raise InvalidRowError(f"the columns claim {count} rows")
+        self._rows = Rows(columns, partition_count, max_record_bytes)
+        self.count = columns.count
         self._partition_count = partition_count
         self._ignore_keys = ignore_keys
-        self._limit = min(max_record_bytes, RECORD_LIMIT)
-        self._first_row = columns.first_row
-        c = columns
-        self._keys = None if c.keys is None else _Binary("key", c.keys, count)
-        self._values = None if c.values is None else _Binary("value", c.values, count)
-        self._headers = None if c.headers is None else _Headers(c.headers, count)
-        numbers = c.partitions
-        self._partitions = None if numbers is None else _Numbers("partition", numbers, False, count)
-        numbers = c.timestamps_ms
-        self._timestamps = None if numbers is None else _Numbers("timestamp", numbers, True, count)
         self._slots: dict[int, _Slot] = {}
-        for i in range(count):
-            self._row(i)
+        for i in range(self.count):
+            self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
         """Let rows of `partition` go to `builder`; gives the rows of ours in the one before."""
@@ -220,7 +255,7 @@ class ColumnEncoder:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
         added = sticky_bytes = 0
         for row in range(start, stop):
-            key, value, headers, partition, timestamp, size = self._row(row)
+            key, value, headers, partition, timestamp, size = self._rows.get(row)
             keyless = partition is None and (key is None or self._ignore_keys)
             if keyless:
                 if sticky_bytes >= sticky_room or sticky < 0:
@@ -261,29 +296,3 @@ class ColumnEncoder:
     def _piece(self, partition: int) -> Piece | None:
         slot = self._slots.get(partition)
         return Piece(partition, slot.first, slot.count) if slot is not None and slot.count else None
-
-    def _row(
-        self, i: int
-    ) -> tuple[bytes | None, bytes | None, Headers, int | None, int | None, int]:
-        """Read and check one row: key, value, headers, partition, timestamp, size at most."""
-        name = self._first_row + i
-        key = None if self._keys is None else self._keys.get(i, name)
-        value = None if self._values is None else self._values.get(i, name)
-        headers, size = ((), 0) if self._headers is None else self._headers.get(i, name)
-        size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-        if size > self._limit:
-            raise RecordTooLargeError(
-                f"row {name}: a record of up to {size} bytes is above max.request.size or "
-                f"buffer.memory ({self._limit})"
-            )
-        partition = None if self._partitions is None else self._partitions.get(i)
-        if partition is not None and not 0 <= partition < self._partition_count:
-            raise InvalidRowError(
-                f"the topic has partitions 0 to {self._partition_count - 1}, not {partition}", name
-            )
-        timestamp = None if self._timestamps is None else self._timestamps.get(i)
-        if timestamp is not None and timestamp < -1:
-            raise InvalidRowError(
-                f"its timestamp is {timestamp} ms, not 0 to 2^63-1 (or -1 for none)", name
-            )
-        return key, value, headers, partition, timestamp, size

@@ -30,4 +30,6 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """Choose the partition as Java does: the sign bit is dropped, not the sign changed."""
+    if partitions < 1:
+        raise ValueError(f"a topic can't have {partitions} partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
