@@ -132,13 +132,11 @@ def _only(*, value: Any, later: str) -> Callable[[str, Any], Any]:
     return parse
 
 
-def _compression(name: str, value: Any) -> str:
-    text = _choice("none", "gzip", "zstd", "snappy", "lz4")(name, value)
-    if text in ("snappy", "lz4"):
-        raise UnsupportedFeatureError(
-            f"{name}={text}: this codec isn't in this release yet; use zstd, gzip or none."
-        )
-    return text
+def _gzip_level(name: str, value: Any) -> int:
+    level = _integer(-1, 9)(name, value)
+    if not level:
+        raise ConfigurationError(f"{name} must be 1 to 9, or -1 for the default, not 0")
+    return level
 
 
 def _reset(name: str, value: Any) -> str:
@@ -241,7 +239,37 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("delivery.timeout.ms", _milliseconds(1), 120.0, "From send() to the outcome.", _P),
         Option("retries", _integer(0, INT_MAX), INT_MAX, "How often a batch is sent again.", _P),
-        Option("compression.type", _compression, "none", "none, gzip or zstd.", _P),
+        Option(
+            "compression.type",
+            _choice("none", "gzip", "snappy", "lz4", "zstd"),
+            "none",
+            "none, gzip, snappy, lz4 or zstd.",
+            _P,
+        ),
+        Option(
+            "compression.gzip.level",
+            _gzip_level,
+            -1,
+            "1 (fast) to 9 (small); -1 is the default, a fast one.",
+            _P,
+            "KIP-390",
+        ),
+        Option(
+            "compression.lz4.level",
+            _integer(1, 17),
+            9,
+            "9 is the fast compressor; all others, 1 to 17, are LZ4 HC.",
+            _P,
+            "KIP-390",
+        ),
+        Option(
+            "compression.zstd.level",
+            _integer(-(1 << 17), 22),
+            3,
+            "-131072 (fast) to 22 (small).",
+            _P,
+            "KIP-390",
+        ),
         Option("partitioner.ignore.keys", _boolean, False, "Spread records with keys as well.", _P),
         Option("auto.offset.reset", _reset, "latest", "latest, earliest or none.", _C),
         Option("fetch.min.bytes", _integer(0, INT_MAX), 1, "Let brokers wait for so much.", _C),

@@ -254,12 +254,7 @@ def _open(header: b.BatchHeader, data: bytes) -> tuple[bytes, int]:
     at = b.HEADER_SIZE - b.CRC_START
     if header.codec == 0 or (header.count == 0 and len(data) == at):
         return data, at
-    try:
-        return decompress(header.codec, memoryview(data)[at:]), 0
-    except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(
-            f"record batch at offset {header.base_offset}: {error}"
-        ) from None
+    return decompress(header.codec, memoryview(data)[at:]), 0
 
 
 def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:

@@ -1,6 +1,7 @@
 """Configuration: names, types, the rules between options, warnings."""
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -110,7 +111,6 @@ def test_an_option_of_another_client_says_whose_it_is() -> None:
         (CONSUMER, "ssl.cafile", "x"),
         (CONSUMER, "security.protocol", "SSL"),
         (PRODUCER, "acks", "1"),
-        (PRODUCER, "compression.type", "lz4"),
         (PRODUCER, "enable.idempotence", False),
     ],
 )
@@ -208,3 +208,23 @@ class TestBetweenOptions:
 
 def test_every_option_has_a_text() -> None:
     assert all(o.doc.strip() for o in OPTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("codec", "default", "good", "bad"),
+    [
+        ("gzip", -1, [1, 9, -1], [0, 10, -2, "fast"]),
+        ("lz4", 9, [1, 17], [0, 18]),
+        ("zstd", 3, [-131072, 0, 22], [-131073, 23]),
+    ],
+)
+def test_levels_have_kafkas_names_defaults_and_ranges(
+    codec: str, default: int, good: list[int], bad: list[Any]
+) -> None:
+    name = f"compression.{codec}.level"
+    assert Config(PRODUCER, dict(B))[name] == default
+    for level in good:
+        assert Config(PRODUCER, {**B, name: str(level)})[name] == level
+    for level in bad:
+        with pytest.raises(ConfigurationError, match=re.escape(name)):
+            Config(PRODUCER, {**B, name: level})

@@ -56,7 +56,9 @@ MetadataExpiry = Annotated[int | None, _number("metadata.max.age.ms.")]
 MaxBlock = Annotated[int | None, _number("max.block.ms: how long a line waits for room.")]
 MaxMemory = Annotated[int | None, _number("buffer.memory, in bytes.", 1)]
 MaxPartitionMemory = Annotated[int | None, _number("The older name of --batch-size.", 1)]
-Codec = Annotated[str | None, typer.Option(help="compression.type: none, gzip or zstd.")]
+Codec = Annotated[
+    str | None, typer.Option(help="compression.type: none, gzip, snappy, lz4 or zstd.")
+]
 ReaderProperty = Annotated[
     list[str] | None,
     _words("--reader-property", f"How lines are read; one of {', '.join(lines.PROPERTIES)}."),
