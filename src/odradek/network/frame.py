@@ -1,43 +1,55 @@
 """Received bytes to frames: one connection's reader.
 
 In: bytes that the host put into the buffer it was given. Out: whole frames without their length
-prefix. Small answers come through one scratch buffer; a large one gets a buffer of exactly its
-size, so that records can be decoded where they lie. Must not: allocate what a length merely
+prefix. Small answers come through one scratch buffer; a large one gets a buffer of its
+own, so that records can be decoded where they lie. Must not: allocate what a length merely
 promises: up to 1 MiB until ApiVersions is answered, then the configured limit, and above 16 MiB
-the buffer grows as bytes arrive.
+the buffer grows as bytes arrive, unless one that is large enough is free.
 """
 
 from __future__ import annotations
 
 from odradek.common.errors import MalformedMessageError, NotKafkaError
+from odradek.network.frame_buffers import FrameBuffers
 
 SCRATCH = 65536
 FIRST_LIMIT = 1 << 20
-STEP = 16 << 20
 
 
 class FrameReader:
     """Cuts the byte stream of one connection into frames."""
 
-    __slots__ = ("_body", "_expected", "_filled", "_refused", "_scratch", "_start", "limit")
+    __slots__ = (
+        "_body",
+        "_expected",
+        "_filled",
+        "_refused",
+        "_room",
+        "_scratch",
+        "_start",
+        "buffers",
+        "limit",
+    )
 
-    def __init__(self, limit: int = FIRST_LIMIT) -> None:
+    def __init__(self, limit: int = FIRST_LIMIT, buffers: FrameBuffers | None = None) -> None:
         self.limit = limit
+        self.buffers = buffers
+        """Where large answers get their buffers; None: a new one each."""
         self._scratch = bytearray()  # made for the first byte: most dials of an outage bring none
         self._start = 0  # of the unread bytes in the scratch
         self._filled = 0
         self._body: bytearray | None = None
+        self._room = memoryview(b"")  # the body's; holding it keeps the buffer from others
         self._expected = 0  # bytes of the body, when it has a buffer of its own
         self._refused = False
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         if self._body is not None:
-            if self._filled == len(self._body):  # grows only when what it has is full
-                grown = bytearray(min(self._expected, 2 * len(self._body)))
-                grown[: self._filled] = self._body
-                self._body = grown
-            return memoryview(self._body)[self._filled :]
+            if self._filled == len(self._room):  # grows only when what it has is full
+                buffers = self.buffers or FrameBuffers()
+                self._begin(buffers.grow(self._body, self._filled, self._expected))
+            return self._room[self._filled :]
         if not self._scratch:
             self._scratch = bytearray(SCRATCH)
         return memoryview(self._scratch)[self._filled :]
@@ -50,7 +62,7 @@ class FrameReader:
         if self._body is not None:
             if self._filled < self._expected:
                 return []
-            frame, self._body = memoryview(self._body), None
+            frame, self._body, self._room = self._room, None, memoryview(b"")
             self._start = self._filled = 0
             return [frame]
         frames: list[memoryview] = []
@@ -74,10 +86,16 @@ class FrameReader:
             self._start = start + 4 + length
             return True
         if length + 4 > SCRATCH:
-            self._body = bytearray(min(length, STEP))
-            self._body[:have] = self._scratch[start + 4 : self._filled]
-            self._expected, self._start, self._filled = length, 0, have
+            self._expected = length
+            self._begin((self.buffers or FrameBuffers()).take(length))
+            with memoryview(self._scratch) as scratch:
+                self._room[:have] = scratch[start + 4 : self._filled]
+            self._start, self._filled = 0, have
         return False
+
+    def _begin(self, body: bytearray) -> None:
+        self._body = body
+        self._room = memoryview(body)[: self._expected]
 
     def _compact(self) -> None:
         left = self._filled - self._start

@@ -101,6 +101,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
     connection.ready_at = connection.last_received = connection.heard_at = now
     connection.suspect = False
     connection.reader.limit = network.frame_limit
+    connection.reader.buffers = network.buffers
     network.states.setup_done(connection.address)
     network.states.state(connection.address).dialling -= 1
     network.governor.ended()

@@ -30,6 +30,7 @@ from odradek.network.effects import AnyRequest, Close, IncomingResponse, Outgoin
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, in_words
 from odradek.network.flow import Completion, Signal
+from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, opened
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.protocol.headers import decode_response, peek_correlation_id
@@ -67,6 +68,7 @@ class NetworkClient:
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.request_timeout: float = config["request.timeout.ms"]
         self.frame_limit = frame_limit + FRAME_SLACK
+        self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
         self.heard_at = -math.inf
         """When the last byte came from anybody."""
         self._idle = config["connections.max.idle.ms"]
@@ -435,9 +437,8 @@ class NetworkClient:
     # Ends
 
     def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
-        connection = self._by_id.get(number)
-        if connection is not None:
-            self.fail(connection, error, now)
+        if number in self._by_id:
+            self.fail(self._by_id[number], error, now)
 
     def _disconnected(self, number: int, error: BaseException | str | None, now: float) -> None:
         connection = self._by_id.get(number)

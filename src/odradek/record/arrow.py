@@ -8,10 +8,12 @@ pyarrow is imported on the first call of a function here and never at import.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from odradek.common.errors import KafkaError
-from odradek.record.columns import BinaryColumn, RecordColumns
+from odradek.record.columns import BinaryColumn, RecordColumns, ViewColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,18 +30,24 @@ COLUMN_NAMES = (
 )
 """All columns in the order of Spark's Kafka source; `headers` only where it was asked for."""
 
+Layout = Literal["binary", "binary_view"]
+"""How `key` and `value` lie: each in one piece of its own, or as views into what was fetched."""
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
 
 class ArrowSchemaError(KafkaError, ValueError):
     """Arrow data or a projection doesn't have the columns or types that are needed."""
 
 
-def _fields() -> dict[str, pa.DataType]:
+@cache
+def _fields(layout: Layout) -> dict[str, pa.DataType]:
     import pyarrow as pa
 
+    binary = pa.binary_view() if layout == "binary_view" else pa.binary()
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     return {
-        "key": pa.binary(),
-        "value": pa.binary(),
+        "key": binary,
+        "value": binary,
         "topic": pa.string(),
         "partition": pa.int32(),
         "offset": pa.int64(),
@@ -49,7 +57,7 @@ def _fields() -> dict[str, pa.DataType]:
     }
 
 
-def _projection(include_headers: bool, names: Sequence[str] | None) -> Sequence[str]:
+def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str, ...]:
     if names is None:
         return COLUMN_NAMES if include_headers else COLUMN_NAMES[:-1]
     for name in names:
@@ -57,18 +65,30 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> Sequence[
             raise ArrowSchemaError(f"no column {name!r}; there are {', '.join(COLUMN_NAMES)}")
     if len(set(names)) < len(names):
         raise ArrowSchemaError(f"a column is named twice in {', '.join(names)}")
-    return names
+    return tuple(names)
 
 
-def arrow_schema(include_headers: bool = False, names: Sequence[str] | None = None) -> pa.Schema:
+def arrow_schema(
+    include_headers: bool = False,
+    names: Sequence[str] | None = None,
+    layout: Layout = "binary",
+) -> pa.Schema:
     """Give the schema of `to_record_batch`; `names` chooses columns and their order.
 
-    Spark compares it with its own exactly: names, order, types, and every field nullable.
+    Spark compares it with its own exactly: names, order, types, and every field nullable. With the
+    layout `binary_view` only the types of `key` and `value` differ.
     """
+    if layout not in LAYOUTS:
+        raise ArrowSchemaError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
+    return _schema(_projection(include_headers, names), layout)
+
+
+@lru_cache(64)
+def _schema(names: tuple[str, ...], layout: Layout) -> pa.Schema:
     import pyarrow as pa
 
-    types = _fields()
-    return pa.schema([(name, types[name]) for name in _projection(include_headers, names)])
+    types = _fields(layout)
+    return pa.schema([(name, types[name]) for name in names])
 
 
 def to_record_batch(
@@ -78,6 +98,7 @@ def to_record_batch(
     *,
     include_headers: bool = False,
     names: Sequence[str] | None = None,
+    layout: Layout = "binary",
 ) -> pa.RecordBatch:
     """Wrap columns as a record batch that keeps their buffers alive.
 
@@ -86,32 +107,87 @@ def to_record_batch(
     """
     import pyarrow as pa
 
-    schema = arrow_schema(include_headers, names)
+    schema = arrow_schema(include_headers, names, layout)
     n = columns.count
+    types = _fields(layout)
     arrays: list[Any] = []
-    for field in schema:
-        if field.name in ("key", "value"):
-            column = columns.keys if field.name == "key" else columns.values
-            if column is None and n:
-                raise ArrowSchemaError(f"column {field.name!r} is asked for but wasn't decoded")
-            arrays.append(
-                pa.nulls(n, field.type)
-                if column is None
-                else _wrap(column, field.type, columns.start, n)
-            )
-        elif field.name == "topic":
-            arrays.append(pa.repeat(pa.scalar(topic, field.type), n))
-        elif field.name == "partition":
-            arrays.append(pa.repeat(pa.scalar(partition, field.type), n))
-        elif field.name == "offset":
-            arrays.append(_numbers(columns.offsets, field.type, columns))
-        elif field.name == "timestamp":
-            arrays.append(_timestamps(columns, field.type))
-        elif field.name == "timestampType":
-            arrays.append(_numbers(columns.timestamp_types, pa.int8(), columns).cast(field.type))
+    for name in schema.names:
+        kind = types[name]
+        if name in ("key", "value"):
+            arrays.append(_payload(columns, name, kind))
+        elif name == "topic":
+            arrays.append(_constants.array(topic, kind, n))
+        elif name == "partition":
+            arrays.append(_constants.array(partition, kind, n))
+        elif name == "offset":
+            arrays.append(_numbers(columns.offsets, kind, columns))
+        elif name == "timestamp":
+            arrays.append(_timestamps(columns, kind))
+        elif name == "timestampType":
+            arrays.append(_numbers(columns.timestamp_types, pa.int8(), columns).cast(kind))
         else:
-            arrays.append(_headers(columns, field.type))
+            arrays.append(_headers(columns, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _Constants:
+    """Columns that hold one value in every row, kept for the next batch of the same partition.
+
+    Written once and sliced: writing such a column costs as much as decoding a numeric one.
+    """
+
+    LARGEST = 8 << 20
+    """Bytes that are kept in all."""
+    SMALLEST = 1024
+    """Rows; below that, making one is as quick as finding one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str | int, Any] = {}
+        self._bytes = 0
+
+    def array(self, value: str | int, kind: Any, count: int) -> Any:
+        """Give a column of `count` rows; its buffers are shared and must not be written."""
+        import pyarrow as pa
+
+        if count < self.SMALLEST:
+            return pa.repeat(pa.scalar(value, kind), count)
+        kept = self._kept.get(value)
+        if kept is not None and len(kept) >= count:
+            return kept.slice(0, count)
+        made = pa.repeat(pa.scalar(value, kind), 1 << (count - 1).bit_length())
+        self._keep(value, made)
+        return made.slice(0, count)
+
+    def _keep(self, value: str | int, made: Any) -> None:
+        """Clients in other threads share this: at worst something is forgotten too early."""
+        smaller = self._kept.pop(value, None)
+        self._kept[value] = made
+        self._bytes += made.nbytes - (0 if smaller is None else smaller.nbytes)
+        while self._bytes > self.LARGEST and len(self._kept) > 1:
+            with suppress(KeyError, RuntimeError, StopIteration):
+                self._bytes -= self._kept.pop(next(iter(self._kept))).nbytes
+
+
+_constants = _Constants()
+
+
+def _payload(columns: RecordColumns, name: str, kind: Any) -> Any:
+    import pyarrow as pa
+
+    column = columns.keys if name == "key" else columns.values
+    if column is None:
+        if columns.count:
+            raise ArrowSchemaError(f"column {name!r} is asked for but wasn't decoded")
+        return pa.nulls(0, kind)
+    if isinstance(column, ViewColumn):
+        validity = None if column.validity is None else pa.py_buffer(column.validity)
+        buffers = [validity, pa.py_buffer(column.views), *map(pa.py_buffer, column.buffers)]
+        views = pa.Array.from_buffers(
+            pa.binary_view(), columns.count, buffers, offset=columns.start
+        )
+        return views if views.type == kind else views.cast(kind)
+    wrapped = _wrap(column, pa.binary(), columns.start, columns.count)
+    return wrapped if wrapped.type == kind else wrapped.cast(kind)  # the bytes aren't copied
 
 
 def _numbers(buffer: Any, kind: pa.DataType, columns: RecordColumns) -> Any:

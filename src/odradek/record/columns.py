@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
+from struct import Struct
 from typing import TypeAlias
 
 IntBuffer: TypeAlias = "array[int] | memoryview"
@@ -22,6 +23,9 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 """Values of `timestamp_type`, with Kafka's numbers."""
 
 _ROWS_AT_ONCE = 1024
+_VIEW = Struct("<i4sii")
+"""Length, first four bytes, number of the buffer, where in it."""
+_INLINE = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,6 +51,35 @@ class BinaryColumn:
             for i in range(start, stop):
                 if not bits[i >> 3] >> (i & 7) & 1:
                     found[i - start] = None
+        return found
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ViewColumn:
+    """Byte strings as Arrow lays out `binary_view`: 16 bytes for each, which hold up to 12 bytes
+    themselves, or say in which of `buffers` longer ones lie.
+
+    The buffers are usually a fetch answer: they stay alive, all of them, as long as a row of theirs
+    is used.
+    """
+
+    views: ByteBuffer
+    buffers: tuple[ByteBuffer, ...]
+    validity: ByteBuffer | None = None
+
+    def values(self, start: int, stop: int) -> list[bytes | None]:
+        """Copy the entries from `start` to `stop` out as `bytes`."""
+        views, bits = memoryview(self.views).cast("B"), self.validity
+        buffers = [memoryview(buffer).cast("B") for buffer in self.buffers]
+        found: list[bytes | None] = []
+        for i in range(start, stop):
+            length, _, number, at = _VIEW.unpack_from(views, 16 * i)
+            if bits is not None and not bits[i >> 3] >> (i & 7) & 1:
+                found.append(None)
+            elif length <= _INLINE:
+                found.append(views[16 * i + 4 : 16 * i + 4 + length].tobytes())
+            else:
+                found.append(buffers[number][at : at + length].tobytes())
         return found
 
 
@@ -85,8 +118,8 @@ class RecordColumns:
     """int64"""
     timestamp_types: ByteBuffer
     """int8: 0 create time, 1 log append time"""
-    keys: BinaryColumn | None
-    values: BinaryColumn | None
+    keys: BinaryColumn | ViewColumn | None
+    values: BinaryColumn | ViewColumn | None
     headers: HeaderColumn | None
     start: int = 0
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.common.errors import MalformedMessageError, NotKafkaError
-from odradek.network.frame import FIRST_LIMIT, SCRATCH, STEP, FrameReader
+from odradek.network.frame import FIRST_LIMIT, SCRATCH, FrameReader
+from odradek.network.frame_buffers import STEP
 
 
 def feed(reader: FrameReader, data: bytes, sizes: list[int] | None = None) -> list[bytes]:

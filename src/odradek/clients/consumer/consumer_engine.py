@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 FRAME_SLACK = 64 << 20
 """A first batch is sent whole even where it is above `fetch.max.bytes`."""
+BUFFER_SLACK = 32 << 20
+"""Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
 ARROW_ROWS = 65536
 """Rows of one `poll_arrow()` at which decoding stops, at the end of a batch."""
 LOG_RANGE_TIMEOUT = 5.0
@@ -61,6 +63,7 @@ class ConsumerEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng, *, hint: Mapping[str, Any] | None = None) -> None:
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
+        self.network.buffers.limit = config["fetch.max.bytes"] + BUFFER_SLACK
         self.subscription = SubscriptionState(
             config["auto.offset.reset"], config.backoff("retry.backoff"), rng
         )

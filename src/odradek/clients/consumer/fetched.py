@@ -70,6 +70,7 @@ class Fetched:
         "_at",
         "_before",
         "_decoded",
+        "_done",
         "_epochs",
         "_records",
         "_row",
@@ -108,6 +109,7 @@ class Fetched:
         self._wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self._row = 0
+        self._done = False
 
     @property
     def valid(self) -> bool:
@@ -117,8 +119,7 @@ class Fetched:
     @property
     def exhausted(self) -> bool:
         """All was handed out."""
-        decoded = self._decoded
-        return decoded is not None and decoded.finished and self._row >= decoded.columns.count
+        return self._done
 
     def take(
         self, most: int, *, key: bool = True, value: bool = True, headers: bool = True
@@ -141,6 +142,9 @@ class Fetched:
         columns = decoded.columns.slice(self._row, self._row + most)
         self._row += columns.count
         self.state.position = decoded.next_offset_after(self._row)
+        if decoded.finished and self._row >= decoded.columns.count:
+            self._done = True
+            self._records, self._decoded = memoryview(b""), None  # the buffer is free again
         return columns
 
     def _decode_on(self, enough: int, key: bool, value: bool, headers: bool) -> DecodedRecords:

@@ -1,0 +1,90 @@
+"""Receive buffers are used again when, and only when, nobody can see what they held."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.network.frame import FrameReader
+from odradek.network.frame_buffers import STEP, FrameBuffers, size_class
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("size", [1, 65536, 65537, MIB, MIB + 1, 9 * MIB, 100 * MIB + 17])
+def test_sizes_are_rounded_up_by_a_quarter_at_most(size: int) -> None:
+    rounded = size_class(size)
+    assert size <= rounded <= max(4096, size * 1.25)
+    assert size_class(rounded) == rounded
+
+
+def test_a_buffer_is_used_again_when_its_last_view_is_gone() -> None:
+    buffers = FrameBuffers(16 * MIB)
+    first = memoryview(buffers.take(2 * MIB))
+    part = first[100:200]
+    whole = first.obj
+    del first
+    second = memoryview(buffers.take(2 * MIB))
+    assert second.obj is not whole
+    del part
+    assert memoryview(buffers.take(2 * MIB)).obj is whole
+    assert (buffers.made, buffers.reused, buffers.free) == (2, 1, 1)
+
+
+def test_the_smallest_that_is_large_enough_is_taken() -> None:
+    buffers = FrameBuffers(16 * MIB)
+    views = [memoryview(buffers.take(n * MIB)) for n in (4, 1, 2)]
+    sizes = [len(view) for view in views]
+    views.clear()
+    assert sizes == [4 * MIB, MIB, 2 * MIB]
+    assert len(buffers.take(MIB + 5)) == 2 * MIB
+    assert buffers.made == 3
+
+
+def test_no_more_than_the_limit_is_kept_and_free_ones_go_first() -> None:
+    buffers = FrameBuffers(4 * MIB)
+    used = memoryview(buffers.take(2 * MIB))
+    buffers.take(MIB)
+    large = memoryview(buffers.take(2 * MIB))
+    assert buffers.kept == 4 * MIB
+    assert buffers.free == 0
+    assert len(buffers.take(8 * MIB)) == 8 * MIB  # beyond the limit: used once
+    assert buffers.kept == 4 * MIB
+    more = memoryview(buffers.take(MIB))  # the oldest in use is given up, not waited for
+    assert buffers.kept == 3 * MIB
+    used[0] = large[0] = more[0] = 1
+
+
+def test_without_a_limit_nothing_is_kept() -> None:
+    buffers = FrameBuffers()
+    buffers.take(MIB)
+    assert (buffers.kept, buffers.free) == (0, 0)
+
+
+def test_a_large_answer_is_believed_only_after_one_came() -> None:
+    buffers = FrameBuffers(256 * MIB)
+    reader = FrameReader(128 * MIB, buffers)
+    size = 40 * MIB
+    for made in (3, 3):  # 16, 32, 40; then the last one again
+        reader.get_buffer()[:4] = size.to_bytes(4, "big")
+        frames = reader.buffer_updated(4)
+        while not frames:
+            frames = reader.buffer_updated(len(reader.get_buffer()))
+        assert len(frames[0]) == size
+        assert buffers.made == made
+        frames.clear()
+    kept = memoryview(buffers.take(size))
+    assert len(memoryview(buffers.take(size))) > STEP  # no need to grow any more
+    assert len(kept) == size
+
+
+def test_a_frame_that_is_still_arriving_keeps_its_buffer() -> None:
+    buffers = FrameBuffers(64 * MIB)
+    one, two = FrameReader(8 * MIB, buffers), FrameReader(8 * MIB, buffers)
+    for reader in (one, two):
+        reader.get_buffer()[:4] = MIB.to_bytes(4, "big")
+        assert reader.buffer_updated(4) == []
+    one.get_buffer()[:] = b"1" * MIB
+    two.get_buffer()[:] = b"2" * MIB
+    assert one.buffer_updated(MIB)[0] == b"1" * MIB
+    assert two.buffer_updated(MIB)[0] == b"2" * MIB
+    assert buffers.made == 2
