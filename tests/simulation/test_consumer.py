@@ -240,9 +240,7 @@ def test_pauses_between_polls_are_no_failures() -> None:
     while reader.count < 300:
         reader.poll(0.5, 50)
         world.advance(100)  # answers wait in the host, or in the kernel
-    kinds = [e.kind for e in client._engine.events.history]
-    assert "dial_failed" not in kinds
-    assert client._engine.events.counts.get("rebootstrap", 0) == 0
+    assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 
 def test_offsets_of_all_kinds() -> None:

@@ -24,6 +24,7 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.trace import Trace
 
 pytestmark = pytest.mark.simulation
 
@@ -147,17 +148,19 @@ def test_writes_held_for_a_dead_replica_hide_no_healthy_broker(seed: int) -> Non
         producer.send("t", b"%d" % n, partition=n % PARTITIONS)
     producer.flush(timeout=10)
     begin = world.now
+    events = producer._engine.events
+    ends = Trace()
+    ends.follow(events)
     world.after(0.2, lambda: cluster.crash(1))
     for n in range(30, 330):
         producer.send("t", b"%d" % n, partition=n % PARTITIONS)
         world.advance(0.01)
     producer.flush(timeout=60)
     assert 9.0 < world.now - begin < 12.0
-    events = producer._engine.events
     assert "rebootstrap" not in events.counts
-    lost = [e.fields["address"] for e in events.history if e.kind == "disconnected"]
+    lost = [e.fields["address"] for e in ends.of_kind("disconnected")]
     healthy = {str(cluster.brokers[i].address) for i in (2, 3)}
-    unwanted = [e for e in events.history if e.kind == "disconnected" and e.fields["failure"]]
+    unwanted = [e for e in ends.of_kind("disconnected") if e.fields["failure"]]
     assert not {e.fields["address"] for e in unwanted} & healthy, lost
     for partition in range(PARTITIONS):
         assert values(cluster, partition) == list(range(partition, 330, PARTITIONS))

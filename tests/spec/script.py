@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -412,7 +412,7 @@ class Script:
             worst = max(worst, now)
         assert worst <= most, f"{worst} dials were pending"
 
-    def _unready(self, fields: dict[str, Any]) -> bool:
+    def _unready(self, fields: Mapping[str, Any]) -> bool:
         number = fields.get("connection")
         dial = next(d for d in self.world.dials if d.connection == number)
         return not any(

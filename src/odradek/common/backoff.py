@@ -49,18 +49,21 @@ class ExponentialBackoff:
 
         KIP-580's table counts so: its first delay is the base itself.
         """
-        if self.constant:
-            return self.maximum
-        if self.base == 0.0:
+        base, maximum, jitter = self.base, self.maximum, self.jitter
+        if base >= maximum:  # `constant`
+            return maximum
+        if base == 0.0:
             return 0.0
         # R-BO-4: a million failures, or a tiny base, overflow nothing.
-        value = math.ldexp(self.base, min(DOUBLINGS, failures))
-        top = self.maximum / (1.0 + self.jitter)
+        if failures > DOUBLINGS:
+            failures = DOUBLINGS
+        value = math.ldexp(base, failures)
+        top = maximum / (1.0 + jitter)
         if value > top:
             value = top
-        if self.jitter:
-            value *= 1.0 - self.jitter + 2.0 * self.jitter * rng.random()
-        return min(self.maximum, value)
+        if jitter:
+            value *= 1.0 - jitter + 2.0 * jitter * rng.random()
+        return min(maximum, value)
 
 
 class Backoff:

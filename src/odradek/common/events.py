@@ -9,16 +9,12 @@ Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("odradek")
 logger.addHandler(logging.NullHandler())  # silent until the user configures logging
-
-HISTORY = 64
-"""How many events a client keeps for `explain()`."""
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.
 KINDS: dict[str, str] = {
@@ -47,13 +43,12 @@ KINDS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One thing that happened in a client. `at` is the host's monotonic time in seconds."""
 
     at: float
     kind: str
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     def __str__(self) -> str:
         details = " ".join(f"{k}={v}" for k, v in self.fields.items() if v is not None)
@@ -64,14 +59,13 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Where the rooms of one client report; fans out and keeps the last ones for `explain()`."""
+    """Where the rooms of one client report; counts, and fans out."""
 
-    __slots__ = ("_client", "_listeners", "counts", "history")
+    __slots__ = ("_client", "_listeners", "counts")
 
     def __init__(self, client: str) -> None:
         self._client = client
         self._listeners: list[Listener] = []
-        self.history: deque[Event] = deque(maxlen=HISTORY)
         self.counts: dict[str, int] = {}
 
     def listen(self, listener: Listener) -> None:
@@ -83,7 +77,6 @@ class EventLog:
         if kind not in KINDS:
             raise ValueError(f"no such kind of event: {kind}")
         event = Event(at, kind, fields)
-        self.history.append(event)
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("[%s] %s", self._client, event)

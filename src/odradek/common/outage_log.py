@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odradek.common.outage import (
@@ -46,7 +46,8 @@ TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""
 
 
-Handler = Callable[["OutageLog", float, dict[str, Any]], None]
+Fields = Mapping[str, Any]
+Handler = Callable[["OutageLog", float, Fields], None]
 
 
 class OutageLog:
@@ -102,17 +103,17 @@ class OutageLog:
         if handler is not None and not self._ended:
             handler(self, event.at, event.fields)
 
-    def _dial(self, now: float, fields: dict[str, Any]) -> None:
+    def _dial(self, now: float, fields: Fields) -> None:
         address = fields["address"]
         self._pending[fields["connection"]] = address
         if self.current is not None:
             self._count(self.counts.dials, address)
 
-    def _ready(self, now: float, fields: dict[str, Any]) -> None:
+    def _ready(self, now: float, fields: Fields) -> None:
         address = fields["address"]
         self._pending = {c: a for c, a in self._pending.items() if a != address}
 
-    def _disconnected(self, now: float, fields: dict[str, Any]) -> None:
+    def _disconnected(self, now: float, fields: Fields) -> None:
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
         if fields.get("failure"):
@@ -120,39 +121,39 @@ class OutageLog:
             more = f", {number(in_flight, 'request')} in flight" if in_flight else ""
             self._failed(now, fields, "connection lost", more)
 
-    def _dial_failed(self, now: float, fields: dict[str, Any]) -> None:
+    def _dial_failed(self, now: float, fields: Fields) -> None:
         self._failed(now, fields, "dial failed", "")
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
         self._count(self.counts.attempts, fields["address"])
 
-    def _dns_failed(self, now: float, fields: dict[str, Any]) -> None:
+    def _dns_failed(self, now: float, fields: Fields) -> None:
         # R-CS-6: kept and tried again, and said, also where another address began the outage.
         address = fields["address"]
         text = f"the name of {address} doesn't resolve ({fields['error']}); it is tried again"
         self._seldom(f"name {address}", logging.WARNING, text, now)
 
-    def _silent(self, now: float, fields: dict[str, Any]) -> None:
+    def _silent(self, now: float, fields: Fields) -> None:
         if fields.get("held"):  # it may rightly hold what it was given to write
             return
         what = "connected, but silent" if fields.get("ready") else "the dial isn't answered"
         self._failed(now, {**fields, "error": f"no byte for {fields.get('seconds')} s"}, what, "")
         self._mute.add(fields["address"])
 
-    def _heard(self, now: float, fields: dict[str, Any]) -> None:
+    def _heard(self, now: float, fields: Fields) -> None:
         address = fields["address"]
         self._mute.discard(address)
         outage = self.current
         if outage is not None and fields.get("ready"):
             self._worked(outage, address, now)
 
-    def _metadata_failed(self, now: float, fields: dict[str, Any]) -> None:
+    def _metadata_failed(self, now: float, fields: Fields) -> None:
         if fields.get("what") == "dial":  # was counted when it failed
             return
         self._failed(now, fields, "metadata request failed", "")
         self._count(self.counts.attempts, fields["address"])
 
-    def _round_failed(self, now: float, fields: dict[str, Any]) -> None:
+    def _round_failed(self, now: float, fields: Fields) -> None:
         outage = self.current
         if outage is None:
             return
@@ -166,7 +167,7 @@ class OutageLog:
                 f"{float(fields.get('backoff') or 0.0):.2f} s",
             )
 
-    def _rebootstrap(self, now: float, fields: dict[str, Any]) -> None:
+    def _rebootstrap(self, now: float, fields: Fields) -> None:
         outage = self.current
         if outage is not None:
             self.counts.rebootstraps += 1
@@ -182,7 +183,7 @@ class OutageLog:
                 f"{known} until now",
             )
 
-    def _rebootstrapped(self, now: float, fields: dict[str, Any]) -> None:
+    def _rebootstrapped(self, now: float, fields: Fields) -> None:
         if self._told:
             self._say(
                 logging.INFO,
@@ -190,7 +191,7 @@ class OutageLog:
                 f"for cluster {fields['cluster_id']}",
             )
 
-    def _metadata(self, now: float, fields: dict[str, Any]) -> None:
+    def _metadata(self, now: float, fields: Fields) -> None:
         first, self.known = not self.known, True
         outage = self.current
         if outage is None:
@@ -201,20 +202,20 @@ class OutageLog:
         if outage.total or first or not outage.failing:
             self._over(outage, now, f"{address} answered")
 
-    def _proved(self, now: float, fields: dict[str, Any]) -> None:
+    def _proved(self, now: float, fields: Fields) -> None:
         if self.current is not None:
             self._worked(self.current, fields["address"], now)
 
-    def _retry(self, now: float, fields: dict[str, Any]) -> None:
+    def _retry(self, now: float, fields: Fields) -> None:
         if self.current is not None:
             self.counts.retries += 1
 
-    def _expired(self, now: float, fields: dict[str, Any]) -> None:
+    def _expired(self, now: float, fields: Fields) -> None:
         if self.current is not None:
             self.counts.expired += 1
         self._seldom("expired", logging.WARNING, f"out of time: {fields.get('what')}", now)
 
-    def _foreign(self, now: float, fields: dict[str, Any]) -> None:
+    def _foreign(self, now: float, fields: Fields) -> None:
         address = fields["address"]
         self._seldom(
             f"foreign {address}",
@@ -224,11 +225,11 @@ class OutageLog:
             now,
         )
 
-    def _broken(self, now: float, fields: dict[str, Any]) -> None:
+    def _broken(self, now: float, fields: Fields) -> None:
         self._say(logging.ERROR, f"the client can't go on: {fields.get('error')}")
         self._forget()
 
-    def _closed(self, now: float, fields: dict[str, Any]) -> None:
+    def _closed(self, now: float, fields: Fields) -> None:
         outage = self.current
         if outage is not None:
             self._say(
@@ -244,7 +245,7 @@ class OutageLog:
         if now < self._next_line and self.current is None:
             return False
         outage = self.current
-        if outage is not None and self._not_needed_at(outage) <= now:
+        if outage is not None and not outage.total and self._not_needed_at(outage) <= now:
             gone = ", ".join(list(outage.failing)[:NAMED])
             end = max(outage.answered_at or now, outage.last_failure)
             self._over(outage, end, f"others answer, and {gone} is no longer needed")
@@ -258,7 +259,7 @@ class OutageLog:
         if outage is None and self._next_line == math.inf:
             return None
         due = self._next_line
-        if outage is not None:
+        if outage is not None and not outage.total:
             ends = self._not_needed_at(outage)
             due = ends if ends < math.inf and outage.told else min(due, ends)
         return None if due == math.inf else due
@@ -269,7 +270,7 @@ class OutageLog:
 
     # Transitions
 
-    def _failed(self, now: float, fields: dict[str, Any], what: str, more: str) -> None:
+    def _failed(self, now: float, fields: Fields, what: str, more: str) -> None:
         address, error = fields["address"], fields["error"]
         outage = self.current
         if outage is None:

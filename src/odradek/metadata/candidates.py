@@ -12,9 +12,10 @@ from collections.abc import Collection, Sequence
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import Silence, reason
 from odradek.metadata.cluster import Cluster
-from odradek.metadata.least_loaded_node import Candidate
+from odradek.metadata.least_loaded_node import Action, Candidate, Choice
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Round
+from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import METADATA, Connection
 from odradek.network.dial_governor import FRESH_SPACING
 from odradek.network.network_client import NetworkClient
@@ -75,17 +76,50 @@ class Candidates:
         silent = connection.ready and connection.suspect
         return silent and connection.purpose != METADATA
 
-    def left(self, round_: Round, *, rebootstrapping: bool) -> bool:
-        """Whether anybody may still be asked in a round."""
-        starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
-        failed = round_.failed
-        return any(a not in failed for a in starts) or any(a not in failed for a in known)
+    def first_to_dial(
+        self, round_: Round, now: float, *, rebootstrapping: bool, dial_at: float
+    ) -> Choice | None:
+        """What `choose` says of a client without any connection; None when nobody is left.
+
+        Most steps of an outage need nothing else, so no list of candidates is made. A test holds
+        the two to the same choice.
+        """
+        failed, states = round_.failed, self._network.states
+        find, again_at = states.find, self._network.governor.again_at
+        earliest, left, bootstrap = math.inf, False, True
+        for addresses in self._addresses(round_, rebootstrapping=rebootstrapping):
+            best: AddressState | None = None
+            for address in addresses:
+                if address in failed:
+                    continue
+                left = True
+                state = find(address) or states.state(address)
+                at = state.backoff_until
+                if state.dial_failed and again_at > at:
+                    at = again_at
+                if dial_at > at:
+                    at = dial_at
+                if at <= now:
+                    if best is None or state.last_dial < best.last_dial:
+                        best = state
+                elif at < earliest:
+                    earliest = at
+            if best is not None:
+                found = Candidate(
+                    best.address, None, False, -math.inf, best.last_dial, now, bootstrap
+                )
+                return Choice(Action.DIAL, found)
+            bootstrap = False
+        return Choice(Action.NONE, until=earliest) if left else None
 
     def _addresses(
         self, round_: Round, *, rebootstrapping: bool
     ) -> tuple[Sequence[Address], Sequence[Address]]:
         """The bootstrap addresses and the known brokers that take part in a round."""
         snapshot = self._metadata.snapshot
+        settled = snapshot is not None and rebootstrapping and not self._network.connections
+        if settled and round_.known is not None:
+            return self._bootstrap, round_.known
         known = snapshot.addresses() if snapshot is not None else []
         starts = self._bootstrap if not known or rebootstrapping else []
         if starts and known:
@@ -101,9 +135,10 @@ class Candidates:
         if round_.known is None:
             free = [a for a in known if a not in round_.failed and network.connection(a) is None]
             free.sort(key=lambda a: network.states.state(a).last_dial)
-            round_.known = frozenset(free[:count])
+            chosen = set(free[:count])
+            round_.known = [a for a in known if a in chosen]
         if not network.connections:
-            return [a for a in known if a in round_.known]
+            return round_.known
         return [a for a in known if a in round_.known or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:

@@ -24,7 +24,7 @@ from odradek.metadata.bootstrap import (
 )
 from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
-from odradek.metadata.least_loaded_node import Action, Candidate, choose
+from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Asked, Round
 from odradek.network.connection import COORDINATOR, DATA, METADATA, Connection
@@ -98,22 +98,41 @@ class MetadataUpdater:
 
     def _refresh(self, now: float) -> Flow[float]:
         """Rounds until one of them brings an answer."""
+        round_ = Round(self.rounds + 1)
         while True:
             self.rounds += 1
-            done, now = yield from self._round(Round(self.rounds), now)
+            done, now = yield from self._round(round_, now)
             if done:
                 self._retry.succeeded()
                 self.next_attempt_at = None
                 return now
             until = self._retry.failed(now)
-            self.next_attempt_at = until
+            round_ = Round(self.rounds + 1)
             self._events.emit(now, "round_failed", round=self.rounds, backoff=until - now)
-            while now < min(until, self._trigger_at()) and self._forced is None:
+            at = self._first_dial_of(round_, until, now)
+            while now < min(at, self._trigger_at()) and self._forced is None:
                 self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
                 if any(a.reply.done for a in self._late):
                     break  # a good answer after all
-                waits = [a.reply for a in self._late]
-                now = yield Wait((self.metadata.wanted, *waits), min(until, self._trigger_at()))
+                waits = [self.metadata.wanted, *[a.reply for a in self._late]]
+                if at > until:  # a connection that others have made can be asked before
+                    waits.append(self._network.changed)
+                now = yield Wait(tuple(waits), min(at, self._trigger_at()))
+                if self._network.connections:
+                    at = until
+
+    def _first_dial_of(self, round_: Round, earliest: float, now: float) -> float:
+        """When a round that may begin at `earliest` can do anything, as far as it shows now."""
+        if self._network.connections:
+            return earliest
+        choice = self._candidates.first_to_dial(
+            round_,
+            earliest,
+            rebootstrapping=self.current is not None,
+            dial_at=now + self._network.governor.wait(now, for_metadata=True),
+        )
+        later = choice is not None and earliest < choice.until < math.inf
+        return choice.until if choice is not None and later else earliest
 
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""
@@ -125,22 +144,12 @@ class MetadataUpdater:
             self._note_ends(round_, now)
             self._check_rebootstrap(round_, now)
             wait_until = self._trigger_at()
-            if not self._network.connections and self._dial_at(now) > now:
-                # The most frequent case of an outage: nobody can be asked, or dialled yet.
-                self._metadata_only(True)
-                if not self._candidates.left(round_, rebootstrapping=self.current is not None):
+            if round_.asked is not None:
+                wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
+            else:
+                choice = self._choose(round_, now)
+                if choice is None:
                     return False, now
-                wait_until = min(wait_until, self._dial_at(now))
-            elif round_.asked is None:
-                candidates = self._candidates.of_round(
-                    round_, now, rebootstrapping=self.current is not None
-                )
-                if self._network.connections:
-                    self._metadata_only(not any(c.answering for c in candidates))
-                    self._make_room(candidates, now)
-                else:
-                    self._metadata_only(True)
-                choice = choose(candidates, now, dial_at=self._dial_at(now))
                 if choice.action is Action.USE and choice.candidate is not None:
                     self._ask(round_, choice.candidate, now)
                     continue
@@ -151,14 +160,8 @@ class MetadataUpdater:
                         address, now, purpose=purpose, for_metadata=True
                     )
                     wait_until = min(wait_until, now + self._candidates.spacing)
-                elif not candidates or (round_.failed and all(c.suspect for c in candidates)):
-                    # All failed, or only silent ones are left, which had their time. (With no
-                    # failure there would be nothing to try again: then wait for one to end.)
-                    return False, now
                 else:
                     wait_until = min(wait_until, choice.until)
-            else:
-                wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
             self.next_attempt_at = wait_until
             now = yield Wait(
                 (self._network.changed,), None if wait_until == math.inf else wait_until
@@ -166,8 +169,27 @@ class MetadataUpdater:
 
     # Asking
 
-    def _dial_at(self, now: float) -> float:
-        return now + self._network.governor.wait(now, for_metadata=True)
+    def _choose(self, round_: Round, now: float) -> Choice | None:
+        """Whom to ask next; None when all have failed, or only silent ones are left."""
+        rebootstrapping = self.current is not None
+        dial_at = now + self._network.governor.wait(now, for_metadata=True)
+        if not self._network.connections:
+            self._metadata_only(True)
+            return self._candidates.first_to_dial(
+                round_, now, rebootstrapping=rebootstrapping, dial_at=dial_at
+            )
+        candidates = self._candidates.of_round(round_, now, rebootstrapping=rebootstrapping)
+        self._metadata_only(not any(c.answering for c in candidates))
+        if self._make_room(candidates, now):
+            dial_at = now + self._network.governor.wait(now, for_metadata=True)
+        choice = choose(candidates, now, dial_at=dial_at)
+        if choice.action not in (Action.USE, Action.DIAL) and (
+            not candidates or (round_.failed and all(c.suspect for c in candidates))
+        ):
+            # The silent ones had their time. (With no failure there would be nothing to try again:
+            # then wait for one to end.)
+            return None
+        return choice
 
     def _metadata_only(self, only: bool) -> None:
         """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
@@ -177,7 +199,7 @@ class MetadataUpdater:
         if over:
             self._network.changed.notify()
 
-    def _make_room(self, candidates: list[Candidate], now: float) -> None:
+    def _make_room(self, candidates: list[Candidate], now: float) -> bool:
         """A bootstrap address that wasn't tried in this outage takes the place of a hanging dial.
 
         Only then, so that a dead cluster isn't swept by dials that are given up early.
@@ -185,6 +207,8 @@ class MetadataUpdater:
         since = self.due_since if self.due_since is not None else now
         if any(c.bootstrap and c.connection is None and c.last_dial < since for c in candidates):
             self._network.make_room(now)
+            return True
+        return False
 
     def _ask(self, round_: Round, candidate: Candidate, now: float) -> None:
         connection = cast("Connection", candidate.connection)
@@ -428,12 +452,12 @@ class MetadataUpdater:
             self._begin(why, now, forced=True)
             self._forget(round_, now)
             return
-        if (
-            self.current is not None
-            and self.unavailable_since is not None
-            and not any(c.ready for c in self._network.connections.values())
-        ):
-            return  # nothing can have changed for the better
+        if self.current is not None and self.unavailable_since is not None:
+            for connection in self._network.connections.values():
+                if connection.ready:
+                    break
+            else:
+                return  # nothing can have changed for the better
         why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None

@@ -33,6 +33,7 @@ class Round:
     number: int
     failed: dict[Address, None] = field(default_factory=dict)
     dialled: dict[Address, Connection] = field(default_factory=dict)
-    known: frozenset[Address] | None = None
-    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses."""
+    known: list[Address] | None = None
+    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses and
+    those that are connected, in the snapshot's order."""
     asked: Asked | None = None

@@ -45,13 +45,15 @@ class AddressState:
 class ClusterConnectionStates:
     """The records of all addresses that one client has dialled."""
 
-    __slots__ = ("_reconnect", "_rng", "_setup", "_states")
+    __slots__ = ("_reconnect", "_rng", "_setup", "_states", "find")
 
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
         self._setup = setup
         self._rng = rng
         self._states: dict[Address, AddressState] = {}
+        self.find = self._states.get
+        """The record of an address that was dialled, else None."""
 
     def state(self, address: Address) -> AddressState:
         """The record of an address; a new one is fresh: no failures, no wait."""
@@ -86,6 +88,10 @@ class ClusterConnectionStates:
     def pick_ip(self, address: Address, ips: Sequence[str]) -> str:
         """Choose among a name's IPs: the first answer's family first, tried ones last (R-CS-6)."""
         state = self.state(address)
+        if len(ips) == 1:
+            state.last_ip = ips[0]
+            state.tried = [ips[0]]
+            return ips[0]
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
@@ -100,6 +106,8 @@ class ClusterConnectionStates:
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
         """Whether a name has IPs whose first turn since the last proof hasn't come yet."""
+        if len(ips) == 1:
+            return False
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 

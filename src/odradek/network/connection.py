@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from odradek.common.types import Address
-from odradek.network.connection_state import ConnectionEvent, ConnectionState, move
+from odradek.network.connection_state import ENDED, ConnectionEvent, ConnectionState, move
 from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequests
 
@@ -31,6 +31,7 @@ class Connection:
         "broker_id",
         "bytes_seen",
         "dialled_at",
+        "ended",
         "for_metadata",
         "heard_at",
         "id",
@@ -42,6 +43,7 @@ class Connection:
         "proved",
         "purpose",
         "reader",
+        "ready",
         "ready_at",
         "setup_deadline",
         "state",
@@ -57,6 +59,10 @@ class Connection:
         self.purpose = purpose
         self.broker_id: int | None = None
         self.state = ConnectionState.RESOLVING
+        self.ready = False
+        """ApiVersions is answered: requests may be sent."""
+        self.ended = False
+        """It won't be used again."""
         self.reader = FrameReader()
         self.in_flight = InFlightRequests()
         self.versions: dict[int, tuple[int, int]] = {}
@@ -82,17 +88,9 @@ class Connection:
 
     def move(self, event: ConnectionEvent) -> None:
         """Go on to the state that the table gives."""
-        self.state = move(self.state, event)
-
-    @property
-    def ready(self) -> bool:
-        """ApiVersions is answered: requests may be sent."""
-        return self.state is ConnectionState.READY
-
-    @property
-    def ended(self) -> bool:
-        """It won't be used again."""
-        return self.state in (ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED)
+        self.state = state = move(self.state, event)
+        self.ready = state is ConnectionState.READY
+        self.ended = state in ENDED
 
     def dial_suspect_at(self, suspicion: float) -> float:
         """When a pending dial will be suspect: sooner while there isn't even TCP."""

@@ -8,10 +8,10 @@ In: events of the network client. Out: the next state, or a refusal. Must not: k
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class ConnectionState(Enum):
+class ConnectionState(StrEnum):
     """Where one connection stands. Ended connections aren't used again: a dial makes a new one."""
 
     RESOLVING = "resolving"
@@ -22,7 +22,10 @@ class ConnectionState(Enum):
     DISCONNECTED = "disconnected"
 
 
-class ConnectionEvent(Enum):
+ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED))
+
+
+class ConnectionEvent(StrEnum):
     """What can happen to a connection."""
 
     RESOLVED = "resolved"

@@ -8,8 +8,7 @@ TLS belongs to the host (the engine sees plain bytes), SASL to the engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from odradek.common.types import Address
 from odradek.protocol.headers import encode_request
@@ -18,8 +17,7 @@ from odradek.protocol.message import Message, Request
 AnyRequest = Request[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Resolve:
+class Resolve(NamedTuple):
     """Resolve a host name; the host answers with `resolved(token, ips | error)`."""
 
     token: int
@@ -28,8 +26,7 @@ class Resolve:
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(NamedTuple):
     """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages)."""
 
     connection: int
@@ -37,8 +34,7 @@ class Open:
     ip: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingRequest:
+class OutgoingRequest(NamedTuple):
     """A request as the engine hands it over: byte hosts encode it, a message host doesn't."""
 
     body: AnyRequest
@@ -51,24 +47,21 @@ class OutgoingRequest:
         return encode_request(self.body, self.version, self.correlation_id, self.client_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send one request; what can't be written at once is queued by the host, in order."""
 
     connection: int
     request: OutgoingRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(NamedTuple):
     """Close a connection; the host reports nothing about it afterwards."""
 
     connection: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Run user code or a slow outsider; the host answers with `called(token, result | error)`."""
 
     token: int
@@ -81,8 +74,7 @@ class Call:
 Effect = Resolve | Open | Send | Close | Call
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingResponse:
+class IncomingResponse(NamedTuple):
     """A response as a message host hands it in: already an object."""
 
     correlation_id: int

@@ -79,7 +79,7 @@ class SimulatedHost:
         self._instant = -1.0
         self._at_once = 0
         self._second = -1
-        self._in_second = [0, 0]
+        self._steps_before = self._timed_before = 0
 
     # What facades ask for
 
@@ -179,13 +179,15 @@ class SimulatedHost:
             return
         self._stepping = True
         deadline: float | None = None
+        now = self._time.now
         try:
             while True:
                 while self._deferred:
                     self._deferred.popleft()()
-                self._count(timed=not engine.has_inputs)
-                deadline = engine.step(self._time.now)
-                self._carry_out()
+                self._count(now, timed=not engine.has_inputs)
+                deadline = engine.step(now)
+                if engine.effects:
+                    self._carry_out()
                 if not engine.has_inputs and not self._deferred:
                     break
         finally:
@@ -204,22 +206,22 @@ class SimulatedHost:
             self._timer.cancel()
         self._timer = self._time.at(when, self._timer_fired)
 
-    def _count(self, *, timed: bool) -> None:
-        now = self._time.now
+    def _count(self, now: float, *, timed: bool) -> None:
         self.steps += 1
         self.timed_steps += timed
-        if now != self._instant:
-            self._instant, self._at_once = now, 0
-        self._at_once += 1
-        if self._at_once > STEPS_AT_ONCE:
-            raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")
-        if int(now) != self._second:
-            self._second, self._in_second = int(now), [0, 0]
-        self._in_second[0] += 1
-        self._in_second[1] += timed
-        steps, timed_steps = self._in_second
+        if now >= self._second + 1:
+            self._second = int(now)
+            self._steps_before, self._timed_before = self.steps - 1, self.timed_steps - timed
+        steps = self.steps - self._steps_before
+        timed_steps = self.timed_steps - self._timed_before
         if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
             self._world.hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
+        if steps > STEPS_AT_ONCE:
+            if now != self._instant:
+                self._instant, self._at_once = now, 0
+            self._at_once += 1
+            if self._at_once > STEPS_AT_ONCE:
+                raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")
 
     def _input(self) -> None:
         """Inputs were recorded: step, if this host does so outside calls."""

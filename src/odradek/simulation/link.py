@@ -138,7 +138,7 @@ class Link:
 
     def dial(self, find: Callable[[Peer], Session | Verdict]) -> None:
         """Ask what listens there, one round trip from now."""
-        self._time.after(self._delay() + self._delay(), lambda: self._dialled(find))
+        self._time.after(self._delay() + self._delay(), partial(self._dialled, find))
 
     def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
         if self.ended:

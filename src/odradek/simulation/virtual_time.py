@@ -8,6 +8,7 @@ one client's draws depend on how many clients there are.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable
 
@@ -69,26 +70,34 @@ class VirtualTime:
 
     def fire_next(self) -> bool:
         """Go on to the next action and do it; False when there is none."""
-        if self.next_at() is None:
-            return False
-        when, _, timer = heapq.heappop(self._heap)
-        if when > self.now:
-            self.now = when
-            self._at_once = 0
-        self._at_once += 1
-        if self._at_once > MAX_ACTIONS_AT_ONCE:
-            raise StuckError(f"more than {MAX_ACTIONS_AT_ONCE} actions at {self.now} s")
-        action, timer.action = timer.action, None
-        self.fired += 1
-        if action is not None:
-            action()
-        return True
+        return self._fire(math.inf, most=1)
 
     def run_until(self, when: float) -> None:
         """Do everything that is due up to `when`, which then is the time."""
-        while (due := self.next_at()) is not None and due <= when:
-            self.fire_next()
+        self._fire(when, most=math.inf)
         self.now = max(self.now, when)
+
+    def _fire(self, limit: float, *, most: float) -> bool:
+        """Do what is due up to `limit`, at most so many actions; False if there were fewer."""
+        heap, pop, done = self._heap, heapq.heappop, 0
+        while heap and heap[0][0] <= limit:
+            when, _, timer = pop(heap)
+            action = timer.action
+            if action is None:  # cancelled
+                continue
+            timer.action = None
+            if when > self.now:
+                self.now = when
+                self._at_once = 0
+            self._at_once += 1
+            if self._at_once > MAX_ACTIONS_AT_ONCE:
+                raise StuckError(f"more than {MAX_ACTIONS_AT_ONCE} actions at {self.now} s")
+            self.fired += 1
+            done += 1
+            action()
+            if done >= most:
+                return True
+        return False
 
 
 def derived_rng(seed: int, name: str) -> random.Random:

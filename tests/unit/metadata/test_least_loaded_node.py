@@ -12,7 +12,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 
 def connected(name: str, *, used: float = 0.0, in_flight: int = 0, **more: Any) -> Candidate:
     connection = Connection(1, Address(name, 1), "data", 0.0)
-    connection.state = ConnectionState.READY
+    connection.state, connection.ready = ConnectionState.READY, True
     connection.last_used = used
     connection.throttled_until = more.pop("throttled_until", 0.0)
     connection.writable = more.pop("writable", True)

@@ -91,6 +91,11 @@ class RecordAccumulator:
         del self._open[partition]
         self._ripe.append(batch)
 
+    @property
+    def has_batches(self) -> bool:
+        """Batches are here that the sender hasn't taken."""
+        return bool(self._ripe or self._lingering)
+
     def take(self, now: float) -> list[ProducerBatch]:
         """The batches that should go out now, in the order they were filled."""
         if not self._ripe and not self._lingering:

@@ -90,6 +90,8 @@ class Sender:
 
     def advance(self, now: float) -> bool:
         """Take over, expire, send."""
+        if now < self._wake_at and self._cut_off and not self._accumulator.has_batches:
+            return False  # the most frequent step of an outage: nothing of ours can have changed
         moved = False
         for batch in self._accumulator.take(now):
             self._queue(batch.partition).waiting.append(batch)
@@ -110,6 +112,8 @@ class Sender:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """End every batch with `error`."""
+        self._accumulator.ended = error  # before the open batches are looked at: no more come
+        self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self._fail(batch, error)
@@ -117,7 +121,6 @@ class Sender:
             queue.in_flight.clear()
         for batch in self._accumulator.untaken():
             self._fail(batch, error)
-        self._accumulator.close_all()
         self._accumulator.take(now)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
@@ -125,6 +128,14 @@ class Sender:
         if found is None:
             found = self.queues[partition] = PartitionQueue()
         return found
+
+    @property
+    def _cut_off(self) -> bool:
+        """R-CS-8: there is nothing to send on, and no leader is dialled before metadata."""
+        network = self._network
+        if not (network.governor.engaged and network.governor.metadata_only):
+            return False
+        return not any(c.ready for c in network.connections.values())
 
     def _none_in_doubt(self) -> bool:
         """No batch could still be written under the current epoch."""
@@ -174,9 +185,8 @@ class Sender:
     def _drain(self, active: dict[TopicPartition, PartitionQueue], now: float) -> bool:
         """Send what can be sent, one batch per partition and request; say whether any went."""
         snapshot = self._metadata.snapshot
-        governor = self._network.governor
-        if governor.engaged and governor.metadata_only and not self._network.connections:
-            return False  # R-CS-8: nothing to send on, and no leader is dialled before metadata
+        if self._cut_off:
+            return False
         by_broker: dict[Address, list[tuple[PartitionQueue, int]]] = {}
         for partition, queue in active.items():
             if not queue.waiting:
