@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules bench fuzz scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules bench bench-all fuzz scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -27,8 +27,11 @@ check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_house.py
 
-bench: setup ## each against its peers in one run
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+bench: setup ## Odradek beside its peers on one broker, some rows in a few minutes (ARGS="--help")
+	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+bench-all: setup ## all rows with ten million records (an hour)
+	@$(BIN)/python -m benchmarks.run --all $(ARGS)
 
 broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_rules.py $(ARGS)

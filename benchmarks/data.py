@@ -1,42 +1,55 @@
-"""The records of the benchmarks: flights as JSON text, as the demo sends them, made from a seed.
+"""The records of the benchmarks: events of a web shop as JSON text, made from a seed.
 
-In: a number of records. Out: keys and values. Text of this kind shrinks to about a third, which
-random bytes (incompressible) and repeated ones (too compressible) don't.
+In: the size of a value. Out: a pool of records in a file that every driver reads, whatever its
+language: for each record the lengths of key and value, 4 bytes big endian, then both. Keys are 16
+bytes. Text of this kind shrinks to about a third, which random bytes (incompressible) and repeated
+ones (too compressible) don't.
 """
 
 from __future__ import annotations
 
-import json
 import random
+import struct
+from pathlib import Path
 
-_CARRIERS = ("UA", "AA", "B6", "DL", "EV", "MQ", "US", "WN", "VX", "FL", "AS", "9E", "F9", "YV")
-_ORIGINS = ("JFK", "LGA", "EWR")
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SEED = 2026
+POOL_BYTES = 12_000_000
+"""Of values in a pool: more than caches hold, little beside what a client needs anyway."""
+_EVENTS = ("click", "view", "cart", "buy", "hide", "search", "login", "share")
+_CITIES = ("berlin", "london", "madrid", "oslo", "paris", "lisbon", "dublin", "gdansk", "wien")
+_AGENTS = ("Firefox/145", "Chrome/142", "Safari/26", "Edge/142", "curl/8.17", "Opera/124")
+_WORDS = (
+    "red", "green", "blue", "small", "large", "cotton", "wool", "linen", "shirt", "coat", "shoe",
+    "boot", "lamp", "chair", "table", "desk", "book", "pen", "paper", "cup", "plate", "knife",
+    "bag", "belt", "hat", "glove", "scarf", "ring", "watch", "phone", "cable",
+)  # fmt: skip
 
 
-def records(count: int, seed: int = 2013) -> list[tuple[bytes, bytes]]:
-    """Keys (tail numbers) and values (JSON, some 200 bytes)."""
-    rng = random.Random(seed)
-    tails = [f"N{rng.randrange(1000, 99999)}{rng.choice(_LETTERS)}" for _ in range(4000)]
-    destinations = ["".join(rng.choices(_LETTERS, k=3)) for _ in range(105)]
-    found = []
-    for _ in range(count):
-        tail = rng.choice(tails)
-        scheduled = rng.randrange(500, 2359)
-        delay = round(rng.gauss(12, 40))
-        row = {
-            "year": 2013,
-            "month": rng.randrange(1, 13),
-            "day": rng.randrange(1, 29),
-            "sched_dep_time": scheduled,
-            "dep_delay": delay if rng.random() > 0.02 else None,
-            "arr_delay": delay + round(rng.gauss(-5, 15)),
-            "carrier": rng.choice(_CARRIERS),
-            "flight": rng.randrange(1, 8500),
-            "tailnum": tail,
-            "origin": rng.choice(_ORIGINS),
-            "dest": rng.choice(destinations),
-            "distance": rng.randrange(80, 4983),
-        }
-        found.append((tail.encode(), json.dumps(row).encode()))
-    return found
+def _value(number: int, size: int, rng: random.Random) -> bytes:
+    """One event as JSON, exactly `size` bytes; what it lacks is filled with more of its fields."""
+    text = (
+        f'{{"id":{number},"ev":"{rng.choice(_EVENTS)}","city":"{rng.choice(_CITIES)}",'
+        f'"page":"/p/{rng.randrange(5000)}","ms":{rng.randrange(2000)},'
+        f'"amt":{rng.randrange(300)}.{rng.randrange(100):02d}'
+    )
+    field = 0
+    while len(text) + 40 < size:
+        field += 1
+        words = " ".join(rng.choices(_WORDS, k=3))
+        text += f',"f{field}":"{words}","u{field}":"{rng.getrandbits(32):08x}"'
+    text += f',"ua":"{rng.choice(_AGENTS)} '
+    while len(text) < size:
+        text += rng.choice(_WORDS) + " "
+    return (text[: size - 2] + '"}').encode()
+
+
+def write_pool(path: Path, value_size: int) -> int:
+    """Write the pool for values of this size; returns how many records it has."""
+    rng = random.Random(SEED)
+    count = POOL_BYTES // value_size
+    with path.open("wb") as file:
+        for n in range(count):
+            key = f"user-{rng.randrange(1_000_000):011d}".encode()
+            value = _value(10_000_000 + 97 * n, value_size, rng)
+            file.write(struct.pack(">II", len(key), len(value)) + key + value)
+    return count

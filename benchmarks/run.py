@@ -1,267 +1,230 @@
-"""`make bench`: Odradek and its peers side by side on one real cluster, in one run.
+"""`make bench` and `make bench-all`: Odradek and its peers side by side on one real broker.
 
-In: how many records, how many runs. Out: a table on stdout, and everything measured as JSON.
-Measured interleaved (a run of each client after the other, in changing order), so that a slow
-minute of the machine hits all of them; medians with the range of the runs. Every client gets the
-same records, the same codec and the same guarantees: idempotent, acks=all, linger 5 ms. Speeds are
-those of a client that is under way: its clock starts when a first record is acknowledged or read,
-and the time until then has rows of its own.
+In: which rows, which clients, how many records and runs. Out: everything measured, added to one
+JSON file, and tables made of it. Each measurement is a process of its own; the clients of a row
+take turns, run after run, so that a slow minute of the machine hits all of them. How each is set up
+and when its clock starts: METHOD.md. A measurement that fails is kept with its error.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 import json
 import os
-import platform
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import clients
-import data
-
-from odradek.record import KERNEL
-from odradek.testing import LocalCluster
+from benchmarks import about, peers, table
+from benchmarks.rows import ROWS, TUNED_BATCH, Lane, Row
+from benchmarks.topics import Topics, new_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
-PEER = "confluent-kafka"
-ABSENT = {"aiokafka": "aiokafka", "kafka-python": "kafka"}
-KERNEL_NOTE = (
-    "Odradek's record path is the plain-Python reference: each record is encoded and decoded by "
-    "Python code. The fast kernel comes later; the peer's is C (librdkafka)."
-)
-PARTITIONS = 3
-
-
-def import_time(module: str) -> float:
-    """Milliseconds of `import module` in a fresh interpreter, start-up not counted."""
-    code = (
-        "import time; begin = time.perf_counter(); "
-        f"import {module}; print(time.perf_counter() - begin)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return 1000 * float(done.stdout)
+QUICK_RECORDS, ALL_RECORDS = 2_000_000, 10_000_000
+LATENCY_RECORDS = 500
+MEASURE_TIMEOUT = 240.0
+_WRITES = ("produce", "produce-arrow", "produce-quiet", "ingest")
+_OWN_TOPIC = (*_WRITES, "round-trip", "start")
 
 
 class Bench:
-    """The measurements of one run of this program, by row and client."""
+    """One call of this program."""
 
-    def __init__(self, records: int, runs: int) -> None:
-        self.records, self.runs = records, runs
-        self.rows: dict[str, dict[str, list[float]]] = {}
-        self.units: dict[str, str] = {}
+    def __init__(self, options: argparse.Namespace, rows: list[Row], store: dict[str, Any]) -> None:
+        self.options, self.rows, self.store = options, rows, store
+        self.sitting = about.sitting(options)
+        store["sittings"][self.sitting["id"]] = self.sitting
+        self.skipped: dict[str, str] = {}
 
-    def measure(self, row: str, unit: str, sides: dict[str, Callable[[], float]]) -> None:
-        """Run each side `runs` times, in turn; the first turn isn't counted."""
-        self.units[row] = unit
-        found: dict[str, list[float]] = {name: [] for name in sides}
-        for turn in range(self.runs + 1):
-            order = list(sides) if turn % 2 else list(reversed(sides))
-            for name in order:
-                value = sides[name]()
-                if turn:  # the first one warms caches of brokers and files
-                    found[name].append(value)
-        self.rows[row] = found
-        print(".", end="", file=sys.stderr, flush=True)
+    def prepare(self) -> None:
+        """Install and build what the clients need; name those that can't be had."""
+        lanes = {lane for row in self.rows for lane in row.lanes}
+        for client, mode in sorted({(lane.client, lane.mode) for lane in lanes}):
+            built = peers.command(client, mode)
+            if built.command is None and client not in self.skipped:
+                self.skipped[client] = built.reason
+                progress(f"skipped: {client}: {built.reason}")
+        self.sitting["skipped"] = self.skipped
 
-    def summary(self) -> dict[str, Any]:
-        """Medians, ranges, and how many times the peer's speed (above 1: faster than it)."""
-        rows: dict[str, Any] = {}
-        for row, sides in self.rows.items():
-            medians = {name: statistics.median(values) for name, values in sides.items()}
-            faster_is_more = self.units[row] != "ms"
-            ours, theirs = medians["odradek"], medians[PEER]
-            rows[row] = {
-                "unit": self.units[row],
-                "clients": {
-                    name: {
-                        "median": medians[name],
-                        "min": min(values),
-                        "max": max(values),
-                        "runs": values,
-                    }
-                    for name, values in sides.items()
-                },
-                "speed_relative_to": PEER,
-                "speed_ratio": ours / theirs if faster_is_more else theirs / ours,
+    def run(self, topics: Topics) -> None:
+        """All rows; what is measured is written after each."""
+        for n, row in enumerate(self.rows):
+            lanes = [lane for lane in row.lanes if lane.client not in self.skipped]
+            found: dict[str, list[dict[str, Any]]] = {lane.key: [] for lane in lanes}
+            warm_up = [lane for lane in lanes if lane.key == row.warm_up]
+            for lane in warm_up:
+                self.measure(topics, lane)
+            for turn in range(self.options.runs):
+                for lane in lanes if turn % 2 == 0 else reversed(lanes):
+                    result = self.measure(topics, lane)
+                    found[lane.key].append(result)
+                    progress(f"{row.key} {turn + 1}/{self.options.runs} {lane.title}: "
+                             f"{table.in_short(result)}")  # fmt: skip
+            self.keep(row, lanes, found)
+            later = {lane.shape for r in self.rows[n + 1 :] for lane in r.lanes}
+            for shape in {lane.shape for lane in lanes} - later:
+                topics.drop(shape.topic)
+
+    def measure(self, topics: Topics, lane: Lane) -> dict[str, Any]:
+        """One measurement, in a process of its own."""
+        shape = lane.shape
+        records = int(topics.records_of(shape) * lane.share) // shape.partitions * shape.partitions
+        if lane.mode == "import":
+            arguments, topic = [], None
+        else:
+            own = lane.mode in _OWN_TOPIC
+            topic = topics.empty(shape) if own else topics.loaded(shape)
+            count = LATENCY_RECORDS if lane.mode == "round-trip" else max(1, records)
+            arguments = ["--bootstrap", topics.bootstrap, "--topic", topic,
+                         "--partitions", str(shape.partitions), "--records", str(count),
+                         *lane.arguments]  # fmt: skip
+            if lane.mode in _WRITES:
+                arguments += ["--pool", str(topics.pool(shape)), "--codec", shape.codec]
+                if self.options.batch_size:
+                    arguments += ["--batch-size", str(self.options.batch_size)]
+        command = peers.command(lane.client, lane.mode).command or []
+        result = in_a_process([*command, *arguments], dict(lane.environment))
+        if topic is not None and lane.mode in _OWN_TOPIC:
+            topics.drop(topic)
+        return result
+
+    def keep(self, row: Row, lanes: list[Lane], found: dict[str, list[dict[str, Any]]]) -> None:
+        """Put a row's results into the store, in the place of older ones of the same kind."""
+        for lane in lanes:
+            self.store["results"][f"{variant(self.options)}/{row.key}/{lane.key}"] = {
+                "sitting": self.sitting["id"],
+                "runs": found[lane.key],
             }
-        return rows
+        write(self.options.json, self.store)
 
 
-def measure_all(bench: Bench, cluster: LocalCluster) -> None:
-    """Every row of the table."""
-    servers = cluster.bootstrap_servers
-    rows = data.records(bench.records)
-    size = sum(len(key) + len(value) for key, value in rows)
-    print(f"{bench.records} records of {size / bench.records:.0f} bytes", file=sys.stderr)
-    made = 0
+def in_a_process(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    """Run a driver and read its line; what it says when it fails is the result then."""
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True,
+            timeout=MEASURE_TIMEOUT, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"error": f"it didn't end within {MEASURE_TIMEOUT:g} s"}
+    if done.returncode:
+        return {"error": " ".join(done.stderr.strip().splitlines()[-1:])[:300] or "it failed"}
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return table.derived(result)
 
-    def topic() -> str:
-        nonlocal made
-        made += 1
-        clients.create_topic(servers, f"bench-{made}", PARTITIONS)
-        return f"bench-{made}"
 
-    for codec in ("none", "zstd"):
-        bench.measure(
-            f"produce, record by record, {codec}",
-            "records/s",
-            {
-                "odradek": partial(clients.odradek_produce, servers, topic, rows, codec),
-                PEER: partial(clients.confluent_produce, servers, topic, rows, codec),
-            },
-        )
-    for codec in ("none", "zstd"):
-        source = topic()
-        clients.confluent_produce(servers, partial(str, source), rows, codec)
-        for what, ours, theirs in (
-            ("records", clients.odradek_records, clients.confluent_records),
-            ("Arrow", clients.odradek_arrow, clients.confluent_arrow),
-        ):
-            bench.measure(
-                f"consume to {what}, {codec}",
-                "records/s",
-                {
-                    "odradek": partial(ours, servers, source, PARTITIONS, len(rows) + 1),
-                    PEER: partial(theirs, servers, source, PARTITIONS, len(rows) + 1),
-                },
-            )
-    bench.measure(
-        "new client to first record acknowledged",
-        "ms",
-        {
-            "odradek": partial(clients.odradek_first_sent, servers, topic),
-            PEER: partial(clients.confluent_first_sent, servers, topic),
-        },
+def variant(options: argparse.Namespace) -> str:
+    """Under which circumstances: results of different ones stand beside each other."""
+    parts = [f"cpus {options.cpus}"] if options.cpus is not None else []
+    parts += [f"batches of {options.batch_size}"] if options.batch_size else []
+    return ", ".join(parts) or "all cores"
+
+
+def with_batches(row: Row, size: int) -> Row:
+    """The row with topics of batches of this size, where it doesn't ask for sizes of its own."""
+    lanes = (
+        replace(lane, shape=replace(lane.shape, batch_size=size))
+        if lane.shape.batch_size == TUNED_BATCH
+        else lane
+        for lane in row.lanes
     )
-    bench.measure(
-        "new client to first record read",
-        "ms",
-        {
-            "odradek": partial(clients.odradek_first_read, servers, source, PARTITIONS),
-            PEER: partial(clients.confluent_first_read, servers, source, PARTITIONS),
-        },
+    return replace(row, lanes=tuple(lanes))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What was measured before."""
+    if path.is_file():
+        store: dict[str, Any] = json.loads(path.read_text())
+        if "results" in store:
+            return store
+    return {"sittings": {}, "results": {}}
+
+
+def write(path: Path, store: dict[str, Any]) -> None:
+    """Write everything, one result a line, without sittings of which nothing is left."""
+    used = {result["sitting"] for result in store["results"].values()}
+    store["sittings"] = {key: s for key, s in store["sittings"].items() if key in used}
+    parts = []
+    for name in ("sittings", "results"):
+        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in store[name].items())
+        parts.append(f'"{name}": {{\n{lines}\n}}')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{" + ",\n".join(parts) + "}\n")
+
+
+def progress(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
+    """The names in `text`, in the usual order."""
+    if not text:
+        return known
+    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    if unknown := wanted - set(known):
+        parser.error(f"no such {what}: {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
+    return [name for name in known if name in wanted]
+
+
+def command_line() -> argparse.Namespace:
+    """Read and check the options; `rows` becomes the rows themselves."""
+    names = "\n".join(f"  {row.key:16s}{row.title}" for row in ROWS.values())
+    clients = list(dict.fromkeys(lane.client for row in ROWS.values() for lane in row.lanes))
+    parser = argparse.ArgumentParser(
+        prog="make bench",
+        description="Odradek and other clients on one real broker; see METHOD.md beside it.",
+        epilog=f"rows:\n{names}\nclients: {', '.join(clients)}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    bench.measure(
-        "import",
-        "ms",
-        {
-            "odradek": partial(import_time, "odradek"),
-            PEER: partial(import_time, "confluent_kafka"),
-        },
-    )
-    bench.measure(
-        "import what a producer needs",
-        "ms",
-        {
-            "odradek": partial(import_time, "odradek.api.producer, odradek.runtime"),
-            PEER: partial(import_time, "confluent_kafka"),
-        },
-    )
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in _lines(Path("/proc/cpuinfo"))
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "load_before": list(os.getloadavg()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.is_file() else []
-
-
-def versions(kafka: str) -> dict[str, str]:
-    """Of everything that takes part."""
-    names = ("odradek", PEER, "pyarrow", "zstandard")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {**found, "librdkafka": clients.librdkafka_version(), "kafka": kafka}
-
-
-def skipped() -> list[str]:
-    """Peers that aren't installed (and wouldn't be measured if they were: no code for them yet)."""
-    return [name for name, module in ABSENT.items() if importlib.util.find_spec(module) is None]
-
-
-def print_table(report: dict[str, Any]) -> None:
-    """The report for people."""
-    layout = "{:46s}{:>32s}{:>32s}{:>9s}"
-    print("\n" + layout.format("", "odradek", PEER, "speed"))
-    for row, result in report["rows"].items():
-        cells = [
-            f"{c['median']:,.0f} ({c['min']:,.0f} to {c['max']:,.0f})"
-            for c in (result["clients"]["odradek"], result["clients"][PEER])
-        ]
-        name = f"{row} [{result['unit']}]"
-        print(layout.format(name, *cells, f"{result['speed_ratio']:.2f}x"))
-    print(
-        f"\nMedians of {report['runs']} runs (range). speed: Odradek's relative to {PEER}'s; "
-        "above 1 is faster."
-    )
-    print(f"Record kernel: {report['kernel']}. {KERNEL_NOTE}")
-    for name in report["skipped"]:
-        print(f"Skipped: {name} (not installed)")
-    print("Versions:", ", ".join(f"{k} {v}" for k, v in report["versions"].items()))
-    at = report["machine"]
-    load = at["load_before"][0]
-    print(f"Machine: {at['cpu']}, {at['cores']} cores, Python {at['python']}, load {load:.1f}")
-    if load > 0.5:
-        print("Something else ran on this machine: read the ranges, not only the medians.")
+    add = parser.add_argument
+    add("--all", action="store_true", help="all rows (default: those of a few minutes)")
+    add("--rows", help="some of them, with commas between")
+    add("--clients", help="some of them, with commas between")
+    add("--runs", type=int, default=3, help="of each measurement (%(default)s)")
+    add("--records", type=int, help=f"of a topic ({QUICK_RECORDS}; with --all {ALL_RECORDS})")
+    add("--cpus", help="run everything, broker too, on these cores only, as taskset -c does")
+    add("--batch-size", type=int, metavar="BYTES", help="batches of topics and producers")
+    add("--json", type=Path, default=ROOT / "artifacts" / "bench.json", help="kept and added to")
+    add("--markdown", type=Path, default=ROOT / "artifacts" / "bench.md", help="tables of it")
+    add("--picture", type=Path, default=ROOT / "artifacts" / "bench.svg", help="of the goals")
+    add("--table", action="store_true", help="measure nothing, make tables and picture anew")
+    options = parser.parse_args()
+    if options.runs < 1 or (options.records is not None and options.records < 1000):
+        parser.error("--runs must be 1 or more, --records 1000 or more")
+    usual = [row.key for row in ROWS.values() if options.all or row.quick]
+    kept = chosen(options.clients, clients, "client", parser)
+    rows = chosen(options.rows, list(ROWS), "row", parser) if options.rows else usual
+    options.rows = [
+        replace(row, lanes=tuple(lane for lane in row.lanes if lane.client in kept))
+        for row in (ROWS[key] for key in rows)
+    ]
+    if options.batch_size:
+        options.rows = [with_batches(row, options.batch_size) for row in options.rows]
+    options.records = options.records or (ALL_RECORDS if options.all else QUICK_RECORDS)
+    return options
 
 
 def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description="Odradek and its peers, side by side.")
-    parser.add_argument("--records", type=int, default=200_000, help="per run (%(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="counted ones (%(default)s)")
-    parser.add_argument("--brokers", type=int, default=1, help="of the cluster (%(default)s)")
-    parser.add_argument("--json", type=Path, default=ROOT / "artifacts" / "bench.json")
-    options = parser.parse_args()
-    if options.records < 1 or options.runs < 1:
-        parser.error("--records and --runs must be 1 or more")
-    about = machine()
-    begin = time.monotonic()
-    bench = Bench(options.records, options.runs)
-    with LocalCluster(brokers=options.brokers) as cluster:
-        measure_all(bench, cluster)
-        kafka = cluster.version
-    report = {
-        "rows": bench.summary(),
-        "records": options.records,
-        "runs": options.runs,
-        "brokers": options.brokers,
-        "partitions": PARTITIONS,
-        "kernel": KERNEL,
-        "note": KERNEL_NOTE,
-        "skipped": skipped(),
-        "versions": versions(kafka),
-        "machine": about,
-        "seconds": round(time.monotonic() - begin, 1),
-    }
-    print_table(report)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"Written to {options.json}")
+    """Measure, write, print."""
+    options = command_line()
+    store = read(options.json)
+    if not options.table:
+        if options.cpus is not None:
+            os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
+        bench = Bench(options, options.rows, store)
+        bench.prepare()
+        with new_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            bench.sitting["kafka"] = cluster.version
+            bench.run(Topics(cluster, Path(folder), options.records))
+    text = table.markdown(store)
+    options.markdown.parent.mkdir(parents=True, exist_ok=True)
+    options.markdown.write_text(text)
+    print(text)
+    progress(f"written: {options.json}, {options.markdown}")
 
 
 if __name__ == "__main__":

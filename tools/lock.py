@@ -1,8 +1,8 @@
 """Write the lock files: everything pinned, with hashes and no URLs.
 
 `requirements.lock` holds every dependency of pyproject.toml with all extras;
-`benchmarks/scorecard/requirements.lock` the scorecard's Python peers, which live in a venv of their
-own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
+`benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, which live in a venv of
+their own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
 `--upgrade` looks for newer ones.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = Path("benchmarks", "scorecard")
+PEERS = Path("benchmarks")
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
 # Written by `make lock` from {source}; good for Python 3.11 to 3.13.
@@ -20,7 +20,7 @@ HEADER = """\
 
 
 def main() -> None:
-    """Lock the project, then the scorecard's peers."""
+    """Lock the project, then the peers."""
     compile_lock(
         Path("pyproject.toml"),
         Path("requirements.lock"),
@@ -28,7 +28,9 @@ def main() -> None:
         "--all-extras",
     )
     compile_lock(
-        PEERS / "requirements.in", PEERS / "requirements.lock", "The scorecard's Python peers"
+        PEERS / "requirements.in",
+        PEERS / "requirements.lock",
+        "The Python peers of benchmarks and scorecard",
     )
 
 

@@ -52,6 +52,16 @@ _SMALL = {
     "transaction.state.log.num.partitions": "5",
 }
 
+# The second compiler and the parallel collector cost more than they bring in minutes.
+SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# What Kafka's own start scripts set, without the diagnostics.
+FULL_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+)
+
 
 def random_kafka_id() -> str:
     """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
@@ -163,6 +173,7 @@ class JavaSetup:
     jars: Path
     cache: Path
     heap: str = "384m"
+    options: Sequence[str] = SMALL_JVM
 
     @property
     def archive(self) -> Path:
@@ -179,8 +190,7 @@ class JavaSetup:
             options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")
         return [
             str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
-            # The second compiler and the parallel collector cost more than they bring here.
-            "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            *self.options,
             "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}", *options,
             "-cp", f"{self.jars}/*", main, *arguments,
         ]  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from odradek.testing import jars
-from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker import FULL_JVM, SMALL_JVM, Broker, JavaSetup
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.java import cache_directory, java_home
@@ -32,7 +32,8 @@ class LocalCluster:
 
     `version` may be short ("4.3") and needs a committed list of jars. `config` is added to every
     broker's properties. With a `directory` the data stays there and is taken up again by the next
-    cluster of the same size; else it is temporary. `port` fixes the front door's port.
+    cluster of the same size; else it is temporary. `port` fixes the front door's port. Brokers
+    start quickly and stay small; `full_jvm` runs them as Kafka's own scripts do, for benchmarks.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         heap: str = "384m",
+        full_jvm: bool = False,
         port: int = 0,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -57,6 +59,7 @@ class LocalCluster:
             self._config["auto.create.topics.enable"] = "true"
         self._kept = directory.resolve() if directory is not None else None
         self._heap = heap
+        self._options = FULL_JVM if full_jvm else SMALL_JVM
         self._report = report
         self._door = FrontDoor(port=port)
         self._keeper: Keeper | None = None
@@ -79,7 +82,9 @@ class LocalCluster:
         self._door.start()
         try:
             folder = jars.fetch(self.version, self._report)
-            self._java = JavaSetup(java_home(), folder, cache_directory(), self._heap)
+            self._java = JavaSetup(
+                java_home(), folder, cache_directory(), self._heap, self._options
+            )
             self._keeper = Keeper()
             temporary = Path(tempfile.mkdtemp(prefix="odradek-cluster-"))
             self._keeper.remove_at_end(temporary)

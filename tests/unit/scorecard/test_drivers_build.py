@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks import building
 from benchmarks.scorecard.drivers import build
 
 from odradek.testing import jars
@@ -13,7 +14,7 @@ from odradek.testing.errors import JavaNotFoundError
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(build, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(building, "cache_directory", lambda: tmp_path)
     return tmp_path / "scorecard"
 
 
@@ -25,7 +26,7 @@ def program(path: Path, script: str) -> str:
 
 
 def test_without_go_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_find_go", lambda: None)
+    monkeypatch.setattr(building, "find_go", lambda: None)
     built = build.go_command("franz-go")
     assert built.command is None
     assert "no go" in built.reason
@@ -35,7 +36,7 @@ def test_a_go_build_that_fails_says_what_go_said_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     go = program(tmp_path / "go", 'test "$1" = version && exit 0; echo no such module >&2; exit 1')
-    monkeypatch.setattr(build, "_find_go", lambda: go)
+    monkeypatch.setattr(building, "find_go", lambda: go)
     built = build.go_command("sarama")
     assert built.command is None
     assert "no such module" in built.reason
@@ -47,7 +48,7 @@ def test_what_was_built_is_not_built_again(
 ) -> None:
     calls = tmp_path / "calls"
     go = program(tmp_path / "go", f'test "$1" = version && exit 0; echo build >> {calls}')
-    monkeypatch.setattr(build, "_find_go", lambda: go)
+    monkeypatch.setattr(building, "find_go", lambda: go)
     first, second = build.go_command("franz-go"), build.go_command("sarama")
     assert calls.read_text() == "build\n"
     assert first.command is not None
@@ -66,7 +67,7 @@ def test_a_java_without_a_compiler_is_told_of(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program(tmp_path / "jre" / "bin" / "java", "echo java.base@17")
-    monkeypatch.setattr(build, "java_home", lambda: tmp_path / "jre")
+    monkeypatch.setattr(building, "java_home", lambda: tmp_path / "jre")
     monkeypatch.setattr(jars, "fetch", lambda _: tmp_path)
     built = build.java_command()
     assert built.command is None
@@ -77,5 +78,5 @@ def test_without_java_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     def missing() -> Path:
         raise JavaNotFoundError("no Java anywhere")
 
-    monkeypatch.setattr(build, "java_home", missing)
+    monkeypatch.setattr(building, "java_home", missing)
     assert build.java_command() == build.Built(None, "no Java anywhere")

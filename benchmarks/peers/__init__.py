@@ -1,0 +1,56 @@
+"""The clients that are measured: how the driver of each is made and started.
+
+In: a lane. Out: the command of its driver, or the reason why there is none. A driver is one program
+for one library, in the library's language, that makes one measurement and prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from benchmarks import building
+from benchmarks.building import Built
+
+HERE = Path(__file__).parent
+GROUP = "benchmarks"
+LOCK = HERE.parent / "requirements.lock"
+MODULES = {
+    "odradek": "odradek",
+    "confluent": "confluent_kafka",
+    "aiokafka": "aiokafka",
+    "kafka-python": "kafka",
+}
+# A gibibyte, all of it from the start; the collector is Java's own choice.
+_JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")
+_JAVA_JARS = (*building.CLIENT_JARS, "at.yawk.lz4.", "com.github.luben.zstd", "org.xerial.snappy")
+_OURS = ("odradek", "raw")
+"""Their drivers run in this project's own environment."""
+
+
+@cache
+def command(client: str, mode: str) -> Built:
+    """The command of a client's driver with the mode."""
+    if client in ("franz-go", "sarama"):
+        built = building.go_driver(GROUP, HERE / "go")
+        more = [client, mode]
+    elif client == "java":
+        built = building.java_driver(
+            GROUP, HERE / "java" / "BenchDriver.java", _JAVA_OPTIONS, _JAVA_JARS
+        )
+        more = [mode]
+    elif client == "librdkafka":
+        built = building.librdkafka_driver(GROUP, HERE / "c" / "librdkafka_driver.c")
+        more = [mode]
+    else:
+        ours = client in _OURS
+        # The scorecard's group: one environment of Python peers is enough.
+        built = Built([sys.executable]) if ours else building.python_with("scorecard", LOCK)
+        program = HERE / "python" / f"{client.replace('-', '_')}_driver.py"
+        more = [str(program), mode]
+        if mode == "import":
+            more = [str(HERE / "python" / "import_driver.py"), MODULES[client]]
+    if built.command is None:
+        return built
+    return Built([*built.command, *more])

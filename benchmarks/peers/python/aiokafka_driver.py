@@ -1,0 +1,149 @@
+"""aiokafka in the benchmarks; what is set and why: METHOD.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from driver import Found, Rows, Watch, latencies, main, pool
+
+WAITING = 20_000
+"""Futures that are kept before they are awaited together."""
+
+
+async def reader(options: argparse.Namespace) -> Any:
+    """A consumer with its partitions, from the beginning."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=8 << 20,
+        fetch_max_bytes=50 << 20,
+    )
+    await consumer.start()
+    partitions = [TopicPartition(options.topic, p) for p in range(options.partitions)]
+    consumer.assign(partitions)
+    await consumer.seek_to_beginning(*partitions)
+    return consumer
+
+
+async def consume(options: argparse.Namespace) -> Found:
+    """One object per record, key and value read."""
+    watch = Watch()
+    consumer = await reader(options)
+    records = size = 0
+    while records < options.records:
+        for found in (await consumer.getmany(timeout_ms=100, max_records=10_000)).values():
+            watch.seen()
+            records += len(found)
+            for message in found:
+                size += len(message.key) + len(message.value)
+    return watch.stop("objects, CRC checked", records, size)
+
+
+async def arrow(options: argparse.Namespace) -> Found:
+    """Messages into Python lists into Arrow batches."""
+    rows = Rows()
+    watch = Watch()
+    consumer = await reader(options)
+    while len(rows) < options.records:
+        for found in (await consumer.getmany(timeout_ms=100, max_records=10_000)).values():
+            watch.seen()
+            key, value, offset, partition, timestamp = rows.columns
+            key += [m.key for m in found]
+            value += [m.value for m in found]
+            offset += [m.offset for m in found]
+            partition += [m.partition for m in found]
+            timestamp += [m.timestamp for m in found]
+        rows.made()
+    rows.made(all_rows=True)
+    return watch.stop("Arrow by way of lists, CRC checked", rows.records, rows.size)
+
+
+async def produce(options: argparse.Namespace) -> Found:
+    """Record by record, a future each."""
+    keys, values = pool(options.pool)
+    watch = Watch()
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=5,
+        max_batch_size=options.batch_size or 128 << 10,
+        compression_type=None if options.codec == "none" else options.codec,
+    )
+    await producer.start()
+    size = 0
+    futures = []
+    for i in range(options.records):
+        key, value = keys[i % len(keys)], values[i % len(keys)]
+        size += len(key) + len(value)
+        futures.append(await producer.send(options.topic, value, key))
+        if len(futures) >= WAITING:
+            await asyncio.gather(*futures)
+            watch.seen()
+            futures = []
+    await asyncio.gather(*futures)
+    watch.seen()
+    return watch.stop("a future per record", options.records, size)
+
+
+async def latency(options: argparse.Namespace) -> Found:
+    """Both in one loop: the consumer is a task."""
+    arrived: asyncio.Queue[float] = asyncio.Queue()
+    consumer = await reader(options)
+
+    async def read() -> None:
+        async for _ in consumer:
+            arrived.put_nowait(time.perf_counter())
+
+    reading = asyncio.create_task(read())
+    producer = AIOKafkaProducer(bootstrap_servers=options.bootstrap, linger_ms=0)
+    await producer.start()
+    times = []
+    due = time.perf_counter()
+    for _ in range(options.records):
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        sent = time.perf_counter()
+        await producer.send(options.topic, b"ping")
+        times.append(await arrived.get() - sent)
+        due = max(due, time.perf_counter() - 1 / options.rate) + 1 / options.rate
+    reading.cancel()
+    return latencies(times)
+
+
+async def start(options: argparse.Namespace) -> Found:
+    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    watch = Watch()
+    producer = AIOKafkaProducer(bootstrap_servers=options.bootstrap)
+    await producer.start()
+    await producer.send_and_wait(options.topic, b"first")
+    watch.seen()
+    acknowledged = watch.first
+    watch = Watch()
+    consumer = await reader(options)
+    await consumer.getone()
+    watch.seen()
+    return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
+
+
+def in_a_loop(
+    mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
+) -> Callable[[argparse.Namespace], Found]:
+    """Run a mode in asyncio's own loop."""
+    return lambda options: asyncio.run(mode(options))
+
+
+if __name__ == "__main__":
+    modes = {
+        "consume": consume,
+        "arrow": arrow,
+        "produce": produce,
+        "round-trip": latency,
+        "start": start,
+    }
+    main("aiokafka", aiokafka.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})

@@ -1,0 +1,190 @@
+"""confluent-kafka in the benchmarks; what is set and why: METHOD.md."""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import threading
+import time
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import Consumer, Producer, TopicPartition
+from driver import TIMEOUT, Found, Rows, Watch, main, pool, round_trip
+
+
+def reader(options: argparse.Namespace) -> Any:
+    """A consumer with its partitions, from the beginning."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "fetch.message.max.bytes": 8 << 20,
+            "fetch.max.bytes": 50 << 20,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 262_144,
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(options.topic, p, 0) for p in range(options.partitions)])
+    return consumer
+
+
+def messages(consumer: Any, watch: Watch) -> Any:
+    """The next messages; an error ends the measurement."""
+    found = consumer.consume(10_000, 0.1)
+    if found:
+        watch.seen()
+    for message in found:
+        if message.error() is not None:
+            raise RuntimeError(str(message.error()))
+    return found
+
+
+def consume(options: argparse.Namespace) -> Found:
+    """One object per record, key and value read."""
+    watch = Watch()
+    consumer = reader(options)
+    records = size = 0
+    while records < options.records:
+        found = messages(consumer, watch)
+        for message in found:
+            size += len(message.key()) + len(message.value())
+        records += len(found)
+    return watch.stop("objects, CRC not checked", records, size)
+
+
+def arrow(options: argparse.Namespace) -> Found:
+    """Messages into Python lists into Arrow batches: the way its users have to go."""
+    rows = Rows()
+    watch = Watch()
+    consumer = reader(options)
+    while len(rows) < options.records:
+        found = messages(consumer, watch)
+        key, value, offset, partition, timestamp = rows.columns
+        key += [m.key() for m in found]
+        value += [m.value() for m in found]
+        offset += [m.offset() for m in found]
+        partition += [m.partition() for m in found]
+        timestamp += [m.timestamp()[1] for m in found]
+        rows.made()
+    rows.made(all_rows=True)
+    return watch.stop("Arrow by way of lists, CRC not checked", rows.records, rows.size)
+
+
+def writer(options: argparse.Namespace, **more: Any) -> Any:
+    """A producer with murmur2, as Java's; `batch.size` is its default unless asked for."""
+    if options.batch_size:
+        more["batch.size"] = options.batch_size
+    return Producer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "compression.type": options.codec,
+            "partitioner": "murmur2_random",
+            **more,
+        }
+    )
+
+
+def produce(options: argparse.Namespace, *, callback: bool = True) -> Found:
+    """Record by record; a full queue is waited for, as its users do."""
+    keys, values = pool(options.pool)
+    done = failed = size = 0
+
+    def told(error: Any, _: Any) -> None:
+        nonlocal done, failed
+        watch.seen()
+        if error is None:
+            done += 1
+        else:
+            failed += 1
+
+    more = {"on_delivery": told} if callback else {}
+    watch = Watch()
+    producer = writer(options)
+    send, poll, topic = producer.produce, producer.poll, options.topic
+    for i in range(options.records):
+        key, value = keys[i % len(keys)], values[i % len(keys)]
+        size += len(key) + len(value)
+        while True:
+            try:
+                send(topic, value, key, **more)
+                break
+            except BufferError:
+                poll(0.01)
+        if not i & 1023:
+            poll(0)
+    left = producer.flush(TIMEOUT)
+    if left or failed or (callback and done != options.records):
+        raise RuntimeError(f"{left} records left, {failed} failed")
+    what = "a callback per record" if callback else "nothing per record"
+    return watch.stop(what, options.records, size)
+
+
+def produce_quiet(options: argparse.Namespace) -> Found:
+    """Without a delivery callback: nobody learns what became of a record."""
+    return produce(options, callback=False)
+
+
+def latency(options: argparse.Namespace) -> Found:
+    """A consumer in a thread of its own, a producer without linger here."""
+    arrived: queue.Queue[float] = queue.Queue()
+
+    def read() -> None:
+        consumer = reader(options)
+        while True:
+            for _ in consumer.consume(1, 1.0):
+                arrived.put(time.perf_counter())
+
+    threading.Thread(target=read, daemon=True).start()
+    producer = writer(options, **{"linger.ms": 0})
+
+    def send() -> None:
+        producer.produce(options.topic, b"ping")
+        producer.poll(0)
+
+    return round_trip(options, arrived, send)
+
+
+def start(options: argparse.Namespace) -> Found:
+    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    watch = Watch()
+    producer = Producer({"bootstrap.servers": options.bootstrap})
+    producer.produce(options.topic, b"first")
+    if producer.flush(TIMEOUT):
+        raise RuntimeError("the first record wasn't acknowledged")
+    watch.seen()
+    acknowledged = watch.first
+    watch = Watch()
+    consumer = reader(options)
+    while not messages_of_start(consumer):
+        pass
+    watch.seen()
+    return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
+
+
+def messages_of_start(consumer: Any) -> Any:
+    """One message: `consume` waits until it has as many as it was asked for."""
+    return consumer.consume(1, 1.0)
+
+
+if __name__ == "__main__":
+    main(
+        "confluent-kafka",
+        f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
+        {
+            "consume": consume,
+            "arrow": arrow,
+            "produce": produce,
+            "produce-quiet": produce_quiet,
+            "round-trip": latency,
+            "start": start,
+        },
+    )

@@ -1,0 +1,162 @@
+"""What all Python drivers share: command line, watch, the pool of records, the one JSON line.
+
+In: `DRIVER MODE --bootstrap … --topic …`. Out: one line on standard output: records, bytes,
+seconds, CPU seconds, memory, version. The clock starts before the client is made, and behind all
+imports.
+Must not: import a client library, or anything that a venv of peers doesn't have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 120.0
+ROWS_OF_BATCH = 50_000
+Found = dict[str, Any]
+Mode = Callable[[argparse.Namespace], Found]
+
+
+class Watch:
+    """Wall and CPU time since now, and when the first record was there."""
+
+    def __init__(self) -> None:
+        self.rss_before = status("VmRSS")
+        self.first = 0.0
+        self.cpu = time.process_time()
+        self.begin = time.perf_counter()
+
+    def seen(self) -> None:
+        """Note the first record."""
+        if not self.first:
+            self.first = time.perf_counter() - self.begin
+
+    def stop(self, delivers: str, records: int, size: int) -> Found:
+        """Stop and tell."""
+        return {
+            "seconds": time.perf_counter() - self.begin,
+            "cpu": time.process_time() - self.cpu,
+            "first": self.first,
+            "rss_before": self.rss_before,
+            "delivers": delivers,
+            "records": records,
+            "bytes": size,
+        }
+
+
+class Rows:
+    """Records as Python lists that become Arrow batches; each is let go when it is made."""
+
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        self._pa = pa
+        self._types = [pa.binary(), pa.binary(), pa.int64(), pa.int32(), pa.timestamp("ms")]
+        self.columns: list[list[Any]] = [[] for _ in self._types]
+        self.records = self.size = 0
+
+    def made(self, *, all_rows: bool = False) -> None:
+        """Make a batch when there are rows enough, or whatever there is."""
+        if len(self.columns[0]) < (1 if all_rows else ROWS_OF_BATCH):
+            return
+        pa = self._pa
+        arrays = [pa.array(c, t) for c, t in zip(self.columns, self._types, strict=True)]
+        names = ["key", "value", "offset", "partition", "timestamp"]
+        batch = pa.RecordBatch.from_arrays(arrays, names)
+        self.records += batch.num_rows
+        self.size += payload(batch)
+        self.columns = [[] for _ in self._types]
+
+    def __len__(self) -> int:
+        return self.records + len(self.columns[0])
+
+
+def payload(batch: Any) -> int:
+    """Bytes of keys and values of a batch, from the ends of their offsets (int32)."""
+    total = 0
+    for name in ("key", "value"):
+        column = batch.column(name)
+        if str(column.type) == "binary_view":
+            return total  # not worth a pass over all rows
+        _, offsets, _ = column.buffers()
+        ends = memoryview(offsets).cast("i")
+        total += ends[column.offset + len(column)] - ends[column.offset]
+    return total
+
+
+def pool(path: str) -> tuple[list[bytes], list[bytes]]:
+    """Keys and values to produce: for each the two lengths, 4 bytes big endian, then both."""
+    text = Path(path).read_bytes()
+    keys, values = [], []
+    at = 0
+    while at < len(text):
+        key, value = struct.unpack_from(">II", text, at)
+        at += 8
+        keys.append(text[at : at + key])
+        values.append(text[at + key : at + key + value])
+        at += key + value
+    return keys, values
+
+
+def status(name: str) -> int:
+    """A line of /proc/self/status in bytes: VmHWM is the peak, VmRSS what is used now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: Any) -> Found:
+    """Send one record after the other at a fixed rate; time each until a consumer has it."""
+    times = []
+    due = time.perf_counter()
+    for _ in range(options.records):
+        time.sleep(max(0.0, due - time.perf_counter()))
+        sent = time.perf_counter()
+        send()
+        times.append(arrived.get(timeout=TIMEOUT) - sent)
+        due = max(due, time.perf_counter() - 1 / options.rate) + 1 / options.rate
+    return latencies(times)
+
+
+def latencies(times: list[float]) -> Found:
+    """What is reported of them; the first tenth is the run-in."""
+    counted = sorted(times[len(times) // 10 :])
+    p50, p99 = (1000 * counted[int(share * (len(counted) - 1))] for share in (0.5, 0.99))
+    return {"p50_ms": p50, "p99_ms": p99, "records": len(counted)}
+
+
+def main(library: str, version: str, modes: dict[str, Mode]) -> None:
+    """Run one mode, print what it found, and leave without tidying up."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=sorted(modes))
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", default="")
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--records", type=int, default=1000)
+    parser.add_argument("--pool", default="")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--rate", type=float, default=100.0)
+    parser.add_argument("--host", choices=("selector", "thread"), default="selector")
+    parser.add_argument("--layout", choices=("binary", "binary_view"), default="binary")
+    parser.add_argument("--passes", type=int, default=1)
+    options = parser.parse_args()
+    found = modes[options.mode](options)
+    found |= {
+        "library": library,
+        "mode": options.mode,
+        "version": version,
+        "peak_rss": status("VmHWM"),
+    }
+    print(json.dumps(found), flush=True)
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,192 @@
+"""Odradek in the benchmarks, by its public API; what is set and why: METHOD.md."""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+from driver import TIMEOUT, Found, Watch, main, payload, pool, round_trip, status
+
+import odradek
+from odradek.record import KERNEL
+
+POLL_RECORDS = 10_000
+
+
+def reader(options: argparse.Namespace) -> odradek.Consumer:
+    """A consumer with its partitions, from the beginning."""
+    consumer = odradek.Consumer(
+        {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
+    return consumer
+
+
+def arrow_one(options: argparse.Namespace) -> Found:
+    """The same with all work in the caller's thread, as in a task of Spark."""
+    return arrow(options)
+
+
+def arrow(options: argparse.Namespace) -> Found:
+    """Batches, each let go when it was counted."""
+    watch = Watch()
+    consumer = reader(options)
+    records = size = 0
+    while records < options.records:
+        batch = consumer.poll_arrow(timeout=TIMEOUT)
+        if batch is None:
+            raise RuntimeError(f"{records} records of {options.records}")
+        watch.seen()
+        records += batch.num_rows
+        size += payload(batch)
+    return watch.stop("Arrow record batches, CRC checked", records, size)
+
+
+def consume(options: argparse.Namespace) -> Found:
+    """One object per record, key and value read."""
+    watch = Watch()
+    consumer = reader(options)
+    records = size = 0
+    while records < options.records:
+        found = consumer.poll(timeout=TIMEOUT, max_records=POLL_RECORDS)
+        watch.seen()
+        for record in found:
+            size += len(record.key) + len(record.value)  # type: ignore[arg-type]
+        records += len(found)
+    return watch.stop("objects, CRC checked", records, size)
+
+
+def soak(options: argparse.Namespace) -> Found:
+    """Arrow batches, back to the beginning after each pass: does memory stay level."""
+    watch = Watch()
+    consumer = reader(options)
+    levels = []
+    for _ in range(options.passes):
+        consumer.seek_to_beginning()
+        records = 0
+        while records < options.records:
+            batch = consumer.poll_arrow(timeout=TIMEOUT)
+            records += batch.num_rows if batch is not None else 0
+        levels.append(status("VmRSS"))
+    found = watch.stop("Arrow record batches, CRC checked", options.passes * options.records, 0)
+    return {**found, "rss_after_pass": levels}
+
+
+def writer(options: argparse.Namespace, **more: Any) -> odradek.Producer:
+    """A producer; `batch.size` is its default unless asked for."""
+    if options.batch_size:
+        more["batch.size"] = options.batch_size
+    config = {
+        "bootstrap.servers": options.bootstrap,
+        "linger.ms": 5,
+        "compression.type": options.codec,
+        **more,
+    }
+    return odradek.Producer(config)
+
+
+def produce(options: argparse.Namespace) -> Found:
+    """Record by record, a future each."""
+    keys, values = pool(options.pool)
+    watch = Watch()
+    producer = writer(options)
+    send, topic = producer.send, options.topic
+    size = 0
+    future = None
+    for i in range(options.records):
+        key, value = keys[i % len(keys)], values[i % len(keys)]
+        size += len(key) + len(value)
+        future = send(topic, value, key)
+    producer.flush(timeout=TIMEOUT)
+    if future is None or future.result(timeout=TIMEOUT).offset < 0:
+        raise RuntimeError("the last record wasn't acknowledged")
+    watch.seen()
+    return watch.stop("a future per record", options.records, size)
+
+
+def produce_arrow(options: argparse.Namespace) -> Found:
+    """Arrow batches as they are; the columns are there before the clock starts."""
+    keys, values = pool(options.pool)
+    columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    rows = pa.RecordBatch.from_pydict(columns)
+    futures = []
+    size = 0
+    watch = Watch()
+    producer = writer(options)
+    left = options.records
+    while left > 0:
+        batch = rows if left >= rows.num_rows else rows.slice(0, left)
+        futures.append(producer.send_arrow(options.topic, batch))
+        size += payload(batch)
+        left -= batch.num_rows
+    producer.flush(timeout=TIMEOUT)
+    for future in futures:
+        future.result(timeout=TIMEOUT)
+    watch.seen()
+    return watch.stop("offset ranges per Arrow batch", options.records, size)
+
+
+def load(options: argparse.Namespace) -> Found:
+    """Fill a topic round robin, as franz-go's driver does where there is a Go."""
+    keys, values = pool(options.pool)
+    watch = Watch()
+    producer = writer(options)
+    for begin in range(0, options.records, len(keys)):
+        count = min(len(keys), options.records - begin)
+        partitions = [(begin + i) % options.partitions for i in range(count)]
+        rows = {"key": keys[:count], "value": values[:count], "partition": partitions}
+        producer.send_arrow(options.topic, pa.RecordBatch.from_pydict(rows))
+    producer.flush(timeout=TIMEOUT)
+    return watch.stop("", options.records, 0)
+
+
+def latency(options: argparse.Namespace) -> Found:
+    """A consumer in a thread of its own, a producer without linger here."""
+    arrived: queue.Queue[float] = queue.Queue()
+
+    def read() -> None:
+        consumer = reader(options)
+        while True:
+            for _ in consumer.poll(timeout=1.0):
+                arrived.put(time.perf_counter())
+
+    threading.Thread(target=read, daemon=True).start()
+    producer = writer(options, **{"linger.ms": 0})
+    return round_trip(options, arrived, lambda: producer.send(options.topic, b"ping"))
+
+
+def start(options: argparse.Namespace) -> Found:
+    """A new producer until its first record is acknowledged, a new consumer until its first."""
+    watch = Watch()
+    producer = odradek.Producer({"bootstrap.servers": options.bootstrap})
+    producer.send(options.topic, b"first").result(timeout=TIMEOUT)
+    watch.seen()
+    acknowledged = watch.first
+    watch = Watch()
+    consumer = reader(options)
+    while not consumer.poll(timeout=1.0):
+        pass
+    watch.seen()
+    return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
+
+
+if __name__ == "__main__":
+    main(
+        "odradek",
+        f"{odradek.__version__} ({KERNEL} kernel)",
+        {
+            "arrow": arrow,
+            "arrow-one": arrow_one,
+            "consume": consume,
+            "soak": soak,
+            "load": load,
+            "produce": produce,
+            "produce-arrow": produce_arrow,
+            "round-trip": latency,
+            "start": start,
+        },
+    )

@@ -1,0 +1,262 @@
+"""What is measured: rows, the clients in each, and the goals between them.
+
+In: nothing. Out: `ROWS`. A row is one task; a lane is one client at it, in one way; a goal
+compares two lanes of a row, or says a limit. Must not: measure anything; drivers do (`peers/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+KIB = 1 << 10
+TUNED_BATCH = 128 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a topic is like; topics of the same shape are loaded once."""
+
+    value_size: int = 100
+    codec: str = "none"
+    partitions: int = 4
+    batch_size: int = TUNED_BATCH
+    share: float = 1.0
+    """Of the records asked for: so that rows of large records don't take ten times as long."""
+
+    @property
+    def topic(self) -> str:
+        """A name that tells the shape."""
+        return f"v{self.value_size}-{self.codec}-p{self.partitions}-b{self.batch_size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One client at a row's task."""
+
+    key: str
+    title: str
+    client: str
+    mode: str
+    shape: Shape = Shape()
+    share: float = 1.0
+    """Of the shape's records: slow clients get fewer, so that each takes some seconds."""
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`figure` of a lane, over that of another lane (a ratio) or alone, against a limit."""
+
+    lane: str
+    against: str | None
+    limit: float
+    figure: str = "speed"
+    at_most: bool = False
+    needs: str = ""
+    """What else must hold, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One table."""
+
+    key: str
+    title: str
+    lanes: tuple[Lane, ...]
+    goals: tuple[Goal, ...] = ()
+    quick: bool = False
+    """Part of the subset that takes a few minutes."""
+    warm_up: str | None = None
+    """The lane that runs once before, uncounted: it warms the broker and its files."""
+
+
+def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:
+    def lane(key: str, title: str, client: str, mode: str, share: float = 1.0, *a: str) -> Lane:
+        return Lane(key, title, client, mode, shape, share, a)
+
+    return (
+        lane("odradek-arrow", "Odradek → Arrow", "odradek", "arrow"),
+        lane("odradek-one", "Odradek → Arrow, one thread", "odradek", "arrow-one"),
+        lane("odradek-records", "Odradek → records", "odradek", "consume", 0.5),
+        *more,
+        lane("raw", "raw receive", "raw", "receive"),
+        lane("franz-go", "franz-go", "franz-go", "consume"),
+        lane("franz-go-arrow", "franz-go → arrow-go", "franz-go", "arrow"),
+        lane("sarama", "Sarama", "sarama", "consume"),
+        lane("java", "Java", "java", "consume"),
+        lane("librdkafka", "librdkafka (C)", "librdkafka", "consume"),
+        lane("librdkafka-crc", "librdkafka (C), check.crcs", "librdkafka", "consume", 1.0,
+             "--check-crcs", "true"),
+        lane("confluent", "confluent-kafka", "confluent", "consume", 0.6),
+        lane("confluent-arrow", "confluent-kafka → Arrow", "confluent", "arrow", 0.4),
+        lane("kafkarrow", "kafkarrow → Arrow", "kafkarrow", "arrow", 0.2),
+        lane("aiokafka", "aiokafka", "aiokafka", "consume", 0.2),
+        lane("aiokafka-arrow", "aiokafka → Arrow", "aiokafka", "arrow", 0.1),
+        lane("kafka-python", "kafka-python", "kafka-python", "consume", 0.03),
+        lane("kafka-python-arrow", "kafka-python → Arrow", "kafka-python", "arrow", 0.03),
+    )  # fmt: skip
+
+
+def _writing(codec: str) -> tuple[Lane, ...]:
+    shape = Shape(codec=codec)
+
+    def lane(key: str, title: str, client: str, mode: str, share: float) -> Lane:
+        return Lane(key, title, client, mode, shape, share)
+
+    return (
+        lane("odradek-arrow", "Odradek from Arrow", "odradek", "produce-arrow", 1.0),
+        lane("odradek-send", "Odradek, send() with a future", "odradek", "produce", 0.15),
+        lane("raw", "raw ingest", "raw", "ingest", 1.0),
+        lane("franz-go", "franz-go", "franz-go", "produce", 0.5),
+        lane("sarama", "Sarama", "sarama", "produce", 0.2),
+        lane("java", "Java", "java", "produce", 0.3),
+        lane("librdkafka", "librdkafka (C)", "librdkafka", "produce", 0.3),
+        lane("confluent", "confluent-kafka, callback", "confluent", "produce", 0.15),
+        lane("confluent-quiet", "confluent-kafka, no callback", "confluent", "produce-quiet", 0.15),
+        lane("aiokafka", "aiokafka", "aiokafka", "produce", 0.015),
+        lane("kafka-python", "kafka-python", "kafka-python", "produce", 0.01),
+    )
+
+
+def _reading_goals(*ratios: tuple[str, str, float]) -> tuple[Goal, ...]:
+    return tuple(Goal(lane, against, limit) for lane, against, limit in ratios)
+
+
+_PLAIN, _LZ4 = Shape(), Shape(codec="lz4")
+_KIB = Shape(value_size=1024, share=0.2)
+_VIEW = Lane("odradek-view", "Odradek → Arrow, binary_view", "odradek", "arrow",
+             arguments=("--layout", "binary_view"))  # fmt: skip
+_TWO = "odradek-arrow"
+_ONE = "odradek-one"
+_CONFLUENT = "confluent-arrow"
+
+
+def _everyone(mode: str) -> tuple[Lane, ...]:
+    shape = Shape(partitions=1, share=0.0)
+    clients = (
+        ("odradek", "Odradek"), ("franz-go", "franz-go"), ("sarama", "Sarama"), ("java", "Java"),
+        ("confluent", "confluent-kafka"), ("aiokafka", "aiokafka"),
+        ("kafka-python", "kafka-python"),
+    )  # fmt: skip
+    return tuple(Lane(key, title, key, mode, shape) for key, title in clients)
+
+
+def _growth() -> Iterator[Row]:
+    """How cost grows with partitions, codecs and batches; for Odradek and one peer."""
+
+    def lanes(shapes: dict[str, Shape], *, writing: bool = False) -> tuple[Lane, ...]:
+        ours, theirs = ("produce-arrow", "produce") if writing else ("arrow", "consume")
+        return tuple(
+            Lane(f"{client}-{name}", f"{title}, {name}", client, mode, shape)
+            for name, shape in shapes.items()
+            for client, title, mode in (
+                ("odradek", "Odradek", ours),
+                ("franz-go", "franz-go", theirs),
+            )
+        )
+
+    part = replace(_PLAIN, share=0.2)
+    some = {f"{n:,} partitions": replace(part, partitions=n) for n in (1, 4, 100, 1000, 5000)}
+    yield Row("partitions", "consume 100 B from many partitions", lanes(some))
+    sizes = {f"{n} KiB": replace(part, batch_size=n * KIB) for n in (1, 4, 16, 128, 1000)}
+    yield Row("batches", "consume 100 B in batches of different sizes", lanes(sizes))
+    codecs = {c: replace(part, codec=c) for c in ("none", "lz4", "snappy", "zstd", "gzip")}
+    yield Row("codecs", "consume 100 B, codecs", lanes(codecs))
+    yield Row("codecs-produce", "produce 100 B, codecs", lanes(codecs, writing=True))
+
+
+ROWS: dict[str, Row] = {
+    row.key: row
+    for row in (
+        Row(
+            "consume",
+            "consume 100 B",
+            _reading(_PLAIN, more=(_VIEW,)),
+            (
+                *_reading_goals(
+                    (_TWO, _CONFLUENT, 40), (_TWO, "java", 9), (_TWO, "franz-go", 5),
+                    (_TWO, "raw", 0.6),
+                ),
+                Goal(_TWO, None, 0.10, "cpu_per_million", at_most=True),
+                *_reading_goals(
+                    (_ONE, _CONFLUENT, 25), (_ONE, "java", 6), (_ONE, "franz-go", 4),
+                    ("odradek-records", "confluent", 2.5),
+                ),
+                Goal(_TWO, None, 200e6, "rss_growth", at_most=True,
+                     needs="budget of 100 MB and 100 MB"),
+            ),
+            quick=True,
+            warm_up="raw",
+        ),
+        Row(
+            "consume-lz4",
+            "consume 100 B, lz4",
+            _reading(_LZ4),
+            _reading_goals((_TWO, _CONFLUENT, 18), (_TWO, "java", 4.5), (_TWO, "franz-go", 2.5)),
+            warm_up="raw",
+        ),
+        Row(
+            "consume-1k",
+            "consume 1 KiB",
+            _reading(_KIB, more=(replace(_VIEW, shape=_KIB),)),
+            _reading_goals((_TWO, _CONFLUENT, 7), (_TWO, "java", 5), (_TWO, "franz-go", 2)),
+            warm_up="raw",
+        ),
+        Row(
+            "produce",
+            "produce 100 B",
+            _writing("none"),
+            (
+                *_reading_goals(
+                    (_TWO, "confluent", 12), (_TWO, "java", 5), (_TWO, "franz-go", 2.2),
+                    (_TWO, "raw", 0.95),
+                ),
+                Goal(_TWO, None, 0.15, "cpu_per_million", at_most=True),
+                Goal("odradek-send", "confluent", 1.5),
+            ),
+            quick=True,
+            warm_up="raw",
+        ),
+        Row(
+            "produce-lz4",
+            "produce 100 B, lz4",
+            _writing("lz4"),
+            _reading_goals((_TWO, "confluent", 7), (_TWO, "java", 3.5), (_TWO, "franz-go", 2.3)),
+            warm_up="raw",
+        ),
+        Row(
+            "round-trip",
+            "round trip at 100 records a second",
+            _everyone("round-trip"),
+            tuple(
+                Goal("odradek", against, 1.0, figure, at_most=True)
+                for figure in ("p50_ms", "p99_ms")
+                for against in ("confluent", "java")
+            ),
+            quick=True,
+        ),
+        Row("start", "client start: to the first record", _everyone("start"), quick=True),
+        Row(
+            "import",
+            "import of the module",
+            tuple(
+                Lane(key, title, key, "import")
+                for key, title in (
+                    ("odradek", "Odradek"), ("confluent", "confluent-kafka"),
+                    ("aiokafka", "aiokafka"), ("kafka-python", "kafka-python"),
+                )
+            ),
+            (Goal("odradek", None, 80.0, "import_ms", at_most=True),),
+            quick=True,
+        ),
+        Row(
+            "soak",
+            "ten passes over the topic: does memory stay level",
+            (Lane("odradek", "Odradek → Arrow", "odradek", "soak", arguments=("--passes", "10")),),
+            (Goal("odradek", None, 20e6, "rss_drift", at_most=True),),
+        ),
+        *_growth(),
+    )
+}  # fmt: skip

@@ -1,0 +1,235 @@
+"""From results to tables: medians with ranges, ratios, goals met and missed.
+
+In: the store that `run` writes. Out: markdown. Must not: leave anything out because it looks bad,
+nor compare what wasn't measured in one sitting without saying so.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.rows import ROWS, Goal, Lane, Row
+
+Store = dict[str, Any]
+OTHER_SITTING = "†"
+_FIGURES = {
+    "speed": ("records/s", 1.0),
+    "cpu_per_million": ("CPU s per million", 1.0),
+    "p50_ms": ("p50 ms", 1.0),
+    "p99_ms": ("p99 ms", 1.0),
+    "first_acknowledged_ms": ("first acknowledged, ms", 1.0),
+    "first_read_ms": ("first read, ms", 1.0),
+    "import_ms": ("import, ms", 1.0),
+    "rss_growth": ("peak RSS above the start, MB", 1e6),
+    "rss_drift": ("RSS, last pass over the third, MB", 1e6),
+}
+
+
+def derived(result: dict[str, Any]) -> dict[str, Any]:
+    """A driver's line with what follows from it."""
+    if "seconds" in result:
+        result["speed"] = result["records"] / result["seconds"]
+        result["cpu_per_million"] = 1e6 * result["cpu"] / result["records"]
+        result["bytes_per_second"] = result["bytes"] / result["seconds"]
+        result["rss_growth"] = result["peak_rss"] - result["rss_before"]
+    if levels := result.get("rss_after_pass"):
+        result["rss_drift"] = levels[-1] - levels[min(2, len(levels) - 1)]
+    return result
+
+
+def in_short(result: dict[str, Any]) -> str:
+    """One measurement in a line of progress."""
+    if "error" in result:
+        return f"FAILED: {result['error']}"
+    if "speed" in result:
+        return (
+            f"{result['speed'] / 1e6:.3f} M/s, {result['cpu_per_million']:.3f} CPU s/M, "
+            f"{result['seconds']:.2f} s, RSS +{result['rss_growth'] / 1e6:.0f} MB"
+        )
+    return ", ".join(f"{k} {v:.2f}" for k, v in result.items() if k.endswith("_ms"))
+
+
+class Results:
+    """What was measured under one set of circumstances."""
+
+    def __init__(self, store: Store, variant: str) -> None:
+        self._store, self.variant = store, variant
+        self._found = {
+            key.removeprefix(f"{variant}/"): result
+            for key, result in store["results"].items()
+            if key.startswith(f"{variant}/")
+        }
+
+    def measured(self, row: Row) -> list[Lane]:
+        """The lanes of a row of which there is anything, failures too."""
+        return [lane for lane in row.lanes if f"{row.key}/{lane.key}" in self._found]
+
+    def sitting(self, row: str, lane: str) -> str:
+        """When a lane was measured."""
+        return str(self._found[f"{row}/{lane}"]["sitting"])
+
+    def runs(self, row: str, lane: str) -> list[dict[str, Any]]:
+        """The measurements of a lane that succeeded."""
+        found = self._found.get(f"{row}/{lane}", {"runs": []})
+        return [run for run in found["runs"] if "error" not in run]
+
+    def error(self, row: str, lane: str) -> str:
+        """Why a lane has no figure."""
+        errors = [r["error"] for r in self._found[f"{row}/{lane}"]["runs"] if "error" in r]
+        return errors[0] if errors else "no run"
+
+    def values(self, row: str, lane: str, figure: str) -> list[float]:
+        """A figure of all runs of a lane."""
+        return [run[figure] for run in self.runs(row, lane) if figure in run]
+
+    def median(self, row: str, lane: str, figure: str) -> float | None:
+        """The median of a figure, None where there is none."""
+        values = self.values(row, lane, figure)
+        return statistics.median(values) if values else None
+
+    def goal(self, row: str, goal: Goal) -> tuple[float, bool] | None:
+        """What was reached, and whether that is enough."""
+        ours = self.median(row, goal.lane, goal.figure)
+        theirs = self.median(row, goal.against, goal.figure) if goal.against else 1.0
+        if ours is None or not theirs:
+            return None
+        reached = ours / theirs
+        return reached, reached <= goal.limit if goal.at_most else reached >= goal.limit
+
+
+def variants(store: Store) -> list[str]:
+    """The circumstances there are results of; all cores first."""
+    return sorted({key.split("/")[0] for key in store["results"]}, key=lambda v: (v[0] != "a", v))
+
+
+def markdown(store: Store) -> str:
+    """Everything, for people."""
+    parts = []
+    for variant in variants(store):
+        results = Results(store, variant)
+        parts += [f"## {variant[0].upper()}{variant[1:]}", goals_table(results)]
+        for row in ROWS.values():
+            if results.measured(row):
+                parts += [f"### {row.title}", row_table(results, row)]
+    return "\n\n".join([*parts, circumstances(store)]) + "\n"
+
+
+def goals_table(results: Results) -> str:
+    """Each goal with what was reached."""
+    lines = ["| | against | goal | reached | |", "|---|---|--:|--:|---|"]
+    for row in ROWS.values():
+        titles = {lane.key: lane.title for lane in row.lanes}
+        for goal in row.goals:
+            found = results.goal(row.key, goal)
+            if found is None:
+                continue
+            reached, met = found
+            unit, scale = _FIGURES[goal.figure]
+            sign = "≤" if goal.at_most else "≥"
+            if goal.against is None:
+                against, times = unit, ""
+            else:
+                against, times = titles[goal.against], "×"
+                if goal.figure != "speed":
+                    against += f", {unit}"
+                if results.sitting(row.key, goal.lane) != results.sitting(row.key, goal.against):
+                    against += f" {OTHER_SITTING}"
+            lines.append(
+                f"| {row.title}: {titles[goal.lane]} | {against} | "
+                f"{sign} {goal.limit / scale:g}{times} | {number(reached / scale)}{times} | "
+                f"{'met' if met else 'MISSED'} |"
+            )
+    return "\n".join(lines)
+
+
+def row_table(results: Results, row: Row) -> str:
+    """One row's lanes."""
+    lanes = results.measured(row)
+    if any(results.values(row.key, lane.key, "speed") for lane in lanes):
+        return "\n".join(_speeds(results, row, lanes))
+    return "\n".join(_times(results, row, lanes))
+
+
+def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
+    first = lanes[0]
+    base = results.median(row.key, first.key, "speed")
+    yield (
+        f"| | million records/s | {first.title} is | CPU s per million | MB/s | "
+        "peak RSS MB (grown by) | delivers |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|---|"
+    for lane in lanes:
+        runs = results.runs(row.key, lane.key)
+        if not runs:
+            yield f"| {lane.title} | failed: {results.error(row.key, lane.key)} | | | | | |"
+            continue
+        speed = spread(results.values(row.key, lane.key, "speed"), 1e6)
+        median = results.median(row.key, lane.key, "speed")
+        ratio = f"{number(base / median)}×" if base and median and lane != first else ""
+        if results.sitting(row.key, lane.key) != results.sitting(row.key, first.key):
+            ratio += f" {OTHER_SITTING}"
+        cpu = spread(results.values(row.key, lane.key, "cpu_per_million"))
+        size = statistics.median(r["bytes_per_second"] for r in runs) / 1e6
+        peak = statistics.median(r["peak_rss"] for r in runs) / 1e6
+        growth = statistics.median(r["rss_growth"] for r in runs) / 1e6
+        yield (
+            f"| {lane.title} | {speed} | {ratio} | {cpu} | {size:,.0f} | "
+            f"{peak:,.0f} ({growth:,.0f}) | {runs[0]['delivers']} |"
+        )
+
+
+def _times(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
+    names = [name for name in _FIGURES if any(results.values(row.key, x.key, name) for x in lanes)]
+    yield f"| | {' | '.join(_FIGURES[name][0] for name in names)} |"
+    yield "|---|" + "--:|" * len(names)
+    for lane in lanes:
+        if results.runs(row.key, lane.key):
+            cells = (spread(results.values(row.key, lane.key, name)) for name in names)
+            yield f"| {lane.title} | {' | '.join(cells)} |"
+        else:
+            yield f"| {lane.title} | failed: {results.error(row.key, lane.key)} |"
+
+
+def circumstances(store: Store) -> str:
+    """Machine, versions and what was left out, for each sitting that has results."""
+    lines = ["## Circumstances", ""]
+    for found in store["sittings"].values():
+        at = found["machine"]
+        lines.append(
+            f"- {found['id']} UTC, commit {found['commit']}: {at['cpu']}, {at['cores']} cores, "
+            f"load {at['load']} at the start, Python {at['python']}, Kafka {found['kafka']}, "
+            f"{found['records']:,} records, {found['runs']} runs"
+        )
+        lines += [f"  - skipped: {name}: {why}" for name, why in found["skipped"].items()]
+    versions = sorted(
+        {
+            (run["library"], run["version"])
+            for result in store["results"].values()
+            for run in result["runs"]
+            if run.get("version")
+        }
+    )
+    lines.append("- versions: " + ", ".join(f"{name} {version}" for name, version in versions))
+    lines.append(f"- {OTHER_SITTING}: measured in another sitting than what it is compared with")
+    return "\n".join(lines)
+
+
+def spread(values: list[float], scale: float = 1.0) -> str:
+    """Median and range."""
+    if not values:
+        return ""
+    middle, low, high = (
+        number(v / scale) for v in (statistics.median(values), min(values), max(values))
+    )
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def number(value: float) -> str:
+    """Three digits that matter."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    if abs(value) >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if abs(value) >= 0.095 else f"{value:.3f}"

@@ -1,0 +1,116 @@
+"""The broker and its topics: loaded once per shape, made empty for what is produced.
+
+In: shapes. Out: topics with records in them. One real broker as Kafka's own scripts run it, with
+Kafka's own defaults but for what METHOD.md names. Must not: use the client under test to make or
+delete topics.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks import data, peers
+from benchmarks.rows import Shape
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek.testing import LocalCluster
+
+BROKER_CONFIG = {
+    # LocalCluster's own are smaller; these are Kafka's defaults.
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    # Topics are deleted while the bench goes on: their files must not pile up.
+    "log.segment.delete.delay.ms": "1000",
+    "log.index.size.max.bytes": "1048576",
+}
+HEAP = "1g"
+_LOADERS = (("franz-go", "load"), ("odradek", "load"))
+_LOAD_TIMEOUT = 300.0
+_SETTLE = 1.0
+
+
+def new_cluster() -> LocalCluster:
+    """One broker; nothing else runs beside it."""
+    return LocalCluster(brokers=1, config=BROKER_CONFIG, heap=HEAP, full_jvm=True)
+
+
+class Topics:
+    """Topics of one cluster."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, records: int) -> None:
+        # Clients are given the broker itself: a front door would be in the way of bytes.
+        self.bootstrap = cluster.broker_addresses[0]
+        self.records = records
+        self._folder = folder
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self._loaded: set[str] = set()
+        self._made = 0
+
+    def records_of(self, shape: Shape) -> int:
+        """How many a topic of this shape has: a multiple of its partitions."""
+        per_partition = max(1, int(self.records * shape.share) // shape.partitions)
+        return per_partition * shape.partitions
+
+    def pool(self, shape: Shape) -> Path:
+        """The file with the records of this size."""
+        path = self._folder / f"pool-{shape.value_size}"
+        if not path.exists():
+            data.write_pool(path, shape.value_size)
+        return path
+
+    def empty(self, shape: Shape) -> str:
+        """A new topic without records."""
+        self._made += 1
+        topic = f"empty-{self._made}"
+        self._create(topic, shape.partitions)
+        return topic
+
+    def loaded(self, shape: Shape) -> str:
+        """The topic of this shape, loaded now if it isn't yet."""
+        if shape.topic not in self._loaded:
+            self._create(shape.topic, shape.partitions)
+            self._load(shape)
+            self._loaded.add(shape.topic)
+        return shape.topic
+
+    def drop(self, topic: str) -> None:
+        """Delete a topic; its files go a second later."""
+        self._loaded.discard(topic)
+        with suppress(KafkaException):
+            self._admin.delete_topics([topic])[topic].result(30)
+
+    def _create(self, topic: str, partitions: int) -> None:
+        self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            found = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
+            if len(found) == partitions and all(p.leader >= 0 for p in found.values()):
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"topic {topic} has no leaders")
+
+    def _load(self, shape: Shape) -> None:
+        count = self.records_of(shape)
+        for client, mode in _LOADERS:
+            built = peers.command(client, mode)
+            if built.command is not None:
+                break
+        else:
+            raise RuntimeError(f"no client can load topics: {built.reason}")
+        done = subprocess.run(
+            [*built.command, "--bootstrap", self.bootstrap, "--topic", shape.topic,
+             "--partitions", str(shape.partitions), "--records", str(count),
+             "--pool", str(self.pool(shape)), "--codec", shape.codec,
+             "--batch-size", str(shape.batch_size)],
+            capture_output=True, text=True, timeout=_LOAD_TIMEOUT, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"loading {shape.topic} failed: {done.stderr.strip()[-500:]}")
+        if json.loads(done.stdout)["records"] != count:
+            raise RuntimeError(f"{shape.topic} wasn't loaded whole")
+        time.sleep(_SETTLE)
