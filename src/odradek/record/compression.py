@@ -105,13 +105,18 @@ class Scratch:
         return self._unzstd
 
 
-def decompress(codec: int, data: bytes | memoryview, limit: int = DECOMPRESSED_LIMIT) -> bytes:
+def decompress(
+    codec: int, data: bytes | bytearray | memoryview, limit: int = DECOMPRESSED_LIMIT
+) -> bytes:
     """Decompress to at most `limit` bytes; `BadBatchError` for more and for broken data."""
     return decompress_into(codec, data, Scratch(), limit).tobytes()
 
 
 def decompress_into(
-    codec: int, data: bytes | memoryview, scratch: Scratch, limit: int = DECOMPRESSED_LIMIT
+    codec: int,
+    data: bytes | bytearray | memoryview,
+    scratch: Scratch,
+    limit: int = DECOMPRESSED_LIMIT,
 ) -> memoryview:
     """Decompress like `decompress`, into memory that is used again.
 
@@ -137,6 +142,7 @@ def decompress_into(
             found = (_gunzip_into if name == "gzip" else _unzstd_into)(view, room, scratch)
         if found != NO_ROOM:
             return room[:found]
+        del room  # before there is more
         size = min(free, _GROWTH * size) if size < free else _measure(name, view, scratch, limit)
 
 

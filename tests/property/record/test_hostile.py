@@ -94,7 +94,7 @@ def survives(buffer: bytes, rng: random.Random) -> bool:
 
 
 @settings(deadline=None, max_examples=120)
-@given(st.integers(0, 2**32), st.sampled_from([None, None, "gzip", "zstd"]))
+@given(st.integers(0, 2**32), st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"]))
 def test_mutated_batches(seed: int, codec: str | None) -> None:
     rng = random.Random(seed)
     batch = encode(
@@ -117,7 +117,7 @@ def test_mutated_batches(seed: int, codec: str | None) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.sampled_from([1, 4]))
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 4]))
 def test_mutated_records_inside_of_sound_compression(seed: int, codec: int) -> None:
     rng = random.Random(seed)
     plain = encode(rows(rng, 0, rng.randrange(1, 8)))
@@ -148,7 +148,7 @@ def test_noise(noise: bytes, shape: int) -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(0, 2**32), st.sampled_from([None, "gzip", "zstd"]))
+@given(st.integers(0, 2**32), st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]))
 def test_without_a_right_checksum_nothing_passes(seed: int, codec: str | None) -> None:
     rng = random.Random(seed)
     batch = encode(rows(rng, 0, 4), compression=codec)

@@ -1,0 +1,75 @@
+"""Snappy: xerial's chunks, bare blocks, and claims that can't be true."""
+
+from __future__ import annotations
+
+import cramjam
+import pytest
+
+from odradek.record.batch import BadBatchError
+from odradek.record.compression import compress, decompress
+
+HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+TEXT = b"".join(b"%d is a number, " % i for i in range(20_000))
+
+
+def raw(data: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+def chunk(data: bytes) -> bytes:
+    return len(raw(data)).to_bytes(4, "big") + raw(data)
+
+
+def test_ours_are_xerials_chunks() -> None:
+    written = bytes(compress(2, None, memoryview(TEXT[:100])))
+    assert written == HEADER + chunk(TEXT[:100])
+    written = bytes(compress(2, None, memoryview(TEXT)))
+    assert written.startswith(HEADER + chunk(TEXT[: 1 << 16]))
+    assert decompress(2, written) == TEXT
+    assert bytes(compress(2, None, memoryview(b""))) == HEADER
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        raw(TEXT),
+        HEADER + b"".join(chunk(TEXT[at : at + 32768]) for at in range(0, len(TEXT), 32768)),
+        HEADER + chunk(TEXT[:9]) + chunk(b"") + HEADER + chunk(TEXT[9:]),
+        HEADER + chunk(TEXT),
+    ],
+)
+def test_what_others_write(written: bytes) -> None:
+    assert decompress(2, written) == TEXT
+
+
+def test_runs_shrink_as_far_as_snappy_can() -> None:
+    """The check of claims must not refuse what is honest."""
+    for data in (bytes(1 << 22), b"ab" * 99999, bytes(12), b"abcdefgh" * 200):
+        assert decompress(2, raw(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (b"", "snappy block has no size"),
+        (b"\xff" * 9, "snappy block has no size"),
+        (b"\x80", "snappy block has no size"),
+        (b"\xff\xff\xff\xff\x0f\x00", "snappy block of 6 bytes claims to hold 4294967295"),
+        (b"\x05\x00a", "snappy data is broken"),
+        (raw(TEXT)[:-1], "snappy data is broken"),
+        (HEADER[:10], "snappy data ends early"),
+        (HEADER + b"\0\0", "snappy chunk claims"),
+        (HEADER + b"\0\0\1\0abc", "snappy chunk claims 256 of 3 bytes left"),
+        (HEADER + b"\xff\xff\xff\xff", "snappy chunk claims 4294967295 of 0 bytes left"),
+        (HEADER + b"\0\0\0\0", "snappy block has no size"),
+        (HEADER + chunk(TEXT) + b"abc", "snappy chunk claims"),
+    ],
+)
+def test_broken_data(written: bytes, says: str) -> None:
+    with pytest.raises(BadBatchError, match=says):
+        decompress(2, written)
+
+
+def test_the_limit_holds_before_anything_is_decompressed() -> None:
+    with pytest.raises(BadBatchError, match="larger than 1000 bytes"):
+        decompress(2, HEADER + chunk(bytes(600)) * 2, limit=1000)
