@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from odradek.api.explain import Explanation as Explanation
     from odradek.api.producer import Producer as Producer
     from odradek.api.record_future import ArrowFuture as ArrowFuture
-    from odradek.api.record_future import OffsetRange as OffsetRange
     from odradek.api.record_future import RecordFuture as RecordFuture
     from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
     from odradek.clients.admin.admin_engine import NewTopic as NewTopic
@@ -32,12 +31,14 @@ if TYPE_CHECKING:
     from odradek.clients.descriptions import PartitionDescription as PartitionDescription
     from odradek.clients.descriptions import TopicDescription as TopicDescription
     from odradek.clients.producer.batch import RecordMetadata as RecordMetadata
+    from odradek.clients.producer.delivery import OffsetRange as OffsetRange
     from odradek.common.errors import *  # noqa: F403
     from odradek.common.events import Event as Event
     from odradek.common.kafka_errors import *  # noqa: F403
     from odradek.common.types import Address as Address
     from odradek.common.types import TopicPartition as TopicPartition
     from odradek.record.arrow import ArrowSchemaError as ArrowSchemaError
+    from odradek.record.sent_columns import InvalidRowError as InvalidRowError
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ _HOME = {
     "DataLossError": "odradek.spark.problems",
     "Event": "odradek.common.events",
     "Explanation": "odradek.api.explain",
+    "InvalidRowError": "odradek.record.sent_columns",
     "MissingTopicError": "odradek.spark.problems",
     "NewTopic": "odradek.clients.admin.admin_engine",
     "NoProgressError": "odradek.spark.problems",
@@ -62,7 +64,7 @@ _HOME = {
     "OptionError": "odradek.spark.problems",
     "OutageError": "odradek.spark.problems",
     "OffsetAndTimestamp": "odradek.clients.consumer.records",
-    "OffsetRange": "odradek.api.record_future",
+    "OffsetRange": "odradek.clients.producer.delivery",
     "PartitionDescription": "odradek.clients.descriptions",
     "Producer": "odradek.api.producer",
     "RecordFuture": "odradek.api.record_future",

@@ -56,6 +56,9 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (ArrowFuture, "result"): lambda p, t: p.send_arrow(
         "t", pa.record_batch({"value": [b"x"]})
     ).result(timeout=t),
+    (ArrowFuture, "exception"): lambda p, t: p.send_arrow(
+        "t", pa.record_batch({"value": [b"x"]})
+    ).exception(timeout=t),
     (Consumer, "position"): lambda c, t: c.position(T0, timeout=t),
     (Consumer, "poll"): lambda c, t: c.poll(timeout=t),
     (Consumer, "poll_arrow"): lambda c, t: c.poll_arrow(timeout=t),
@@ -170,5 +173,5 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
     }
-    inside = {(Producer, "await_batch"), (Producer, "deadline")}  # what the futures need
+    inside = {(Producer, "await_outcome"), (Producer, "deadline")}  # what the futures need
     assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"

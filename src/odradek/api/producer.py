@@ -7,13 +7,14 @@ Must not: decide anything; the engine does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from os import getpid
+from typing import Any
 
 from odradek.api.base import GRACE, Client
 from odradek.api.record_future import ArrowFuture, RecordFuture, not_yet
-from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.delivery import Delivery
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.clients.producer.record_accumulator import Appended
+from odradek.clients.producer.topic_lane import TopicLane
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -22,11 +23,9 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
+from odradek.network.flow import Completion
 from odradek.network.host import Host
-from odradek.record import estimate_record_size
-
-if TYPE_CHECKING:
-    from odradek.record.arrow_send import ArrowRecords
+from odradek.record import BatchBuilder, SentColumns, estimate_record_size
 
 CLOSE_TIMEOUT = 30.0
 
@@ -60,6 +59,12 @@ class Producer(Client[ProducerEngine]):
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)
         )
+        self._lanes: dict[str, TopicLane] = {}
+        self._pid = getpid()
+        self._lock_free = (
+            BatchBuilder.ATOMIC and settled["max.request.size"] >= settled["batch.size"]
+        )
+        """A record may go into an open batch without a lock, and without a look at its size."""
 
     def _usual_host(self) -> Host:
         """A thread of its own, started at the first record: records linger while users go on."""
@@ -87,41 +92,70 @@ class Producer(Client[ProducerEngine]):
         `TopicAuthorizationFailedError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
         come out of the future.
         """
-        self._check_open()
-        size = estimate_record_size(key, value, headers)
-        self._check_size(size)
         at = int(self._host.wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-        place = self._append(self._topic(topic), key, value, headers, partition, at, size)
-        return RecordFuture(self, place.batch, place.index, at)
+        lane = self._lanes.get(topic)
+        if lane is None or lane.snapshot is not self._engine.metadata.snapshot:
+            lane = self._lane(topic)
+        if partition is None:
+            partition = lane.partition(key, value)
+        batch = lane.open.get(partition)
+        if batch is not None and self._lock_free and getpid() == self._pid:
+            index = batch.append(key, value, headers, at)
+            if index is not None:
+                return RecordFuture(self, batch, index, at)
+        return self._append(lane, key, value, headers, partition, at)
 
-    def send_arrow(self, topic: str, data: Any) -> ArrowFuture:
-        """Give the rows of Arrow data to the producer.
+    def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        value: str | None = "value",
+        key: str | None = "key",
+        headers: str | None = "headers",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+    ) -> ArrowFuture:
+        """Give the rows of Arrow data to the producer, in their order, without making objects.
 
-        `data`: a pyarrow RecordBatch or Table, or anything with the Arrow PyCapsule interface
-        (Polars, DuckDB, pandas 3). Columns: `value` (binary or string) and, where wanted, `key`
-        (binary or string), `headers` (list of struct<key: string, value: binary>), `partition`
-        (integer), `timestamp` (timestamp, or integer in milliseconds since the epoch).
+        `data`: a pyarrow RecordBatch, Table or RecordBatchReader, or anything with the Arrow
+        PyCapsule interface (Polars, DuckDB, pandas 3). A stream is read piece by piece, as
+        `buffer.memory` has room. Its buffers are only read while this call runs.
+
+        The keywords name the columns: `value` and `key` (binary or string of any kind), `headers`
+        (list of struct<key: string, value: binary>, or map), `partition` (integer), `timestamp`
+        (timestamp of any unit, or integer milliseconds since the epoch). With the names as they
+        are only `value` must be there, and a column with another name is an error; with names of
+        your own, other columns are left out. None leaves a column out, too.
         Null keys, values, partitions and timestamps mean what None means to `send`.
 
-        Waits for room as `send` does. The future's `result()` gives the offset ranges.
-        Raises what `send` raises, and `ArrowSchemaError` for columns that don't fit.
+        Batches are 512 KiB unless `batch.size` is given. Rows that don't fill one wait `linger.ms`
+        for more. Returns once all rows are in batches; it waits for room in `buffer.memory`, each
+        time at most `max.block.ms`. The future's `result()` gives the offsets by partition.
+
+        Raises what `send` raises, `ArrowSchemaError` for columns that don't fit and
+        `InvalidRowError` for a row that can't be sent (of the piece that holds it nothing is).
+        Rows that were in batches by then go on being sent; a note at the error says how many.
+
+        >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})  # doctest: +SKIP
+        >>> producer.send_arrow("t", table, key="id", value="text").result()  # doctest: +SKIP
         """
-        from odradek.record.arrow_send import records_from_arrow
+        from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
         self._check_open()
-        rows: ArrowRecords = records_from_arrow(data)
-        known = self._topic(topic)
-        pieces: dict[ProducerBatch, list[int]] = {}
-        for key, value, headers, partition, timestamp_ms in rows:
-            size = estimate_record_size(key, value, headers)
-            self._check_size(size)
-            at = int(self._host.wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-            place = self._append(known, key, value, headers, partition, at, size)
-            range_ = pieces.setdefault(place.batch, [place.index, place.index])
-            range_[1] = place.index
-        return ArrowFuture(
-            self, [(batch, first, last) for batch, (first, last) in pieces.items()], len(rows)
-        )
+        names = ColumnNames(value, key, headers, partition, timestamp)
+        pieces = columns_from_arrow(data, names)
+        delivery = Delivery(self._host.lock)
+        try:
+            for columns in pieces:
+                self._write(topic, columns, delivery)
+        except BaseException as error:
+            if delivery.rows:
+                error.add_note(f"The first {delivery.rows} rows are being sent; flush() waits.")
+            raise
+        finally:
+            delivery.finish()
+        return ArrowFuture(self, delivery)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that lingers and wait until all records sent before have an outcome.
@@ -142,6 +176,7 @@ class Producer(Client[ProducerEngine]):
         """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`."""
         if self._closed:
             return
+        self._lanes.clear()  # so that every later `send` looks whether this is open
         deadline = self._host.now() + timeout
         try:
             if self._engine.ended is None and self._engine.sender.incomplete():
@@ -159,15 +194,14 @@ class Producer(Client[ProducerEngine]):
         """The time at which a wait of `timeout` seconds ends."""
         return self._deadline(timeout, "delivery.timeout.ms")
 
-    def await_batch(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Wait for a batch's outcome; raises `KafkaTimeoutError` when it isn't there in time."""
-        if batch.done.done:
+    def await_outcome(self, completion: Completion[Any], what: str, timeout: float | None) -> None:
+        """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
+        if completion.done:
             return
         deadline = self.deadline(timeout)
         self._host.wake()
-        if not self._host.run(batch.done, deadline):
-            what = f"acknowledgement of records for {batch.partition}"
-            raise not_yet(batch, self._engine.timeout(what, self._host.now()))
+        if not self._host.run(completion, deadline):
+            raise not_yet(self._engine.timeout(what, self._host.now()))
 
     # Inside
 
@@ -184,36 +218,39 @@ class Producer(Client[ProducerEngine]):
             "max.block.ms",
         )
 
-    def _check_size(self, size: int) -> None:
+    def _lane(self, name: str) -> TopicLane:
+        """What `send` needs to know of a topic, as the newest snapshot has it."""
+        self._check_open()
+        topic = self._topic(name)
+        lane = self._lanes[name] = TopicLane(self._engine, topic)
+        return lane
+
+    def _append(
+        self,
+        lane: TopicLane,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        partition: int,
+        timestamp_ms: int,
+    ) -> RecordFuture:
+        """Put a record where its partition has no open batch with room; waits for memory."""
+        self._check_open()
+        engine, host = self._engine, self._host
+        if engine.ended is not None:
+            raise engine.ended
+        size = estimate_record_size(key, value, headers)
         limit = min(self._config["max.request.size"], self._config["buffer.memory"])
         if size > limit:
             raise RecordTooLargeError(
                 f"a record of up to {size} bytes is above max.request.size "
                 f"({self._config['max.request.size']}) or buffer.memory"
             )
-
-    def _append(
-        self,
-        topic: Topic,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        partition: int | None,
-        timestamp_ms: int,
-        size: int,
-    ) -> Appended:
-        """Put one record into its partition's open batch; waits for room where there is none."""
-        engine, host = self._engine, self._host
-        if engine.ended is not None:
-            raise engine.ended
-        if partition is None:
-            partition = engine.partitioner.partition(topic, key, size)
-        elif not 0 <= partition < len(topic.partitions):
+        if not 0 <= partition < lane.count:
             raise ConfigurationError(
-                f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, "
-                f"not {partition}"
+                f"topic {lane.topic.name} has partitions 0 to {lane.count - 1}, not {partition}"
             )
-        target = TopicPartition(topic.name, partition)
+        target = TopicPartition(lane.topic.name, partition)
         deadline: float | None = None
         while True:
             place = engine.accumulator.append(
@@ -226,11 +263,23 @@ class Producer(Client[ProducerEngine]):
             self._await_room(size, deadline)
         if place.wake:
             host.wake()
-        return place
+        return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
-    def _await_room(self, size: int, deadline: float) -> None:
+    def _write(self, name: str, columns: SentColumns, delivery: Delivery) -> None:
+        """Write one piece of Arrow data, waiting for memory as often as it has to."""
         engine, host = self._engine, self._host
-        room = engine.start(engine.room(size, deadline))
+        self._check_open()
+        if engine.ended is not None:
+            raise engine.ended
+        at = int(host.wall_clock() * 1000)
+        writer = engine.writer(columns, self._topic(name), delivery.add, host.wake)
+        while missing := writer.advance(host.now(), at):
+            deadline = host.now() + self._config["max.block.ms"]
+            self._await_room(missing, deadline, engine.accumulator.limit // 8)
+
+    def _await_room(self, size: int, deadline: float, wanted: int = 0) -> None:
+        engine, host = self._engine, self._host
+        room = engine.start(engine.room(size, deadline, wanted))
         host.wake()
         if not host.run(room, deadline + GRACE) or not room.result():
             error = engine.timeout(f"room for {size} bytes in buffer.memory", host.now())

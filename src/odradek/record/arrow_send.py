@@ -1,171 +1,244 @@
-"""Arrow to records: what `send_arrow` takes, checked and brought to one form.
+"""Arrow to columns for the encoder: what `send_arrow` takes, checked and brought to one form.
 
-In: whatever speaks Arrow. Out: rows for the producer.
+In: whatever speaks Arrow, read piece by piece. Out: `SentColumns` that stand on Arrow's own
+buffers; only what the encoder can't read (views, dictionaries, other units of time) is converted.
 pyarrow is imported on the first call of a function here and never at import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, fields
 from typing import Any
 
 from odradek.record.arrow import ArrowSchemaError
-from odradek.record.columns import BinaryColumn, Headers
+from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
 
-SENT_COLUMNS = ("value", "key", "headers", "partition", "timestamp")
-"""What `send_arrow` understands; only `value` must be there."""
-SentRow = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
-"""key, value, headers, partition, timestamp_ms"""
-
-_ROWS_AT_ONCE = 4096
+_BYTES = "binary or string"
+_HEADERS = "list<struct<key: string, value: binary>> or map<string, binary>"
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowRecords:
-    """Checked Arrow data for `send_arrow`: iterate for `SentRow` tuples.
+class ColumnNames:
+    """Which column of the data holds what; None: nothing does."""
 
-    A null partition or timestamp is None: the partitioner and the clock decide then.
-    """
+    value: str | None = "value"
+    key: str | None = "key"
+    headers: str | None = "headers"
+    partition: str | None = "partition"
+    timestamp: str | None = "timestamp"
 
-    count: int
-    _batches: tuple[Any, ...]
+    def chosen(self, names: list[str]) -> dict[str, str]:
+        """Which of `names` holds what, or what is wrong with them.
 
-    def __len__(self) -> int:
-        return self.count
+        With the usual names, every column must mean something. Whoever gives names of his own has
+        said what is to be sent: other columns are left out, but those he named must be there.
+        """
+        usual = ColumnNames()
+        found: dict[str, str] = {}
+        for field in fields(self):
+            name = getattr(self, field.name)
+            if name in names:
+                found[field.name] = name
+            elif name is not None and (name != getattr(usual, field.name) or name == "value"):
+                raise ArrowSchemaError(
+                    f"column {name!r} is missing; there are {', '.join(names) or 'none'}"
+                )
+        for name in names:
+            unknown = self == usual and name not in found.values()
+            if unknown or (names.count(name) > 1 and name in found.values()):
+                raise ArrowSchemaError(
+                    f"column {name!r} has no meaning here or stands twice; a record is made of "
+                    f"{', '.join(field.name for field in fields(self))}. Select and rename before "
+                    "sending, or name the columns in the call."
+                )
+        return found
 
-    def __iter__(self) -> Iterator[SentRow]:
-        for batch in self._batches:
-            for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                yield from _sent_rows(batch.slice(start, _ROWS_AT_ONCE))
+
+USUAL = ColumnNames()
 
 
-def records_from_arrow(data: Any) -> ArrowRecords:
-    """Check Arrow data and make it iterable as records.
+def columns_from_arrow(data: Any, names: ColumnNames = USUAL) -> Iterator[SentColumns]:
+    """Check the schema of Arrow data at once, then give its rows piece by piece.
 
     Takes a pyarrow RecordBatch, Table or RecordBatchReader, or any object with the Arrow
-    PyCapsule interface (Polars, DuckDB, pandas 3). Columns: `value` and, if wanted, `key`
-    (binary or string of any width), `headers` (list of struct key, value; or map), `partition`
-    (integer), `timestamp` (timestamp of any unit, or integer milliseconds).
+    PyCapsule interface (Polars, DuckDB, pandas 3). A stream is read as it is iterated.
     """
+    schema, batches = _batches(data)
+    chosen = names.chosen(list(schema.names))
+    for what, name in chosen.items():
+        _check(what, name, schema.field(name).type)
+    return _pieces(batches, chosen)
+
+
+def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatch):
-        table = pa.Table.from_batches([data])
-    elif isinstance(data, pa.Table):
-        table = data
-    elif hasattr(data, "__arrow_c_stream__"):
-        table = pa.RecordBatchReader.from_stream(data).read_all()
-    elif hasattr(data, "__arrow_c_array__"):
-        table = pa.Table.from_batches([pa.record_batch(data)])
+        return data.schema, iter([data])
+    if isinstance(data, pa.Table):
+        return data.schema, iter(data.to_batches())
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema, iter(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader.schema, iter(reader)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return batch.schema, iter([batch])
+    raise TypeError(f"send_arrow takes Arrow data, not {type(data).__name__}")
+
+
+def _pieces(batches: Iterator[Any], chosen: dict[str, str]) -> Iterator[SentColumns]:
+    first = 0
+    for batch in batches:
+        if batch.num_rows:
+            arrays = {what: batch.column(name) for what, name in chosen.items()}
+            yield _columns(arrays, chosen, batch.num_rows, first)
+            first += batch.num_rows
+
+
+def _columns(arrays: dict[str, Any], names: dict[str, str], count: int, first: int) -> SentColumns:
+    import pyarrow as pa
+
+    def converted(what: str) -> Any:
+        try:
+            return _normal(what, arrays[what])
+        except pa.ArrowInvalid as error:
+            raise ArrowSchemaError(f"column {names[what]!r}: {error}") from None
+
+    def binary(what: str) -> SentBinary | None:
+        return _binary(converted(what)) if what in arrays else None
+
+    def numbers(what: str) -> SentNumbers | None:
+        if what not in arrays:
+            return None
+        array = converted(what)
+        validity, data = array.buffers()
+        return SentNumbers(_view(data), _bitmap(array, validity), array.offset)
+
+    return SentColumns(
+        count,
+        binary("value"),
+        binary("key"),
+        _headers(converted("headers")) if "headers" in arrays else None,
+        numbers("partition"),
+        numbers("timestamp"),
+        first,
+    )
+
+
+def _check(what: str, name: str, kind: Any) -> None:
+    """Say what is wrong with a column's type, if anything is."""
+    import pyarrow as pa
+
+    t = pa.types
+    plain = kind.value_type if t.is_dictionary(kind) else kind
+    if what in ("key", "value"):
+        fits, wanted = _is_text(plain) or t.is_fixed_size_binary(plain), _BYTES
+    elif what == "partition":
+        fits, wanted = t.is_integer(plain), "an integer"
+    elif what == "timestamp":
+        fits = t.is_timestamp(plain) or t.is_integer(plain)
+        wanted = "timestamp or integer milliseconds"
     else:
-        raise TypeError(f"send_arrow takes Arrow data, not {type(data).__name__}")
-    names = table.column_names
-    if "value" not in names:
-        raise ArrowSchemaError(f"column 'value' is missing; there are {', '.join(names) or 'none'}")
-    for name in names:
-        if name not in SENT_COLUMNS or names.count(name) > 1:
-            raise ArrowSchemaError(
-                f"column {name!r} has no meaning here or stands twice; a record is made of "
-                f"{', '.join(SENT_COLUMNS)}. Select and rename before sending."
-            )
-    arrays = [_normal(name, table.column(name)) for name in names]
-    normal = pa.Table.from_arrays(arrays, names=names)
-    return ArrowRecords(normal.num_rows, tuple(normal.to_batches()))
+        fits, wanted = _is_headers(plain), _HEADERS
+    if not fits:
+        raise ArrowSchemaError(f"column {name!r} has type {kind}; it must be {wanted}")
 
 
-def _normal(name: str, column: Any) -> Any:
-    """Bring one column to the one type that rows are read from, or say what is wrong with it."""
+def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    kind, t = column.type, pa.types
-    if t.is_dictionary(kind):
-        kind = kind.value_type
-    text = {pa.binary(), pa.string(), pa.large_binary(), pa.large_string()}
-    text |= {pa.binary_view(), pa.string_view()}
-    try:
-        if name in ("key", "value"):
-            if kind in text or t.is_fixed_size_binary(kind):
-                return column.cast(pa.large_binary())
-            wanted = "binary or string"
-        elif name == "partition":
-            if t.is_integer(kind):
-                return column.cast(pa.int32())
-            wanted = "an integer"
-        elif name == "timestamp":
-            if t.is_timestamp(kind):
-                return column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
-            if t.is_integer(kind):
-                return column.cast(pa.int64())
-            wanted = "timestamp or integer milliseconds"
-        else:
-            if _is_headers(kind, text):
-                return column
-            wanted = "list<struct<key: string, value: binary>> or map<string, binary>"
-    except pa.ArrowInvalid as error:
-        raise ArrowSchemaError(f"column {name!r}: {error}") from None
-    raise ArrowSchemaError(f"column {name!r} has type {column.type}; it must be {wanted}")
+    return kind in (
+        pa.binary(),
+        pa.string(),
+        pa.large_binary(),
+        pa.large_string(),
+        pa.binary_view(),
+        pa.string_view(),
+    )
 
 
-def _is_headers(kind: Any, text: set[Any]) -> bool:
+def _is_headers(kind: Any) -> bool:
     import pyarrow as pa
 
-    if pa.types.is_map(kind):
-        return kind.key_type in text and kind.item_type in text
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+    t = pa.types
+    if t.is_map(kind):
+        return _is_text(kind.key_type) and _is_text(kind.item_type)
+    if not (t.is_list(kind) or t.is_large_list(kind)):
         return False
     pair = kind.value_type
-    if not pa.types.is_struct(pair) or {field.name for field in pair} != {"key", "value"}:
+    if not t.is_struct(pair) or {field.name for field in pair} != {"key", "value"}:
         return False
-    return all(field.type in text for field in pair)
+    return all(_is_text(field.type) for field in pair)
 
 
-def _sent_rows(batch: Any) -> Iterator[SentRow]:
-    n = batch.num_rows
-    names = batch.schema.names
+def _normal(what: str, array: Any) -> Any:
+    """Bring one column to a type that the encoder reads; most are there already."""
+    import pyarrow as pa
 
-    def numbers(name: str) -> Any:
-        return batch.column(name).to_pylist() if name in names else repeat(None, n)
+    t = pa.types
+    if t.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if what == "headers":
+        return array
+    if what in ("key", "value"):
+        return _plain_text(array)
+    if what == "partition":
+        return array if kind == pa.int32() else array.cast(pa.int32())
+    if t.is_timestamp(kind):
+        if kind.unit != "ms":
+            array = array.cast(pa.timestamp("ms", kind.tz), safe=False)
+        return array.view(pa.int64())
+    return array if kind == pa.int64() else array.cast(pa.int64())
 
-    def texts(name: str) -> Any:
-        return _byte_values(batch.column(name)) if name in names else repeat(None, n)
 
-    nothing: Headers = ()
-    headers: Any = repeat(nothing, n)
-    if "headers" in names:
-        headers = map(_sent_headers, batch.column("headers").to_pylist())
-    ways = numbers("partition"), numbers("timestamp")
-    return zip(texts("key"), texts("value"), headers, *ways, strict=True)
+def _plain_text(array: Any) -> Any:
+    """Turn views and fixed sizes, which the encoder doesn't read, into offsets and data."""
+    import pyarrow as pa
+
+    kind, t = array.type, pa.types
+    if kind in (pa.binary_view(), pa.string_view()) or t.is_fixed_size_binary(kind):
+        return array.cast(pa.large_binary())
+    return array
 
 
-def _byte_values(array: Any) -> list[bytes | None]:
-    """Read a large_binary array by its buffers: `to_pylist` makes a scalar object of each entry."""
+def _view(buffer: Any) -> Any:
+    return b"" if buffer is None else memoryview(buffer)
+
+
+def _bitmap(array: Any, validity: Any) -> Any:
+    return None if validity is None or not array.null_count else memoryview(validity)
+
+
+def _binary(array: Any) -> SentBinary:
+    import pyarrow as pa
+
     validity, offsets, data = array.buffers()
-    ends = memoryview(offsets).cast("q")
-    column = BinaryColumn(
-        ends,
-        b"" if data is None else memoryview(data),
-        None if validity is None else memoryview(validity),
+    wide = array.type in (pa.large_binary(), pa.large_string())
+    return SentBinary(_view(offsets), _view(data), _bitmap(array, validity), array.offset, wide)
+
+
+def _headers(array: Any) -> SentHeaders:
+    """Take lists apart; their offsets count from the start of the children, which aren't sliced."""
+    import pyarrow as pa
+
+    kind, t = array.type, pa.types
+    if t.is_map(kind):
+        keys, values = array.keys, array.items
+    else:
+        # `flatten` makes a null struct's fields null: so a header that is null has no key.
+        pairs = dict(zip([f.name for f in kind.value_type], array.values.flatten(), strict=True))
+        keys, values = pairs["key"], pairs["value"]
+    validity, offsets = array.buffers()[:2]
+    return SentHeaders(
+        _view(offsets),
+        _binary(_plain_text(keys)),
+        _binary(_plain_text(values)),
+        len(keys),
+        _bitmap(array, validity),
+        array.offset,
+        t.is_large_list(kind),
     )
-    return column.values(array.offset, array.offset + len(array))
-
-
-def _sent_headers(pairs: Any) -> Headers:
-    """Turn one row's list of dicts (or of tuples, from a map) into header tuples."""
-    if not pairs:
-        return ()
-    found = []
-    for pair in pairs:
-        name, value = (
-            (None, None)
-            if pair is None
-            else (pair["key"], pair["value"])
-            if isinstance(pair, dict)
-            else pair
-        )
-        if name is None:
-            raise ArrowSchemaError("a header has no key")
-        name = name if isinstance(name, str) else name.decode("utf-8")
-        found.append((name, value.encode() if isinstance(value, str) else value))
-    return tuple(found)

@@ -59,6 +59,9 @@ def _encode_headers(headers: HeaderInput) -> bytes:
 class BatchBuilder:
     """Collects records up to `limit_bytes` (before compression, header included)."""
 
+    ATOMIC = False
+    """Whether threads may call `append` and `close` at the same time without a lock."""
+
     __slots__ = (
         "_base_time",
         "_buffer",

@@ -1,7 +1,8 @@
-"""Arrow as records to send."""
+"""Arrow as columns to send: types, names, slices; read back row by row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from odradek.record import decode
 from odradek.record.arrow import ArrowSchemaError, to_record_batch
-from odradek.record.arrow_send import records_from_arrow
-from odradek.record.columns import Row
+from odradek.record.arrow_send import USUAL, ColumnNames, columns_from_arrow
+from odradek.record.columns import Headers, Row
+from odradek.record.encoder import Rows
 from odradek.record.reference import encode
+from odradek.record.sent_columns import InvalidRowError
 
 ROWS: list[Row] = [
     (10, 1_700_000_000_123, 0, b"k", b"v", (("a", b"1"), ("b", None))),
@@ -21,6 +24,19 @@ ROWS: list[Row] = [
     (12, -1, 0, b"", None, (("", b""),)),
     (13, 1_700_000_000_999, 0, None, b"w", ()),
 ]
+
+Sent = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
+
+
+def records_from_arrow(data: Any, names: ColumnNames = USUAL) -> list[Sent]:
+    """Key, value, headers, partition and timestamp of each row, as the encoder reads them."""
+    found: list[Sent] = []
+    for columns in columns_from_arrow(data, names):
+        assert columns.first_row == len(found)
+        rows = Rows(columns, 100, 1 << 20)
+        found += [rows.get(i)[:5] for i in range(columns.count)]
+    return found
+
 
 KEYS = [b"a", None, "é".encode()]
 BINARY_TYPES = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -36,8 +52,8 @@ def test_keys_and_values_of_every_width(kind: pa.DataType, chunked: bool) -> Non
     expected = KEYS + KEYS[1:] if chunked else KEYS
     records = records_from_arrow(data)
     assert len(records) == len(expected)
-    assert list(records) == [(k, k, (), None, None) for k in expected]
-    assert list(records_from_arrow(data.slice(1))) == [(k, k, (), None, None) for k in expected[1:]]
+    assert records == [(k, k, (), None, None) for k in expected]
+    assert records_from_arrow(data.slice(1)) == [(k, k, (), None, None) for k in expected[1:]]
 
 
 def test_dictionaries_and_fixed_sizes() -> None:
@@ -68,9 +84,9 @@ def test_partition_and_timestamp() -> None:
         )
         assert [r[3:] for r in records_from_arrow(table)] == [(7, milliseconds), (None, None)]
     numbers = pa.table({"value": ["v"], "timestamp": pa.array([5], pa.uint32())})
-    assert next(iter(records_from_arrow(numbers)))[4] == 5
+    assert records_from_arrow(numbers)[0][4] == 5
     seconds = pa.table({"value": ["v"], "timestamp": pa.array([5], pa.timestamp("s"))})
-    assert next(iter(records_from_arrow(seconds)))[4] == 5000
+    assert records_from_arrow(seconds)[0][4] == 5000
 
 
 HEADER_TYPES = [
@@ -95,8 +111,11 @@ def test_a_header_without_key() -> None:
     table = pa.table(
         {"value": ["x"], "headers": pa.array([[{"key": None, "value": b""}]], HEADER_TYPES[0])}
     )
-    with pytest.raises(ArrowSchemaError, match="a header has no key"):
-        list(records_from_arrow(table))
+    with pytest.raises(InvalidRowError, match="row 0: a header has no key"):
+        records_from_arrow(table)
+    null = pa.table({"value": ["x"], "headers": pa.array([[None]], HEADER_TYPES[0])})
+    with pytest.raises(InvalidRowError, match="row 0: a header has no key"):
+        records_from_arrow(null)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +159,83 @@ def test_there_and_back() -> None:
     records = records_from_arrow(
         batch.select(["key", "value", "partition", "timestamp", "headers"])
     )
-    assert list(records) == [(k, v, headers, 3, ms) for _, ms, _, k, v, headers in ROWS]
+    assert records == [(k, v, headers, 3, ms) for _, ms, _, k, v, headers in ROWS]
 
 
-def test_more_rows_than_are_read_at_once() -> None:
-    values = [b"%d" % i for i in range(10_000)]
-    assert [r[1] for r in records_from_arrow(pa.table({"value": values}))] == values
+def test_slices_of_everything() -> None:
+    """Arrow's offset of an array counts in each of its buffers, children and bitmaps as well."""
+    count = 40
+    headers: list[Any] = [
+        None if n % 7 == 0 else [{"key": f"k{n}-{i}", "value": None} for i in range(n % 3)]
+        for n in range(count)
+    ]
+    table = pa.table(
+        {
+            "value": pa.array([None if n % 5 == 0 else b"%d" % n for n in range(count)]),
+            "key": pa.array([None if n % 3 == 0 else f"key {n}" for n in range(count)]),
+            "headers": pa.array(headers, HEADER_TYPES[0]),
+            "partition": pa.array([None if n % 4 == 0 else n for n in range(count)], pa.int32()),
+            "timestamp": pa.array(
+                [None if n % 6 == 0 else n for n in range(count)], pa.timestamp("ms")
+            ),
+        }
+    )
+    whole = records_from_arrow(table)
+    assert whole[11] == (b"key 11", b"11", (("k11-0", None), ("k11-1", None)), 11, 11)
+    for start in range(count):
+        for stop in (start + 1, start + 9, count):
+            assert records_from_arrow(table.slice(start, stop - start)) == whole[start:stop]
+
+
+def test_a_stream_is_read_as_it_is_iterated() -> None:
+    read = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for n in range(3):
+            read.append(n)
+            yield pa.record_batch({"value": [f"{n}"]})
+
+    schema = pa.schema([("value", pa.string())])
+    pieces = columns_from_arrow(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert read == []
+    assert next(pieces).first_row == 0
+    assert next(pieces).first_row == 1
+    assert read == [0, 1]
+
+
+def test_what_fits_is_not_copied() -> None:
+    batch = pa.record_batch(
+        {
+            "value": [b"a", b"b"],
+            "timestamp": pa.array([1, 2], pa.timestamp("ms", "UTC")),
+            "partition": pa.array([0, 1], pa.int32()),
+        }
+    )
+    (columns,) = columns_from_arrow(batch)
+    assert columns.values is not None
+    assert columns.partitions is not None
+    assert columns.timestamps_ms is not None
+    for ours, name, index in (
+        (columns.values.data, "value", 2),
+        (columns.values.offsets, "value", 1),
+        (columns.partitions.data, "partition", 1),
+        (columns.timestamps_ms.data, "timestamp", 1),
+    ):
+        theirs = batch.column(name).buffers()[index]
+        assert theirs is not None
+        assert pa.py_buffer(ours).address == theirs.address
+
+
+def test_columns_with_names_of_your_own() -> None:
+    table = pa.table({"id": ["a"], "text": ["x"], "value": ["other"], "ts": [7]})
+    named = ColumnNames(value="text", key="id", timestamp="ts")
+    assert records_from_arrow(table, named) == [(b"a", b"x", (), None, 7)]
+    assert records_from_arrow(table, ColumnNames(key="id")) == [(b"a", b"other", (), None, None)]
+    assert records_from_arrow(table, ColumnNames(value=None, key="id")) == [
+        (b"a", None, (), None, None)
+    ]
+    for wrong in (ColumnNames(key="nowhere"), ColumnNames(partition="p")):
+        with pytest.raises(ArrowSchemaError, match="is missing; there are id, text, value, ts"):
+            columns_from_arrow(table, wrong)
+    with pytest.raises(ArrowSchemaError, match="'id' has no meaning here"):
+        columns_from_arrow(table)

@@ -12,6 +12,8 @@ from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
+OPEN = -1
+"""The serial of a batch that takes records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,14 @@ class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
     __slots__ = (
+        "append",
         "attempts",
         "builder",
         "created_at",
         "deadline",
         "done",
         "epoch_tried",
+        "lingers",
         "partition",
         "producer",
         "reserved",
@@ -55,20 +59,24 @@ class ProducerBatch:
         self,
         partition: TopicPartition,
         builder: BatchBuilder,
-        serial: int,
         now: float,
         delivery: float,
     ) -> None:
         self.partition = partition
         self.builder = builder
-        self.serial = serial
-        """Grows with creation: the order of a partition's batches."""
+        self.append = builder.append
+        """Kept at hand: `send` calls it for each record."""
+        self.serial = OPEN
+        """Given when the batch is closed, and growing: the order of a partition's batches."""
         self.created_at = now
         self.deadline = now + delivery
         self.done: Completion[Outcome] = Completion()
         self.attempts = 0
         self.retry_at = 0.0
         self.reserved = 0
+        """Bytes of `buffer.memory` that are this batch's."""
+        self.lingers = True
+        """The accumulator has its linger time in mind."""
         self.sequence = NO_SEQUENCE
         self.producer: tuple[int, int] = (-1, -1)
         self.epoch_tried = -1

@@ -24,20 +24,34 @@ class Partitioner:
         self._ignore_keys = ignore_keys
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
-    def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
-        """Choose for one record of about `size` bytes.
+    @property
+    def ignores_keys(self) -> bool:
+        """Records with a key are spread as those without (`partitioner.ignore.keys`)."""
+        return self._ignore_keys
 
-        KIP-794: without a key, stay on one partition for `batch.size` bytes, then move to another
-        one that has a leader, so that every partition gets the same number of bytes in the end.
-        """
+    def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
+        """Choose for one record of about `size` bytes."""
         if key is not None and not self._ignore_keys:
             return partition_for_key(key, len(topic.partitions))
+        chosen, _ = self.sticky(topic, self._stride)
+        self.took(topic, size)
+        return chosen
+
+    def sticky(self, topic: Topic, stride: int) -> tuple[int, int]:
+        """The partition for records without a key, and the bytes that may still go there.
+
+        KIP-794: stay on one partition for `stride` bytes (a batch), then move to another one that
+        has a leader, so that every partition gets the same number of bytes in the end.
+        """
         current = self._sticky.get(topic.name)
-        if current is None or current[0] >= len(topic.partitions) or current[1] >= self._stride:
+        if current is None or current[0] >= len(topic.partitions) or current[1] >= stride:
             current = [self._choose(topic, current[0] if current else -1), 0]
             self._sticky[topic.name] = current
-        current[1] += size
-        return current[0]
+        return current[0], stride - current[1]
+
+    def took(self, topic: Topic, size: int) -> None:
+        """So many bytes without a key went to the sticky partition."""
+        self._sticky[topic.name][1] += size
 
     def _choose(self, topic: Topic, last: int) -> int:
         led: Sequence[int] = [p.partition for p in topic.partitions if p.leader >= 0]

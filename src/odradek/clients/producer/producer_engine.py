@@ -6,17 +6,20 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.column_writer import ColumnWriter, Noted
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import Lock, Rng
+from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
+from odradek.record import SentColumns
 
 
 class ProducerEngine(ClientEngine):
@@ -33,19 +36,35 @@ class ProducerEngine(ClientEngine):
         )
         self.components.append(self.sender)
 
-    def room(self, size: int, deadline: float) -> Flow[bool]:
-        """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then."""
+    def room(self, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
+        """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then.
+
+        `wanted`: rather wait for so much, so that not each batch that ends wakes the caller.
+        """
         now = yield START
         accumulator = self.accumulator
+        most = accumulator.limit - max(size, wanted)
         accumulator.waiters += 1
         try:
-            while accumulator.used + size > accumulator.limit:
-                if now >= deadline:
-                    return False
+            while accumulator.used > most and now < deadline:
                 now = yield Wait((self.sender.batch_done,), deadline)
-            return True
+            return accumulator.used + size <= accumulator.limit
         finally:
             accumulator.waiters -= 1
+
+    def writer(
+        self, columns: SentColumns, topic: Topic, noted: Noted, wake: Callable[[], None]
+    ) -> ColumnWriter:
+        """What writes a piece of Arrow data; raises for rows that can't be sent."""
+        return ColumnWriter(
+            columns,
+            topic,
+            self.accumulator,
+            self.partitioner,
+            max_record=min(self.config["max.request.size"], self.config["buffer.memory"]),
+            noted=noted,
+            wake=wake,
+        )
 
     def flush(self, deadline: float) -> Flow[None]:
         """Send what lingers and wait until everything sent before has its outcome."""

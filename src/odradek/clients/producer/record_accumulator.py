@@ -1,7 +1,8 @@
-"""Where `send()` puts records: one open batch per partition, under a lock the host hands in.
+"""Where records wait: one open batch per partition, under a lock the host hands in.
 
-In: records from the callers' threads. Out: ripe batches for the sender, taken in one swap.
-`buffer.memory` limits what is here and in flight. Must not: hop to another thread for a record;
+In: records from the callers' threads, and columns through `ColumnWriter`. Out: ripe batches for the
+sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch reserves
+what it may grow to, a closed one what it holds. Must not: hop to another thread for a record;
 `append` says when the host has to be woken: for a full batch, or for the first one that lingers.
 """
 
@@ -9,13 +10,25 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.config import Config
+from odradek.common.errors import KafkaError
 from odradek.common.types import Lock, TopicPartition
 from odradek.record import BatchBuilder
+from odradek.record.batch import HEADER_SIZE
+from odradek.record.compression import LEVELS
+
+COLUMN_BATCH = 512 << 10
+"""Bytes of a batch that columns fill, unless `batch.size` is given: brokers take large ones best,
+and a column's rows come faster than `linger.ms` passes."""
+FIRST_ROOM = 4096
+"""What an open batch reserves at first; it takes four times as much whenever that is full. So
+thousands of partitions with a record each don't take `batch.size` each."""
+HURRY_SHARE = 4
+"""While callers wait for room, nothing lingers once open batches hold this part of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +48,33 @@ class RecordAccumulator:
         self.limit: int = config["buffer.memory"]
         self.used = 0
         self.batch_size: int = config["batch.size"]
+        self.column_batch_size = self.batch_size
+        if "batch.size" not in config.given:
+            largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
+            self.column_batch_size = max(self.batch_size, largest)
         self.waiters = 0
-        """Callers that wait for room: while there are any, nothing lingers."""
+        """Callers that wait for room."""
+        self.flushes = 0
+        """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
+        self.ended: KafkaError | None = None
+        """Why no record is taken any more."""
         self._linger: float = config["linger.ms"]
         self._delivery: float = config["delivery.timeout.ms"]
-        self._compression: str | None = config["compression.type"]
+        self._compression: str = config["compression.type"]
+        self._level: int | None = None
+        if self._compression in LEVELS:
+            self._level = config[f"compression.{self._compression}.level"]
         self._serial = 0
-        self._open: dict[TopicPartition, ProducerBatch] = {}
+        self._lanes: dict[str, dict[int, ProducerBatch]] = {}
+        self._claimed: dict[ProducerBatch, None] = {}
         self._ripe: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
+
+    def lane(self, topic: str) -> dict[int, ProducerBatch]:
+        """The open batches of a topic by partition; the same object for good."""
+        return self._lanes.setdefault(topic, {})
+
+    # Record by record
 
     def append(
         self,
@@ -57,39 +88,164 @@ class RecordAccumulator:
     ) -> Appended | None:
         """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it."""
         with self.lock:
-            if self.used + size > self.limit:
-                return None
-            batch = self._open.get(partition)
+            lane = self.lane(partition.topic)
+            batch = lane.get(partition.partition)
             wake = False
             if batch is not None:
-                index = batch.builder.append(key, value, headers, timestamp_ms)
+                index = batch.append(key, value, headers, timestamp_ms)
+                while index is None and batch.builder.limit_bytes < self.batch_size:
+                    if not self._widen(batch, size):
+                        return None
+                    index = batch.append(key, value, headers, timestamp_ms)
                 if index is not None:
-                    self.used += size
-                    batch.reserved += size
                     if batch.builder.estimated_size >= self.batch_size:
-                        self._close(partition, batch)
+                        self._ripen(batch)
                         wake = True
                     return Appended(batch, index, wake)
-                self._close(partition, batch)
+                self._ripen(batch)
                 wake = True
-            builder = BatchBuilder(self.batch_size, self._compression)
-            batch = ProducerBatch(partition, builder, self._serial, now, self._delivery)
-            self._serial += 1
-            index = builder.append(key, value, headers, timestamp_ms) or 0
             wake = wake or not self._lingering
-            self.used += size
-            batch.reserved = size
-            self._open[partition] = batch
-            self._lingering.append(batch)
-            if builder.estimated_size >= self.batch_size:
-                self._close(partition, batch)
+            batch = self._open(partition, size, now)
+            if batch is None:
+                return None
+            lane[partition.partition] = batch
+            index = batch.append(key, value, headers, timestamp_ms) or 0
+            if batch.builder.estimated_size >= self.batch_size:
+                self._ripen(batch)
                 wake = True
             return Appended(batch, index, wake)
 
-    def _close(self, partition: TopicPartition, batch: ProducerBatch) -> None:
-        batch.builder.close()
-        del self._open[partition]
+    def _open(self, partition: TopicPartition, size: int, now: float) -> ProducerBatch | None:
+        """Begin a batch whose first record has at most `size` bytes, if there is memory for it."""
+        if self.ended is not None:
+            raise self.ended
+        reserved = max(size, min(FIRST_ROOM, self.batch_size - HEADER_SIZE))
+        if self.used + reserved > self.limit:
+            reserved = size
+            if self.used + reserved > self.limit:
+                return None
+        batch = self._begin(partition, HEADER_SIZE + reserved, now)
+        batch.reserved = reserved
+        self.used += reserved
+        return batch
+
+    def _begin(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
+        builder = BatchBuilder(limit_bytes, self._compression, self._level)
+        batch = ProducerBatch(partition, builder, now, self._delivery)
+        self._lingering.append(batch)
+        return batch
+
+    def _widen(self, batch: ProducerBatch, size: int) -> bool:
+        """Reserve more for an open batch, for a record of at most `size` bytes at least."""
+        builder = batch.builder
+        least = min(builder.estimated_size + size, self.batch_size)
+        wanted = min(max(least, 4 * builder.limit_bytes), self.batch_size)
+        if self.used + wanted - HEADER_SIZE - batch.reserved > self.limit:
+            wanted = least
+        more = wanted - HEADER_SIZE - batch.reserved
+        if self.used + more > self.limit:
+            return False
+        self.used += more
+        batch.reserved += more
+        builder.limit_bytes = wanted
+        return True
+
+    def _ripen(self, batch: ProducerBatch) -> None:
+        """Close a batch of a lane; what it reserved and doesn't need is free again."""
+        lane = self._lanes[batch.partition.topic]
+        lane.pop(batch.partition.partition, None)
+        self._close(batch)
+
+    def _close(self, batch: ProducerBatch) -> None:
+        builder = batch.builder
+        builder.close()
+        self._settle(batch, builder.estimated_size - HEADER_SIZE)
+        batch.serial = self._serial
+        self._serial += 1
         self._ripe.append(batch)
+
+    def _settle(self, batch: ProducerBatch, reserved: int) -> None:
+        self.used += reserved - batch.reserved
+        batch.reserved = reserved
+
+    # Claimed batches: whoever fills them by columns has them alone, and needs no lock to do so
+
+    def reserve(self, most: int) -> int:
+        """Reserve up to `most` bytes for records that are yet to be put into claimed batches."""
+        with self.lock:
+            granted = max(0, min(most, self.limit - self.used))
+            self.used += granted
+        return granted
+
+    def claim(self, partition: TopicPartition, size: int, now: float) -> ProducerBatch:
+        """Take a partition's open batch out of its lane, or begin one: until `yield_claims` it
+        belongs to the caller, and only its bytes count as reserved.
+
+        `size`: what a first record takes at most.
+        """
+        with self.lock:
+            if self.ended is not None:
+                raise self.ended
+            batch = self.lane(partition.topic).pop(partition.partition, None)
+            limit_bytes = max(self.column_batch_size, HEADER_SIZE + size)
+            if batch is None:
+                batch = self._begin(partition, limit_bytes, now)
+            else:
+                self._settle(batch, batch.builder.estimated_size - HEADER_SIZE)
+                batch.builder.limit_bytes = max(
+                    self.column_batch_size, batch.builder.estimated_size
+                )
+            self._claimed[batch] = None
+        return batch
+
+    def ripen_claim(self, batch: ProducerBatch) -> None:
+        """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
+        with self.lock:
+            self._ripen_claim(batch)
+
+    def _ripen_claim(self, batch: ProducerBatch) -> None:
+        batch.reserved = batch.builder.estimated_size - HEADER_SIZE
+        self._claimed.pop(batch, None)
+        self._close(batch)
+
+    def yield_claims(
+        self, batches: Iterable[ProducerBatch], left: int, now: float, *, hurry: bool
+    ) -> bool:
+        """Give claimed batches back, and `left` bytes that were reserved and not used.
+
+        They go on lingering unless their time is over, somebody hurries, or others have opened a
+        batch of the partition meanwhile. Says whether the host should be woken.
+        """
+        wake = False
+        with self.lock:
+            self.used -= left
+            for batch in batches:
+                lane = self.lane(batch.partition.topic)
+                if not batch.builder.count:
+                    self._claimed.pop(batch, None)
+                    batch.builder.close()
+                elif (
+                    hurry
+                    or self.ended is not None
+                    or now >= self._ripe_at(batch)
+                    or batch.partition.partition in lane
+                ):
+                    self._ripen_claim(batch)
+                    wake = True
+                else:
+                    self._claimed.pop(batch, None)
+                    size = batch.builder.estimated_size
+                    batch.reserved = size - HEADER_SIZE
+                    batch.builder.limit_bytes = size
+                    lane[batch.partition.partition] = batch
+                    if not batch.lingers or self._lingering[0] is batch:
+                        wake = True
+                    if not batch.lingers:
+                        batch.lingers = True
+                        self._lingering.append(batch)
+        return wake
+
+    # The sender's side
 
     @property
     def has_batches(self) -> bool:
@@ -101,32 +257,48 @@ class RecordAccumulator:
         if not self._ripe and not self._lingering:
             return []
         with self.lock:
-            hurry = self.waiters > 0
+            hurry = self._hurry
             while self._lingering:
                 batch = self._lingering[0]
                 if not batch.builder.closed and not hurry and now < self._ripe_at(batch):
                     break
                 self._lingering.popleft()
-                if not batch.builder.closed:
-                    self._close(batch.partition, batch)
+                batch.lingers = False
+                if not batch.builder.closed and batch not in self._claimed:
+                    self._ripen(batch)
             taken = list(self._ripe)
             self._ripe.clear()
         for batch in taken:
             batch.taken = True
         return taken
 
+    @property
+    def _hurry(self) -> bool:
+        """Whether lingering keeps memory from callers that wait for it.
+
+        While what is in flight will soon free enough, batches had better become full.
+        """
+        if not self.waiters:
+            return False
+        kept = sum(b.reserved for lane in self._lanes.values() for b in lane.values())
+        return kept * HURRY_SHARE >= self.used
+
     def close_all(self) -> None:
         """Let nothing linger any more (flush, close)."""
         with self.lock:
-            for partition, batch in list(self._open.items()):
-                self._close(partition, batch)
-            self._lingering.clear()
+            self.flushes += 1
+            for lane in self._lanes.values():
+                for batch in list(lane.values()):
+                    self._ripen(batch)
 
     def release(self, batch: ProducerBatch) -> None:
         """The batch has ended: its memory is free again."""
         with self.lock:
+            if batch in self._claimed:  # its owner writes into it; `ended` will stop him
+                return
             self.used -= batch.reserved
             batch.reserved = 0
+            batch.builder.release()
 
     def next_ripe(self) -> float:
         """When the oldest open batch has lingered long enough."""
@@ -143,4 +315,5 @@ class RecordAccumulator:
     def untaken(self) -> list[ProducerBatch]:
         """Batches that the sender doesn't have yet."""
         with self.lock:
-            return [*self._ripe, *self._open.values()]
+            opened = [b for lane in self._lanes.values() for b in lane.values()]
+            return [*self._ripe, *opened, *self._claimed]

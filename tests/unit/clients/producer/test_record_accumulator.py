@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from odradek.clients.producer.batch import Outcome
-from odradek.clients.producer.record_accumulator import Appended, RecordAccumulator
+from odradek.clients.producer.record_accumulator import (
+    COLUMN_BATCH,
+    FIRST_ROOM,
+    Appended,
+    RecordAccumulator,
+)
 from odradek.common.config import PRODUCER, Config
+from odradek.common.errors import ClientClosedError, IllegalStateError
 from odradek.common.types import NullLock, TopicPartition
 from odradek.record import decode, estimate_record_size
+from odradek.record.batch import HEADER_SIZE
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LINGER = 0.5
@@ -88,23 +95,141 @@ def test_memory_is_reserved_until_the_outcome_and_given_back_once() -> None:
     mine = accumulator(**{"buffer.memory": 2048, "max.request.size": 2048})
     size = estimate_record_size(None, bytes(900), ())
     one, two = add(mine, bytes(900)), add(mine, bytes(900))
-    assert mine.used == 2 * size
+    closed = one.batch.builder.estimated_size - HEADER_SIZE
+    assert 900 < closed < size
+    assert mine.used == closed + 1000 - HEADER_SIZE  # what is open has room up to its limit
     assert mine.append(P0, None, bytes(900), (), 0, size, 0.0) is None
     mine.take(LINGER)
-    assert mine.used == 2 * size  # in flight is still in memory
+    assert mine.used == 2 * closed  # in flight is still in memory
     mine.release(one.batch)
     mine.release(one.batch)
-    assert mine.used == size
+    assert mine.used == closed
     add(mine, bytes(900))
     mine.release(two.batch)
-    assert mine.used == size
+    assert mine.used == 1000 - HEADER_SIZE
 
 
-def test_nothing_lingers_while_someone_waits_for_room() -> None:
+def test_an_open_batch_reserves_more_as_it_grows() -> None:
+    mine = accumulator(**{"batch.size": 100_000})
+    batch = add(mine).batch
+    assert mine.used == FIRST_ROOM
+    used = {mine.used}
+    for _ in range(200):
+        assert add(mine, bytes(400)).batch is batch
+        assert batch.builder.estimated_size - HEADER_SIZE <= mine.used
+        used.add(mine.used)
+    assert 2 < len(used) < 6
+    mine.take(LINGER)
+    assert mine.used == batch.builder.estimated_size - HEADER_SIZE
+
+
+def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
+    mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
+    size = estimate_record_size(None, bytes(400), ())
+    batch = add(mine, bytes(400)).batch
+    while mine.append(P0, None, bytes(400), (), 77, size, 0.0) is not None:
+        assert mine.used <= mine.limit
+    assert batch.count == 12
+    assert not batch.builder.closed
+
+
+def test_nothing_lingers_while_someone_waits_for_room_that_it_takes() -> None:
     mine = accumulator()
     place = add(mine)
     mine.waiters = 1
+    mine.used += 10 * FIRST_ROOM  # in flight: that will soon be room enough
+    assert mine.take(0.0) == []
+    mine.used -= 10 * FIRST_ROOM
     assert mine.take(0.0) == [place.batch]
+
+
+def test_records_are_let_go_with_the_outcome() -> None:
+    mine = accumulator()
+    place = add(mine, bytes(500))
+    mine.take(LINGER)
+    view = place.batch.sealed()
+    kept = bytes(view)
+    mine.release(place.batch)
+    assert (place.batch.count, bytes(view)) == (1, kept)
+    with pytest.raises(IllegalStateError):
+        place.batch.sealed()
+
+
+def test_after_the_end_nothing_is_taken() -> None:
+    mine = accumulator()
+    mine.ended = ClientClosedError("closed")
+    for use in (lambda: add(mine), lambda: mine.claim(P0, 10, 0.0)):
+        with pytest.raises(ClientClosedError):
+            use()
+
+
+def test_a_claimed_batch_is_out_of_everybodys_reach() -> None:
+    mine = accumulator()
+    first = add(mine).batch
+    batch = mine.claim(P0, 100, 0.0)
+    assert batch is first
+    assert batch.builder.limit_bytes == mine.column_batch_size
+    other = add(mine).batch
+    assert other is not batch
+    assert mine.take(99.0) == [other]  # though both have lingered for long
+    assert mine.untaken() == [batch]
+    assert mine.next_ripe() == math.inf
+    mine.yield_claims([batch], 0, 99.0, hurry=False)
+    assert mine.take(99.0) == [batch]
+    assert mine.untaken() == []
+
+
+def test_a_claim_given_back_lingers_on_and_takes_more() -> None:
+    mine = accumulator()
+    batch = mine.claim(P0, 100, 1.0)
+    room = mine.reserve(500)
+    assert (room, mine.used) == (500, 500)
+    assert batch.append(None, b"v", (), 77) == 0
+    size = batch.builder.estimated_size - HEADER_SIZE
+    assert mine.yield_claims([batch], room - size, 1.1, hurry=False)  # the first that lingers
+    assert mine.used == size
+    assert (add(mine).batch, batch.count) == (batch, 2)
+    assert mine.take(1.0 + LINGER) == [batch]
+    assert mine.used == batch.builder.estimated_size - HEADER_SIZE
+
+
+def test_a_claim_ripens_where_others_opened_a_batch_or_someone_hurries() -> None:
+    mine = accumulator()
+    for hurry in (False, True):
+        batch = mine.claim(P0, 100, 0.0)
+        mine.reserve(100)
+        batch.append(None, b"v", (), 77)
+        if not hurry:
+            add(mine)
+        assert mine.yield_claims([batch], 90, 0.0, hurry=hurry)
+        assert mine.take(0.0) == [batch]
+        mine.close_all()
+        mine.take(0.0)
+    empty = mine.claim(P0, 100, 0.0)
+    assert not mine.yield_claims([empty], 0, 0.0, hurry=True)
+    assert mine.untaken() == mine.take(99.0) == []
+
+
+def test_serials_tell_the_order_in_which_batches_were_closed() -> None:
+    mine = accumulator()
+    claimed = mine.claim(P0, 100, 0.0)
+    claimed.append(None, b"v", (), 77)
+    earlier = add(mine).batch
+    mine.close_all()
+    mine.ripen_claim(claimed)
+    assert mine.take(0.0) == [earlier, claimed]
+    assert earlier.serial < claimed.serial
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, COLUMN_BATCH), ({"batch.size": 5000}, 5000), ({"max.request.size": 300_000}, 300_000)],
+)
+def test_columns_fill_large_batches_unless_a_size_is_given(
+    options: dict[str, int], expected: int
+) -> None:
+    config = Config(PRODUCER, {"bootstrap.servers": "a:1", **options})
+    assert RecordAccumulator(config, NullLock()).column_batch_size == expected
 
 
 def test_flush_lets_nothing_linger() -> None:

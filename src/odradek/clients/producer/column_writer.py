@@ -1,0 +1,142 @@
+"""Columns into open batches: what `send_arrow` does with one piece of its data.
+
+In: columns, a topic's metadata. Out: full batches for the sender, the rest back in the
+accumulator; which rows are in which batch is told as it goes. The batches it writes are claimed:
+nobody else touches them meanwhile, so no lock is held while the encoder works.
+Must not: wait. Where `buffer.memory` has no room it says how much is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import Topic
+from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
+
+QUOTA = 1 << 20
+"""Bytes of `buffer.memory` that are reserved at a time."""
+
+Noted = Callable[[ProducerBatch, int, int], None]
+"""Told of a batch, the index of the first of our records there, and their number."""
+
+
+class ColumnWriter:
+    """Writes the rows of one `SentColumns`, in their order."""
+
+    def __init__(
+        self,
+        columns: SentColumns,
+        topic: Topic,
+        accumulator: RecordAccumulator,
+        partitioner: Partitioner,
+        *,
+        max_record: int,
+        noted: Noted,
+        wake: Callable[[], None],
+    ) -> None:
+        """Check all rows: nothing is written of columns with a bad row.
+
+        Raises `InvalidRowError` and `RecordTooLargeError`.
+        """
+        self._encoder = ColumnEncoder(
+            columns, len(topic.partitions), max_record, ignore_keys=partitioner.ignores_keys
+        )
+        self._topic = topic
+        self._accumulator = accumulator
+        self._partitioner = partitioner
+        self._noted = noted
+        self._wake = wake
+        self._claims: dict[int, ProducerBatch] = {}
+        self._closed = BatchBuilder(0, None)
+        """Stands in the encoder for batches that aren't ours any more."""
+        self._closed.close()
+        self._room = 0
+        self._flushes = 0
+        self.row = 0
+        """The first row that isn't in a batch yet."""
+        self.count = columns.count
+
+    def advance(self, now: float, timestamp_ms: int) -> int:
+        """Write until all rows are in batches (0), or so many bytes of room are missing.
+
+        `timestamp_ms` is for rows without one of their own.
+        """
+        self._flushes = self._accumulator.flushes
+        try:
+            return self._advance(now, timestamp_ms)
+        finally:
+            self._give_back(now)
+
+    def _advance(self, now: float, timestamp_ms: int) -> int:
+        encoder, accumulator = self._encoder, self._accumulator
+        sticky, sticky_room = -1, 0
+        while self.row < self.count:
+            found = encoder.encode(
+                self.row,
+                self.count,
+                timestamp_ms=timestamp_ms,
+                room=self._room,
+                sticky=sticky,
+                sticky_room=sticky_room,
+            )
+            self.row = found.row
+            self._room -= found.added_bytes
+            if found.sticky_bytes:
+                self._partitioner.took(self._topic, found.sticky_bytes)
+                sticky_room -= found.sticky_bytes
+            match found.reason:
+                case StopReason.FULL:
+                    self._finish(found.partition)
+                case StopReason.BATCH:
+                    self._claim(found.partition, found.size, now)
+                case StopReason.ROOM:
+                    more = max(found.size - self._room, min(QUOTA, accumulator.limit // 8))
+                    self._room += accumulator.reserve(more)
+                    if self._room < found.size:
+                        return found.size
+                case StopReason.STICKY:
+                    sticky, sticky_room = self._partitioner.sticky(
+                        self._topic, accumulator.column_batch_size
+                    )
+            if accumulator.flushes != self._flushes:  # they may not wait for the last row
+                self._give_back(now)
+        return 0
+
+    def _claim(self, partition: int, size: int, now: float) -> None:
+        """Have a batch for the row that stopped the encoder; the one before, if any, is full."""
+        if partition in self._claims:
+            self._finish(partition)
+        target = TopicPartition(self._topic.name, partition)
+        batch = self._accumulator.claim(target, size, now)
+        self._claims[partition] = batch
+        self._encoder.use(partition, batch.builder)
+
+    def _finish(self, partition: int) -> None:
+        """A claimed batch is full: it may go."""
+        batch = self._claims[partition]
+        self._leave(partition, batch)
+        del self._claims[partition]
+        self._accumulator.ripen_claim(batch)
+        self._wake()
+
+    def _leave(self, partition: int, batch: ProducerBatch) -> None:
+        """Write into a batch no more, and tell which of our rows are there."""
+        piece = self._encoder.use(partition, self._closed)
+        if piece is not None:
+            self._noted(batch, piece.first, piece.count)
+
+    def _give_back(self, now: float) -> None:
+        """Let all batches that aren't full, and the memory that wasn't used, go back."""
+        for partition, batch in self._claims.items():
+            self._leave(partition, batch)
+        hurry = self._accumulator.flushes != self._flushes
+        self._flushes = self._accumulator.flushes
+        left, self._room = self._room, 0
+        claims = list(self._claims.values())
+        self._claims.clear()
+        if self._accumulator.yield_claims(claims, left, now, hurry=hurry):
+            self._wake()

@@ -1,0 +1,89 @@
+"""What became of the rows of one `send_arrow`: a few numbers per partition, whatever their count.
+
+In: which rows are in which batch, from the caller's thread; the batches' outcomes, from the
+engine's. Out: one completion once everything has its outcome, and the offsets. Must not: keep
+batches, whose records are let go one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.clients.producer.batch import ProducerBatch
+from odradek.common.types import Lock, TopicPartition
+from odradek.network.flow import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Rows of one `send_arrow()` in one partition: offsets first to last, inclusive.
+
+    Both are -1 where the broker no longer knew (it had a retried batch already).
+    """
+
+    partition: TopicPartition
+    first_offset: int
+    last_offset: int
+    records: int
+
+
+class Delivery:
+    """Counts rows, and batches that have their outcome."""
+
+    __slots__ = ("_added", "_complete", "_lock", "_ranges", "_settled", "done", "error", "rows")
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._complete = False
+        self._added = self._settled = 0
+        self._ranges: dict[TopicPartition, list[OffsetRange]] = {}
+        self.done: Completion[None] = Completion()
+        self.error: BaseException | None = None
+        """The first error among the batches."""
+        self.rows = 0
+
+    def add(self, batch: ProducerBatch, first: int, count: int) -> None:
+        """So many rows are in a batch, from an index on."""
+        self.rows += count
+        self._added += 1  # by the one thread that sends
+        batch.done.when_done(lambda _: self._ended(batch, first, count))
+
+    def finish(self) -> None:
+        """No more rows come."""
+        with self._lock:
+            self._complete = True
+        self._look()
+
+    def ranges(self) -> list[OffsetRange]:
+        """The offsets by partition, in order."""
+        return [found for place in sorted(self._ranges) for found in self._ranges[place]]
+
+    def _ended(self, batch: ProducerBatch, first: int, count: int) -> None:
+        with self._lock:
+            self._settled += 1
+            if batch.done.error is not None:
+                self.error = self.error or batch.done.error
+            else:
+                self._acknowledged(batch, first, count)
+        self._look()
+
+    def _acknowledged(self, batch: ProducerBatch, first: int, count: int) -> None:
+        """Note the offsets; what follows on the rows before makes one range with them."""
+        base = batch.done.result().base_offset
+        begin, end = (base + first, base + first + count - 1) if base >= 0 else (-1, -1)
+        ranges = self._ranges.setdefault(batch.partition, [])
+        if ranges:
+            last = ranges[-1]
+            if begin == last.last_offset + 1 if begin >= 0 else last.last_offset < 0:
+                begin, count = last.first_offset, last.records + count
+                ranges.pop()
+        ranges.append(OffsetRange(batch.partition, begin, end, count))
+
+    def _look(self) -> None:
+        """End the wait once everything is there; exactly one thread finds that it is."""
+        with self._lock:
+            ended = self._complete and self._settled == self._added
+            if ended:
+                self._complete = False
+        if ended:
+            self.done.complete(None)
