@@ -1,6 +1,7 @@
-"""`odradek version`: which Odradek, Python and Kafka this is.
+"""`odradek version`: which Odradek, Python and Kafka this is, and what decodes its records.
 
-In: nothing. Out: one line, or JSON. Must not: fail because a part is missing.
+In: nothing. Out: one line, or JSON; a warning on stderr where records go through plain Python.
+Must not: fail because a part is missing.
 """
 
 from __future__ import annotations
@@ -12,19 +13,32 @@ from typing import Annotated
 
 import typer
 
+from odradek import record
 from odradek.testing.jars import DEFAULT_VERSION
 
 
 def version(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the version of Odradek, and of the Kafka that `odradek cluster` starts by default."""
+    """Print the version of Odradek, what decodes records, and the Kafka of `odradek cluster`."""
+    warning = record.kernel_warning() if record.KERNEL == "python" else None
+    if record.KERNEL == "python" and warning is None:
+        warning = (
+            "ODRADEK_KERNEL=python: records go through plain Python, many times slower. "
+            "Unset it for the native kernel."
+        )
     found = {
         "odradek": importlib.metadata.version("odradek"),
         "python": platform.python_version(),
         "kafka": DEFAULT_VERSION,
+        "kernel": record.KERNEL,
     }
     if json:
-        typer.echo(jsonlib.dumps(found))
-    else:
-        typer.echo(f"odradek {found['odradek']} (Python {found['python']}, Kafka {found['kafka']})")
+        typer.echo(jsonlib.dumps(found | {"warning": warning}))
+        return
+    typer.echo(
+        f"odradek {found['odradek']} (Python {found['python']}, Kafka {found['kafka']}, "
+        f"{found['kernel']} record kernel)"
+    )
+    if warning:
+        typer.echo(f"warning: {warning}", err=True)

@@ -1,22 +1,22 @@
 """Record batches: the seam that chooses who decodes and encodes them.
 
-In: `ODRADEK_KERNEL`. Out: `decode`, `BatchBuilder` and the name of what runs. All other rooms
-import from here, so a faster kernel changes nothing for them.
-Must not import pyarrow: `record/arrow.py` does, on its first call.
+In: `ODRADEK_KERNEL`: `native`, `python`, or unset for native where it is built. Out: `decode`,
+`BatchBuilder` and the name of what runs. All other rooms import from here, so a faster kernel
+changes nothing for them. Must not import pyarrow: `record/arrow.py` does, on its first call.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.record import kernel_sources
 from odradek.record.batch import BatchHeader, batch_size, read_header
 from odradek.record.builder import BatchBuilder, estimate_record_size
 from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
 from odradek.record.encoder import ColumnEncoder
+from odradek.record.kernel_sources import choose_kernel, kernel_warning
 from odradek.record.murmur2 import murmur2, partition_for_key
-from odradek.record.reference import decode
 from odradek.record.sent_columns import (
     Encoded,
     InvalidRowError,
@@ -53,35 +53,23 @@ __all__ = [
     "murmur2",
     "partition_for_key",
     "read_header",
+    "survey_batches",
 ]
 
 
-def choose_kernel(asked: str | None) -> str:
-    """Turn `ODRADEK_KERNEL` into what will run; asking for what isn't there is an error.
+_asked = os.environ.get("ODRADEK_KERNEL")
 
-    Falling back in silence would make a benchmark or a production job slow without a word.
-    """
-    if not asked or asked == "python":
-        return "python"
-    if asked == "native":
-        raise UnsupportedFeatureError(
-            "ODRADEK_KERNEL=native, but this release has no native kernel; unset the variable "
-            "or set it to python"
-        )
-    raise ConfigurationError(f"ODRADEK_KERNEL={asked!r}; known are native and python")
+if TYPE_CHECKING or choose_kernel(_asked, kernel_sources.DECODER) == "native":
+    from odradek.record.kernel import decode, survey_batches
+else:
+    from odradek.record import reference
+    from odradek.record.survey import survey_batches
+
+    def decode(buffer: memoryview, **options: Any) -> DecodedRecords:
+        """Decode in plain Python, and say once that it is slow unless that was asked for."""
+        kernel_sources.warn_once(_asked)
+        return reference.decode(buffer, **options)
 
 
-KERNEL = choose_kernel(os.environ.get("ODRADEK_KERNEL"))
+KERNEL = choose_kernel(_asked)
 """What decodes and encodes in this process; `odradek version` prints it."""
-
-
-def kernel_warning() -> str | None:
-    """Say what is wrong with the native kernels of this installation, None when nothing is."""
-    loaded = {name: kernel_sources.load(name) for name in kernel_sources.KERNELS}
-    reasons = [f"{name}: {why}" for name, why in loaded.items() if isinstance(why, str)]
-    if not reasons:
-        return None
-    return (
-        f"the native record kernel can't be used ({'; '.join(reasons)}); records go through plain "
-        "Python, many times slower. See `make kernel`"
-    )

@@ -1,15 +1,46 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True
-"""The native decoder; compiled by setup.py, never run as Python.
+"""The native decoder: record batches to columns; compiled by setup.py, never run as Python.
 
-In: the records of one partition from a fetch answer. Out: what `reference.decode` gives.
+In: the records of one partition from a fetch answer. Out: what `reference.decode` gives, bit for
+bit, errors included. One pass: each record is checked and copied at once, into buffers that are
+large enough from the start or grow; a batch that turns out bad is cut off again. Nothing here
+trusts a length: each is compared with what is left before a byte behind it is looked at.
+
+The GIL is released for all batches in a row that need no Python: compressed ones do, and control
+and transactional ones while aborted transactions are known. Buffers come from a pool, because
+copying into pages that the system has to clear first is ten times slower.
+
+Must not look at the buffer after it returned: what is returned owns its bytes.
 """
 
 from __future__ import annotations
 
+from array import array
+
 import cython
-from cython.cimports.libc.stdint import uint8_t
+
+if not cython.compiled:
+    raise ImportError("odradek.record.kernel isn't compiled, and is no use as Python")
+
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_FORMAT,
+    PyBUF_ND,
+    PyBUF_SIMPLE,
+    PyBUF_STRIDES,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.stdlib import free, malloc, realloc
+from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
+    copy_near,
+    get32,
+    get64,
     odradek_crc32c,
     odradek_crc_by_table,
     odradek_crc_kind,
@@ -17,17 +48,1323 @@ from cython.cimports.odradek.record.native import (
     odradek_digest,
 )
 
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.record import reference
+from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
+from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
+from odradek.record.compression import Scratch, decompress_into
+from odradek.record.reference import _AbortedTransactions, _is_abort_marker
+
 odradek_crc_prepare()
 
 SOURCES: str = odradek_digest.decode().partition(":")[2]
 CRC_BY_INSTRUCTION: bool = odradek_crc_kind == 1
 
+Bytes = cython.typedef(cython.pointer(uint8_t))
+Source = cython.typedef(cython.pointer(cython.const[uint8_t]))
+
+INT64_MAX = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
+HEADER = cython.declare(int64_t, 61)
+CHECKED = cython.declare(int64_t, 21)
+SMALLEST_RECORD = cython.declare(int64_t, 7)
+PAD = cython.declare(int64_t, 64)
+
+# ---------------------------------------------------------------- memory
+
+SMALLEST_CLASS = cython.declare(int64_t, 1 << 14)
+CLASSES = cython.declare(cython.int, 80)
+_idle = cython.declare(Bytes[80])
+_idle_used = cython.declare(uint64_t[80])
+_clock = cython.declare(uint64_t, 0)
+_limit = cython.declare(int64_t, 64 << 20)
+_held = cython.declare(int64_t, 0)
+_lent = cython.declare(int64_t, 0)
+_hits = cython.declare(int64_t, 0)
+_misses = cython.declare(int64_t, 0)
+_key_bytes = cython.declare(int64_t, 16)
+_value_bytes = cython.declare(int64_t, 128)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def size_class(size: int64_t) -> cython.int:
+    """Number the class that holds `size` bytes, four for each doubling; -1 for small ones."""
+    base: int64_t = SMALLEST_CLASS
+    index: cython.int = 0
+    if size <= base:
+        return -1 if size < base else 0
+    while base * 2 < size:
+        base *= 2
+        index += 4
+    return index + cython.cast(cython.int, (size - base + base // 4 - 1) // (base // 4))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def class_size(index: cython.int) -> int64_t:
+    """How many bytes the blocks of a class have."""
+    base: int64_t = SMALLEST_CLASS << (index // 4)
+    return base + (base // 4) * (index % 4)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def rounded(size: int64_t) -> int64_t:
+    """Round up to what a block of this size really has; small ones are malloc's affair."""
+    index: cython.int = size_class(size)
+    return size if index < 0 else class_size(index)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def pool_take(size: int64_t) -> Bytes:
+    """Give a block of `rounded(size)` bytes; NULL when there is no memory."""
+    global _clock, _held, _hits, _misses
+    index: cython.int = size_class(size)
+    block: Bytes
+    if index < 0:
+        return cython.cast(Bytes, malloc(size))
+    if index < CLASSES:
+        _clock += 1
+        _idle_used[index] = _clock
+        block = _idle[index]
+        if block:
+            memcpy(cython.address(_idle[index]), block, cython.sizeof(Bytes))
+            _held -= class_size(index)
+            _hits += 1
+            return block
+    _misses += 1
+    return cython.cast(Bytes, malloc(rounded(size)))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def pool_give(block: Bytes, size: int64_t) -> cython.void:
+    """Take a block back, or let it go where that would be more than the limit."""
+    global _held
+    index: cython.int = size_class(size)
+    if index < 0 or index >= CLASSES or size > _limit:
+        free(block)
+        return
+    while _held + size > _limit:
+        pool_drop()
+    # A free block's first bytes say where the next one is.
+    memcpy(block, cython.address(_idle[index]), cython.sizeof(Bytes))
+    _idle[index] = block
+    _held += size
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def pool_drop() -> cython.void:
+    """Let one idle block go: one of the class that was asked for longest ago."""
+    global _held
+    oldest: cython.int = -1
+    index: cython.int
+    block: Bytes
+    for index in range(CLASSES):
+        if _idle[index] and (oldest < 0 or _idle_used[index] < _idle_used[oldest]):
+            oldest = index
+    block = _idle[oldest]
+    memcpy(cython.address(_idle[oldest]), block, cython.sizeof(Bytes))
+    _held -= class_size(oldest)
+    free(block)
+
+
+def pool_state() -> tuple[int, int, int, int, int]:
+    """Give bytes held idle, their limit, bytes lent out in columns, hits and misses."""
+    return _held, _limit, _lent, _hits, _misses
+
+
+def set_pool_limit(limit: int64_t) -> None:
+    """Hold at most so many idle bytes from now on."""
+    global _limit
+    _limit = max(0, limit)
+    while _held > _limit:
+        pool_drop()
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
+class Buffer:
+    """One column's bytes; the block goes back to the pool when the last view of it dies."""
+
+    data: Bytes
+    capacity: int64_t
+    items: cython.Py_ssize_t
+    width: cython.Py_ssize_t
+    kind: cython.p_char
+
+    def __cinit__(self) -> None:
+        self.data = cython.NULL
+
+    def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("columns are never written again")
+        view.buf = self.data
+        view.len = self.items * self.width
+        view.itemsize = self.width
+        view.readonly = True
+        view.ndim = 1
+        view.format = self.kind if flags & PyBUF_FORMAT else cython.NULL
+        view.shape = cython.address(self.items) if flags & PyBUF_ND else cython.NULL
+        view.strides = (
+            cython.address(self.width) if flags & PyBUF_STRIDES == PyBUF_STRIDES else cython.NULL
+        )
+        view.suboffsets = cython.NULL
+        view.internal = cython.NULL
+        view.obj = self
+
+    def __dealloc__(self) -> None:
+        global _lent
+        if self.data:
+            _lent -= self.capacity
+            pool_give(self.data, self.capacity)
+
+
+# ---------------------------------------------------------------- one batch
+
+Block = cython.struct(data=Bytes, capacity=int64_t)
+
+OFFSETS = cython.declare(cython.int, 0)
+TIMES = cython.declare(cython.int, 1)
+TYPES = cython.declare(cython.int, 2)
+KEY_ENDS = cython.declare(cython.int, 3)
+KEY_DATA = cython.declare(cython.int, 4)
+KEY_BITS = cython.declare(cython.int, 5)
+VALUE_ENDS = cython.declare(cython.int, 6)
+VALUE_DATA = cython.declare(cython.int, 7)
+VALUE_BITS = cython.declare(cython.int, 8)
+LIST_ENDS = cython.declare(cython.int, 9)
+LIST_BITS = cython.declare(cython.int, 10)
+NAME_ENDS = cython.declare(cython.int, 11)
+NAME_DATA = cython.declare(cython.int, 12)
+CONTENT_ENDS = cython.declare(cython.int, 13)
+CONTENT_DATA = cython.declare(cython.int, 14)
+CONTENT_BITS = cython.declare(cython.int, 15)
+BLOCKS = cython.declare(cython.int, 16)
+
+# What stops the walk over batches.
+FINISHED = cython.declare(cython.int, 0)
+LATER = cython.declare(cython.int, 1)
+BAD_HEADER = cython.declare(cython.int, 2)
+TRACKED = cython.declare(cython.int, 3)
+COMPRESSED = cython.declare(cython.int, 4)
+BAD_RECORDS = cython.declare(cython.int, 5)
+CUT = cython.declare(cython.int, 6)
+
+# What is wrong with a batch; `reason` has the words.
+NO_MEMORY = cython.declare(cython.int, 1)
+RAN_OUT = cython.declare(cython.int, 2)
+OVER_32 = cython.declare(cython.int, 3)
+OVER_64 = cython.declare(cython.int, 4)
+RECORD_SIZE = cython.declare(cython.int, 5)
+DELTA = cython.declare(cython.int, 6)
+PIECE_SIZE = cython.declare(cython.int, 7)
+HEADER_COUNT = cython.declare(cython.int, 8)
+HEADER_NAME = cython.declare(cython.int, 9)
+RECORD_END = cython.declare(cython.int, 10)
+TIMESTAMP = cython.declare(cython.int, 11)
+BATCH_END = cython.declare(cython.int, 12)
+CHECKSUM = cython.declare(cython.int, 13)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_varint(
+    at: Source, end: Source, value: cython.pointer(int64_t), error: cython.pointer(cython.int)
+) -> Source:
+    """Read a zigzag number of up to 32 bits; returns where it ends, NULL where it is bad."""
+    byte: uint64_t
+    found: uint64_t
+    shift: cython.int = 7
+    if at >= end:
+        error[0] = RAN_OUT
+        return cython.NULL
+    byte = at[0]
+    at += 1
+    if byte < 0x80:
+        value[0] = cython.cast(int64_t, (byte >> 1) ^ (0 - (byte & 1)))
+        return at
+    found = byte & 0x7F
+    while True:
+        if at >= end:
+            error[0] = RAN_OUT
+            return cython.NULL
+        byte = at[0]
+        at += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift >= 32:
+            break
+    if byte >= 0x80 or found >> 32:
+        error[0] = OVER_32
+        return cython.NULL
+    value[0] = cython.cast(int64_t, (found >> 1) ^ (0 - (found & 1)))
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_varlong(
+    at: Source, end: Source, value: cython.pointer(int64_t), error: cython.pointer(cython.int)
+) -> Source:
+    """Read a zigzag number of up to 64 bits; returns where it ends, NULL where it is bad."""
+    byte: uint64_t
+    found: uint64_t = 0
+    shift: cython.int = 0
+    while True:
+        if at >= end:
+            error[0] = RAN_OUT
+            return cython.NULL
+        byte = at[0]
+        at += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift >= 64:
+            break
+    # The tenth byte has room for one bit.
+    if byte >= 0x80 or (shift == 70 and byte > 1):
+        error[0] = OVER_64
+        return cython.NULL
+    value[0] = cython.cast(int64_t, (found >> 1) ^ (0 - (found & 1)))
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
+    """Say that an entry is null."""
+    bits[index >> 3] &= ~(1 << (index & 7)) & 255
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def set_bits(bits: Bytes, start: int64_t, stop: int64_t) -> cython.void:
+    """Say that entries are there."""
+    while start < stop:
+        bits[start >> 3] |= 1 << (start & 7)
+        start += 1
+
+
+Header = cython.struct(
+    base=int64_t,
+    size=int64_t,
+    last_delta=int64_t,
+    base_time=int64_t,
+    max_time=int64_t,
+    count=int64_t,
+    epoch=int32_t,
+    crc=uint32_t,
+    attributes=cython.int,
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def read_fields(at: Source, header: cython.pointer(Header)) -> cython.bint:
+    """Read the header of a batch that is there in full; False where something is wrong with it.
+
+    What exactly, `batch.read_header` says.
+    """
+    header.base = cython.cast(int64_t, get64(at))
+    header.size = cython.cast(int64_t, cython.cast(int32_t, get32(at + 8))) + 12
+    if at[16] != 2 or header.size < HEADER:
+        return False
+    header.epoch = cython.cast(int32_t, get32(at + 12))
+    header.crc = get32(at + 17)
+    header.attributes = at[22]
+    header.last_delta = cython.cast(int32_t, get32(at + 23))
+    header.base_time = cython.cast(int64_t, get64(at + 27))
+    header.max_time = cython.cast(int64_t, get64(at + 35))
+    header.count = cython.cast(int32_t, get32(at + 57))
+    return (
+        header.base >= 0
+        and header.last_delta >= 0
+        and header.base < INT64_MAX - header.last_delta
+        and 0 <= header.count <= header.last_delta + 1
+    )
+
+
+@cython.final
+@cython.cclass
+class Decoder:
+    """One call of `decode`: what it wants, how far it is and what it found."""
+
+    # The buffer, how far it is consumed, and which offsets are wanted.
+    source: Source
+    size: int64_t
+    at: int64_t
+    position: int64_t
+    until: int64_t
+    most: int64_t
+    enough: int64_t
+    columns_limit: int64_t
+    want_key: cython.bint
+    want_value: cython.bint
+    want_headers: cython.bint
+    tracked: cython.bint
+    # What was met.
+    header: Header
+    batches: int64_t
+    control: int64_t
+    hidden: int64_t
+    decompressed: int64_t
+    needed: int64_t
+    epoch: int32_t
+    left_out: cython.bint
+    # What is wrong, and with which numbers.
+    error: cython.int
+    claimed: int64_t
+    limit: int64_t
+    # The columns.
+    blocks: Block[16]
+    rows: int64_t
+    key_end: int64_t
+    key_nulls: int64_t
+    value_end: int64_t
+    value_nulls: int64_t
+    headers: int64_t
+    name_end: int64_t
+    content_end: int64_t
+    content_nulls: int64_t
+    lists: int64_t
+
+    def __dealloc__(self) -> None:
+        index: cython.int
+        for index in range(BLOCKS):
+            if self.blocks[index].data:
+                pool_give(self.blocks[index].data, self.blocks[index].capacity)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def start_with(self, index: cython.int, size: int64_t) -> cython.void:
+        """Take a block from the pool for a column; if there is none, `grow` says so later."""
+        self.blocks[index].data = pool_take(size + PAD)
+        if self.blocks[index].data:
+            self.blocks[index].capacity = rounded(size + PAD)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def grow(self, index: cython.int, size: int64_t) -> cython.bint:
+        """Make room for `size` bytes in all and the padding behind them; False without memory."""
+        block: cython.pointer(Block) = cython.address(self.blocks[index])
+        data: Bytes
+        size += PAD
+        if size <= block.capacity:
+            return True
+        size = rounded(max(size, 2 * block.capacity))
+        data = cython.cast(Bytes, realloc(block.data, size))
+        if not data:
+            self.error = NO_MEMORY
+            return False
+        block.data = data
+        block.capacity = size
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def room_for(self, rows: int64_t) -> cython.bint:
+        """Make room for so many rows in all columns that have a number for each row."""
+        if not (
+            self.grow(OFFSETS, 8 * rows)
+            and self.grow(TIMES, 8 * rows)
+            and self.grow(TYPES, rows)
+            and (not self.want_key or self.grow(KEY_ENDS, 4 * rows + 4))
+            and (not self.want_value or self.grow(VALUE_ENDS, 4 * rows + 4))
+        ):
+            return False
+        if self.key_nulls and not self.room_for_bits(KEY_BITS, rows):
+            return False
+        if self.value_nulls and not self.room_for_bits(VALUE_BITS, rows):
+            return False
+        return self.headers == 0 or self.grow(LIST_ENDS, 4 * rows + 4)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def room_for_bits(self, index: cython.int, entries: int64_t) -> cython.bint:
+        """Make room for so many bits; new ones are set: entries are there until they are null."""
+        had: int64_t = self.blocks[index].capacity
+        if not self.grow(index, (entries + 7) // 8):
+            return False
+        memset(self.blocks[index].data + had, 255, self.blocks[index].capacity - had)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def fail(self, error: cython.int, claimed: int64_t, limit: int64_t) -> cython.bint:
+        """Note what is wrong."""
+        self.error = error
+        self.claimed = claimed
+        self.limit = limit
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def walk(self, at: Source, end: Source, readable: Source) -> cython.bint:
+        """Check all records from `at` to `end`, and add those that are wanted.
+
+        Copies may read up to `readable`. Where one record is bad, none is added.
+        """
+        headers: int64_t = self.headers
+        name_end: int64_t = self.name_end
+        content_end: int64_t = self.content_end
+        content_nulls: int64_t = self.content_nulls
+        if self.records(at, end, readable):
+            return True
+        self.headers = headers
+        self.name_end = name_end
+        self.content_end = content_end
+        self.content_nulls = content_nulls
+        self.restore_bits(KEY_BITS, self.rows)
+        self.restore_bits(VALUE_BITS, self.rows)
+        self.restore_bits(CONTENT_BITS, headers)
+        return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def restore_bits(self, index: cython.int, first: int64_t) -> cython.void:
+        """Set all bits from this one on again, as they are before an entry is null."""
+        block: Block = self.blocks[index]
+        byte: int64_t = (first + 7) >> 3
+        if block.data and byte <= block.capacity:
+            set_bits(block.data, first, min(byte, block.capacity) << 3)
+            memset(block.data + byte, 255, block.capacity - byte)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def records(self, at: Source, end: Source, readable: Source) -> cython.bint:
+        """Do the work of `walk`; what it changed half-way is mended there."""
+        count: int64_t = self.header.count
+        base: int64_t = self.header.base
+        last_delta: int64_t = self.header.last_delta
+        append_time: cython.bint = (self.header.attributes & 0x08) != 0
+        base_time: int64_t = self.header.max_time if append_time else self.header.base_time
+        low: int64_t = self.position
+        high: int64_t = self.until
+        first: int64_t = self.rows
+        row: int64_t = first
+        full: int64_t
+        expected: int64_t = 0
+        length: int64_t = 0
+        time: int64_t = 0
+        delta: int64_t = 0
+        key_size: int64_t = 0
+        value_size: int64_t = 0
+        header_count: int64_t = 0
+        keep: cython.bint
+        error: cython.int = 0
+        stop: Source
+        key: Source
+        value: Source
+        _index: int64_t
+        want_key: cython.bint = self.want_key
+        want_value: cython.bint = self.want_value
+        key_end: int64_t = self.key_end
+        value_end: int64_t = self.value_end
+        key_nulls: int64_t = self.key_nulls
+        value_nulls: int64_t = self.value_nulls
+        # No more rows than records fit into these bytes, whatever the header says.
+        full = min(min(count, (end - at) // SMALLEST_RECORD), self.most - first) + first
+        if not self.room_for(full):
+            return False
+        offsets: cython.pointer(int64_t) = cython.cast(
+            cython.pointer(int64_t), self.blocks[OFFSETS].data
+        )
+        times: cython.pointer(int64_t) = cython.cast(
+            cython.pointer(int64_t), self.blocks[TIMES].data
+        )
+        key_ends: cython.pointer(int32_t) = cython.cast(
+            cython.pointer(int32_t), self.blocks[KEY_ENDS].data
+        )
+        value_ends: cython.pointer(int32_t) = cython.cast(
+            cython.pointer(int32_t), self.blocks[VALUE_ENDS].data
+        )
+        key_data: Bytes = self.blocks[KEY_DATA].data
+        key_room: int64_t = self.blocks[KEY_DATA].capacity - PAD
+        value_data: Bytes = self.blocks[VALUE_DATA].data
+        value_room: int64_t = self.blocks[VALUE_DATA].capacity - PAD
+        if first == 0:
+            if want_key:
+                key_ends[0] = 0
+            if want_value:
+                value_ends[0] = 0
+        for _index in range(count):
+            at = get_varint(at, end, cython.address(length), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            if length <= 0 or length > end - at:
+                return self.fail(RECORD_SIZE, length, end - at)
+            stop = at + length
+            # Numbers may be read beyond the record, never beyond the batch: its end tells. The
+            # first byte has attributes, unused so far.
+            at = get_varlong(at + 1, end, cython.address(time), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            at = get_varint(at, end, cython.address(delta), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            if delta < expected or delta > last_delta:
+                return self.fail(DELTA, delta, expected)
+            expected = delta + 1
+            keep = low <= base + delta and base + delta < high
+            if keep and row >= full:
+                keep = False
+                self.left_out = True
+            at = get_varint(at, end, cython.address(key_size), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            key = at
+            if key_size >= 0 and key_size <= stop - at:
+                at += key_size
+                if keep and want_key:
+                    if key_size > key_room - key_end:
+                        if not self.grow(KEY_DATA, key_end + key_size):
+                            return False
+                        key_data = self.blocks[KEY_DATA].data
+                        key_room = self.blocks[KEY_DATA].capacity - PAD
+                    copy_near(key_data + key_end, key, key_size, readable - at >= 32)
+            elif key_size != -1:
+                return self.fail(PIECE_SIZE, key_size, stop - at)
+            at = get_varint(at, end, cython.address(value_size), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            value = at
+            if value_size >= 0 and value_size <= stop - at:
+                at += value_size
+                if keep and want_value:
+                    if value_size > value_room - value_end:
+                        if not self.grow(VALUE_DATA, value_end + value_size):
+                            return False
+                        value_data = self.blocks[VALUE_DATA].data
+                        value_room = self.blocks[VALUE_DATA].capacity - PAD
+                    copy_near(value_data + value_end, value, value_size, readable - at >= 32)
+            elif value_size != -1:
+                return self.fail(PIECE_SIZE, value_size, stop - at)
+            at = get_varint(at, end, cython.address(header_count), cython.address(error))
+            if not at:
+                return self.fail(error, 0, 0)
+            if header_count:
+                at = self.read_headers(
+                    at, stop, end, header_count, keep and self.want_headers, full, row
+                )
+                if not at:
+                    return False
+            if at != stop:
+                return self.fail(RECORD_END, at - stop, 0)
+            if append_time:
+                time = base_time
+            else:
+                delta = time
+                time = cython.cast(
+                    int64_t, cython.cast(uint64_t, base_time) + cython.cast(uint64_t, delta)
+                )
+                if ((base_time ^ time) & (delta ^ time)) < 0:
+                    return self.fail(TIMESTAMP, 0, 0)
+            if not keep:
+                continue
+            offsets[row] = base + expected - 1
+            times[row] = time
+            if want_key:
+                if key_size < 0:
+                    if key_nulls == 0 and not self.room_for_bits(KEY_BITS, full):
+                        return False
+                    key_nulls += 1
+                    clear_bit(self.blocks[KEY_BITS].data, row)
+                else:
+                    key_end += key_size
+                key_ends[row + 1] = cython.cast(int32_t, key_end)
+            if want_value:
+                if value_size < 0:
+                    if value_nulls == 0 and not self.room_for_bits(VALUE_BITS, full):
+                        return False
+                    value_nulls += 1
+                    clear_bit(self.blocks[VALUE_BITS].data, row)
+                else:
+                    value_end += value_size
+                value_ends[row + 1] = cython.cast(int32_t, value_end)
+            if self.headers:
+                cython.cast(cython.pointer(int32_t), self.blocks[LIST_ENDS].data)[row + 1] = (
+                    cython.cast(int32_t, self.headers)
+                )
+            row += 1
+        if at != end:
+            return self.fail(BATCH_END, end - at, 0)
+        memset(self.blocks[TYPES].data + first, append_time, row - first)
+        self.rows = row
+        self.key_end = key_end
+        self.value_end = value_end
+        self.key_nulls = key_nulls
+        self.value_nulls = value_nulls
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def read_headers(
+        self,
+        at: Source,
+        stop: Source,
+        end: Source,
+        count: int64_t,
+        keep: cython.bint,
+        rows: int64_t,
+        row: int64_t,
+    ) -> Source:
+        """Read the headers of one record; returns where they end, NULL where they are bad."""
+        name_size: int64_t = 0
+        size: int64_t = 0
+        name: Source
+        error: cython.int = 0
+        new: cython.bint = keep and self.headers == 0
+        # Records are smaller than 2 GB, so half of what is left is a sound limit.
+        if count < 0 or stop < at or count > (stop - at) // 2:
+            self.fail(HEADER_COUNT, count, stop - at)
+            return cython.NULL
+        if new:
+            if not self.grow(LIST_ENDS, 4 * rows + 4):
+                return cython.NULL
+            memset(self.blocks[LIST_ENDS].data, 0, 4 * row + 4)
+        while count > 0:
+            count -= 1
+            at = get_varint(at, end, cython.address(name_size), cython.address(error))
+            if not at:
+                self.fail(error, 0, 0)
+                return cython.NULL
+            if name_size == -1:
+                self.fail(HEADER_NAME, 0, 0)
+                return cython.NULL
+            if name_size < 0 or name_size > stop - at:
+                self.fail(PIECE_SIZE, name_size, stop - at)
+                return cython.NULL
+            name = at
+            at = get_varint(at + name_size, end, cython.address(size), cython.address(error))
+            if not at:
+                self.fail(error, 0, 0)
+                return cython.NULL
+            if size != -1 and (size < 0 or size > stop - at):
+                self.fail(PIECE_SIZE, size, stop - at)
+                return cython.NULL
+            if keep and not self.add_header(name, name_size, at, size):
+                return cython.NULL
+            if size > 0:
+                at += size
+        return at
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_header(
+        self, name: Source, name_size: int64_t, content: Source, size: int64_t
+    ) -> cython.bint:
+        """Add one header; `size` is -1 for null."""
+        ends: cython.pointer(int32_t)
+        index: int64_t
+        high: uint8_t = 0
+        headers: int64_t = self.headers
+        if not (
+            self.grow(NAME_ENDS, 4 * headers + 8)
+            and self.grow(CONTENT_ENDS, 4 * headers + 8)
+            and self.grow(NAME_DATA, self.name_end + name_size)
+            and self.grow(CONTENT_DATA, self.content_end + max(size, 0))
+        ):
+            return False
+        for index in range(name_size):
+            high |= name[index]
+        if high < 0x80:
+            memcpy(self.blocks[NAME_DATA].data + self.name_end, name, name_size)
+            self.name_end += name_size
+        elif not self.add_name(name, name_size):
+            return False
+        if size >= 0:
+            memcpy(self.blocks[CONTENT_DATA].data + self.content_end, content, size)
+            self.content_end += size
+        else:
+            if not self.room_for_bits(CONTENT_BITS, headers + 1):
+                return False
+            clear_bit(self.blocks[CONTENT_BITS].data, headers)
+            self.content_nulls += 1
+        ends = cython.cast(cython.pointer(int32_t), self.blocks[NAME_ENDS].data)
+        ends[0] = 0
+        ends[headers + 1] = cython.cast(int32_t, self.name_end)
+        ends = cython.cast(cython.pointer(int32_t), self.blocks[CONTENT_ENDS].data)
+        ends[0] = 0
+        ends[headers + 1] = cython.cast(int32_t, self.content_end)
+        self.headers = headers + 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_name(self, name: Source, size: int64_t) -> cython.bint:
+        """Add a name that isn't ASCII: what isn't UTF-8 in it is replaced, as in Java."""
+        with cython.gil:
+            try:
+                text = cython.cast(
+                    bytes, PyBytes_FromStringAndSize(cython.cast(cython.p_char, name), size)
+                )
+                text = text.decode("utf-8", "replace").encode()
+            except MemoryError:
+                return self.fail(NO_MEMORY, 0, 0)
+            if not self.grow(NAME_DATA, self.name_end + len(text)):
+                return False
+            memcpy(
+                self.blocks[NAME_DATA].data + self.name_end,
+                PyBytes_AS_STRING(text),
+                len(text),
+            )
+            self.name_end += len(text)
+            return True
+
+    # ------------------------------------------------------------ all batches
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def run(self) -> cython.int:
+        """Consume batches until one needs Python or something ends it; tells which."""
+        left: int64_t
+        size: int64_t
+        at: Source
+        status: cython.int
+        while True:
+            left = self.size - self.at
+            at = self.source + self.at
+            self.needed = -1
+            if left < 12:
+                return FINISHED
+            size = cython.cast(int64_t, cython.cast(int32_t, get32(at + 8))) + 12
+            if size < 26:
+                return BAD_HEADER
+            if size > left:
+                if self.at == 0:
+                    self.needed = size
+                return FINISHED
+            if not read_fields(at, cython.address(self.header)):
+                return BAD_HEADER
+            if self.header.base >= self.until:
+                self.position = max(self.position, self.until)
+                return FINISHED
+            if self.rows >= self.enough or (
+                self.rows > 0 and self.decompressed + size > self.columns_limit
+            ):
+                return LATER
+            if odradek_crc32c(at + CHECKED, size - CHECKED) != self.header.crc:
+                self.fail(CHECKSUM, 0, 0)
+                return BAD_RECORDS
+            if self.tracked:
+                return TRACKED
+            if self.header.attributes & 0x20:
+                self.control += 1
+            else:
+                status = self.visible()
+                if status:
+                    return status
+            if not self.passed():
+                return CUT
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def visible(self) -> cython.int:
+        """Add the records of the batch, unless they lie before what is wanted; 0 when it went."""
+        at: Source = self.source + self.at
+        size: int64_t = self.header.size
+        if self.header.base + self.header.last_delta < self.position:
+            return 0
+        if self.header.attributes & 7 and (self.header.count or size > HEADER):
+            return COMPRESSED
+        self.decompressed += size - CHECKED
+        if not self.walk(at + HEADER, at + size, self.source + self.size):
+            return BAD_RECORDS
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def passed(self) -> cython.bint:
+        """Move the position behind the batch; False when something of it was left out."""
+        last: int64_t = self.header.base + self.header.last_delta
+        self.epoch = self.header.epoch
+        if self.left_out:
+            self.position = (
+                cython.cast(cython.pointer(int64_t), self.blocks[OFFSETS].data)[self.rows - 1] + 1
+            )
+            return False
+        self.position = max(self.position, min(last + 1, self.until))
+        if last >= self.until:
+            return False
+        self.at += self.header.size
+        self.batches += 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def prepare(self) -> cython.void:
+        """Look at the headers for how large the columns will be, and take blocks of that size."""
+        header: Header
+        rows: int64_t = 0
+        payload: int64_t = 0
+        at: int64_t = 0
+        claimed: int64_t
+        packed: cython.bint = False
+        while self.size - at >= HEADER and rows < self.enough and payload < self.columns_limit:
+            if not read_fields(self.source + at, cython.address(header)):
+                break
+            if header.size > self.size - at or header.base >= self.until:
+                break
+            at += header.size
+            if header.attributes & 0x20 or header.base + header.last_delta < self.position:
+                continue
+            claimed = header.size - HEADER
+            if header.attributes & 7:
+                packed = True
+                rows += min(header.count, 4 * claimed)
+            else:
+                rows += min(header.count, claimed // SMALLEST_RECORD)
+            payload += claimed
+        rows = min(rows, self.most)
+        if rows <= 0:
+            return
+        if packed:
+            rows = min(rows, 1 << 20)
+            payload = rows * (_value_bytes + _value_bytes // 4) + 4096
+        self.start_with(OFFSETS, 8 * rows)
+        self.start_with(TIMES, 8 * rows)
+        self.start_with(TYPES, rows)
+        if self.want_key:
+            self.start_with(KEY_ENDS, 4 * rows + 4)
+            claimed = rows * (_key_bytes + _key_bytes // 4) + 256
+            self.start_with(KEY_DATA, claimed if packed else min(claimed, payload))
+        if self.want_value:
+            self.start_with(VALUE_ENDS, 4 * rows + 4)
+            self.start_with(VALUE_DATA, payload)
+
+    # ------------------------------------------------------------ the result
+
+    @cython.cfunc
+    def column(self, index: cython.int, items: int64_t, kind: cython.p_char, width: int64_t):
+        """Hand a block over as a view of so many numbers, or bytes."""
+        global _lent
+        block: cython.pointer(Block) = cython.address(self.blocks[index])
+        found: Buffer = Buffer()
+        if not block.data:
+            self.start_with(index, items * width)
+            if not block.data:
+                raise MemoryError
+        found.data = block.data
+        found.capacity = block.capacity
+        found.items = items
+        found.width = width
+        found.kind = kind
+        block.data = cython.NULL
+        block.capacity = 0
+        _lent += found.capacity
+        return memoryview(found)
+
+    @cython.cfunc
+    def bits(self, index: cython.int, entries: int64_t):
+        """Hand a bitmap over, with no bit set behind its entries."""
+        if entries & 7:
+            self.blocks[index].data[entries >> 3] &= (1 << (entries & 7)) - 1
+        return self.column(index, (entries + 7) // 8, b"B", 1)
+
+    @cython.cfunc
+    def columns(self):
+        """Hand all columns over."""
+        global _key_bytes, _value_bytes
+        rows: int64_t = self.rows
+        keys = values = headers = None
+        if not rows:
+            return RecordColumns(
+                0,
+                _NO_NUMBERS,
+                _NO_NUMBERS,
+                b"",
+                _NO_BINARY if self.want_key else None,
+                _NO_BINARY if self.want_value else None,
+                None,
+            )
+        if rows >= 64:
+            _key_bytes = self.key_end // rows + 1 if self.want_key else _key_bytes
+            _value_bytes = self.value_end // rows + 1 if self.want_value else _value_bytes
+        if self.want_key:
+            keys = BinaryColumn(
+                self.column(KEY_ENDS, rows + 1, b"i", 4),
+                self.column(KEY_DATA, self.key_end, b"B", 1),
+                self.bits(KEY_BITS, rows) if self.key_nulls else None,
+            )
+        if self.want_value:
+            values = BinaryColumn(
+                self.column(VALUE_ENDS, rows + 1, b"i", 4),
+                self.column(VALUE_DATA, self.value_end, b"B", 1),
+                self.bits(VALUE_BITS, rows) if self.value_nulls else None,
+            )
+        if self.headers:
+            headers = self.header_column()
+        return RecordColumns(
+            rows,
+            self.column(OFFSETS, rows, b"q", 8),
+            self.column(TIMES, rows, b"q", 8),
+            self.column(TYPES, rows, b"B", 1),
+            keys,
+            values,
+            headers,
+        )
+
+    @cython.cfunc
+    def header_column(self):
+        """Hand the headers over; a row without any has a null list."""
+        rows: int64_t = self.rows
+        index: int64_t
+        empty: int64_t = 0
+        ends: cython.pointer(int32_t) = cython.cast(
+            cython.pointer(int32_t), self.blocks[LIST_ENDS].data
+        )
+        if not self.room_for_bits(LIST_BITS, rows) or (
+            self.content_nulls and not self.room_for_bits(CONTENT_BITS, self.headers)
+        ):
+            raise MemoryError
+        with cython.nogil:
+            for index in range(rows):
+                if ends[index] == ends[index + 1]:
+                    clear_bit(self.blocks[LIST_BITS].data, index)
+                    empty += 1
+        return HeaderColumn(
+            self.column(LIST_ENDS, rows + 1, b"i", 4),
+            BinaryColumn(
+                self.column(NAME_ENDS, self.headers + 1, b"i", 4),
+                self.column(NAME_DATA, self.name_end, b"B", 1),
+                None,
+            ),
+            BinaryColumn(
+                self.column(CONTENT_ENDS, self.headers + 1, b"i", 4),
+                self.column(CONTENT_DATA, self.content_end, b"B", 1),
+                self.bits(CONTENT_BITS, self.headers) if self.content_nulls else None,
+            ),
+            self.bits(LIST_BITS, rows) if empty else None,
+        )
+
+
+_NO_NUMBERS = array("q")
+_NO_BINARY = BinaryColumn(array("i", (0,)), b"", None)
+_scratches: list[Scratch] = []
+"""Memory to decompress into, one for each thread that decodes at this moment."""
+
+
+@cython.cfunc
+def reason(work: Decoder) -> str:
+    """Say what is wrong with the records of a batch, in the reference's words."""
+    claimed = work.claimed
+    limit = work.limit
+    if work.error == RAN_OUT:
+        return "a record runs past its end"
+    if work.error == OVER_32:
+        return "a number has more than 32 bits"
+    if work.error == OVER_64:
+        return "a number has more than 64 bits"
+    if work.error == RECORD_SIZE:
+        return f"a record claims {claimed} of {limit} bytes left"
+    if work.error == DELTA:
+        return f"offset delta {claimed} isn't in {limit} to {work.header.last_delta}"
+    if work.error == PIECE_SIZE:
+        return f"a key, value or header claims {claimed} of {limit} bytes left"
+    if work.error == HEADER_COUNT:
+        return f"a record claims {claimed} headers in {limit} bytes"
+    if work.error == HEADER_NAME:
+        return "a header has no name"
+    if work.error == RECORD_END:
+        return f"a record ends {claimed:+} bytes from where it says"
+    if work.error == TIMESTAMP:
+        return "a timestamp doesn't fit into 64 bits"
+    if work.error == BATCH_END:
+        return f"{claimed} bytes follow its last record"
+    return "its checksum is wrong"
+
+
+@cython.cfunc
+def raise_bad_header(buffer: memoryview, at: int64_t):
+    """Raise what `batch` says about the header; it must have something to say."""
+    batch_size(buffer, at)
+    read_header(buffer, at)
+    raise AssertionError("the kernel refused a header that is sound")
+
+
+@cython.cfunc
+def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch):
+    """Decompress a batch and add its records."""
+    view: Py_buffer
+    good: cython.bint
+    header = cython.address(work.header)
+    try:
+        data = decompress_into(
+            header.attributes & 7, buffer[work.at + HEADER : work.at + header.size], scratch
+        )
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"record batch at offset {header.base}: {error}") from None
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    try:
+        work.decompressed += view.len
+        with cython.nogil:
+            good = work.walk(
+                cython.cast(Source, view.buf),
+                cython.cast(Source, view.buf) + view.len,
+                cython.cast(Source, view.buf) + view.len,
+            )
+    finally:
+        PyBuffer_Release(cython.address(view))
+    if not good:
+        if work.error == NO_MEMORY:
+            raise MemoryError
+        raise BadBatchError(reason(work))
+
+
+@cython.cfunc
+def track(work: Decoder, buffer: memoryview, transactions) -> cython.int:
+    """Do with a batch what the transactions known to be aborted say; then as `visible`."""
+    status: cython.int = 0
+    header = read_header(buffer, work.at)
+    transactions.advance(header)
+    if header.control:
+        if transactions.open_for(header):
+            data = bytes(buffer[work.at + CHECKED : work.at + work.header.size])
+            if _is_abort_marker(header, data):
+                transactions.end(header)
+        work.control += 1
+    elif header.transactional and transactions.open_for(header):
+        work.hidden += 1
+    else:
+        with cython.nogil:
+            status = work.visible()
+    return status
+
+
+@cython.cfunc
+def consume(work: Decoder, buffer: memoryview, transactions) -> cython.bint:
+    """Consume what there is; True when nothing is left for another call.
+
+    An error behind good batches isn't raised: the call that goes on meets it first.
+    """
+    status: cython.int
+    scratch = None
+    try:
+        while True:
+            with cython.nogil:
+                status = work.run()
+            try:
+                if status == TRACKED:
+                    status = track(work, buffer, transactions)
+                    if status == 0:
+                        if work.passed():
+                            continue
+                        status = CUT
+                if status == COMPRESSED:
+                    if scratch is None:
+                        scratch = _scratches.pop() if _scratches else Scratch()
+                    unpack_and_walk(work, buffer, scratch)
+                    if work.passed():
+                        continue
+                    status = CUT
+                elif status == BAD_HEADER:
+                    raise_bad_header(buffer, work.at)
+                elif status == BAD_RECORDS:
+                    if work.error == NO_MEMORY:
+                        raise MemoryError
+                    raise BadBatchError(reason(work))
+            except (CorruptRecordError, UnsupportedFeatureError):
+                if not work.batches:
+                    raise
+                return False
+            except (BadBatchError, IndexError) as error:
+                if not work.batches:
+                    why = "a record runs past its end"
+                    why = why if isinstance(error, IndexError) else str(error)
+                    raise corrupt(work.header.base, why) from error
+                return False
+            if status == CUT:
+                return work.position >= work.until
+            return status == FINISHED
+    finally:
+        if scratch is not None:
+            _scratches.append(scratch)
+
+
+def decode(
+    buffer,
+    *,
+    start_offset: int64_t,
+    until_offset=None,
+    aborted=(),
+    want_key: cython.bint = True,
+    want_value: cython.bint = True,
+    want_headers: cython.bint = True,
+    max_records=None,
+    stop_after=None,
+):
+    """Decode one partition's records; see `reference.decode`, whose twin this is."""
+    work: Decoder = Decoder()
+    view: Py_buffer
+    finished: cython.bint
+    transactions = _AbortedTransactions(aborted) if aborted else None
+    work.position = start_offset
+    work.until = INT64_MAX if until_offset is None else until_offset
+    work.most = INT64_MAX if max_records is None else max_records
+    work.enough = work.most if stop_after is None else min(work.most, stop_after)
+    work.columns_limit = reference.COLUMNS_LIMIT
+    work.want_key = want_key
+    work.want_value = want_value
+    work.want_headers = want_headers
+    work.tracked = transactions is not None
+    work.epoch = -1
+    whole = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
+    PyObject_GetBuffer(whole, cython.address(view), PyBUF_SIMPLE)
+    try:
+        work.source = cython.cast(Source, view.buf)
+        work.size = view.len
+        work.prepare()
+        finished = consume(work, whole, transactions)
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return DecodedRecords(
+        work.columns(),
+        work.position,
+        finished,
+        work.batches,
+        work.control,
+        work.hidden,
+        work.at,
+        work.epoch,
+        None if work.needed < 0 else work.needed,
+        () if transactions is None else transactions.left(),
+    )
+
+
+# ---------------------------------------------------------------- smaller services
+
+
+def survey_batches(
+    buffer, offset: int64_t
+) -> tuple[int, int, int | None, bool, list[tuple[int, int]]]:
+    """Walk over the headers of an answer to a fetch from `offset`; see `survey.survey_batches`."""
+    view: Py_buffer
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    source: Source = cython.cast(Source, view.buf)
+    left: int64_t = view.len
+    at: int64_t = 0
+    size: int64_t
+    base: int64_t
+    delta: int64_t
+    epoch: int32_t
+    last_epoch: int32_t = 0
+    needed = None
+    odd = False
+    epochs: list = []
+    try:
+        while left >= 12:
+            size = cython.cast(int64_t, cython.cast(int32_t, get32(source + 8))) + 12
+            if left < 27:
+                odd = size < HEADER
+                needed = size if at == 0 and not odd else None
+                break
+            base = cython.cast(int64_t, get64(source))
+            delta = cython.cast(int32_t, get32(source + 23))
+            if (
+                size < HEADER
+                or source[16] != 2
+                or base < 0
+                or delta < 0
+                or delta >= INT64_MAX - base
+            ):
+                odd = True
+                break
+            if size > left:
+                needed = size if at == 0 else None
+                break
+            at += size
+            left -= size
+            offset = max(offset, base + delta + 1)
+            epoch = cython.cast(int32_t, get32(source + 12))
+            if not epochs or epoch != last_epoch:
+                epochs.append((base, epoch))
+                last_epoch = epoch
+            source += size
+    finally:
+        PyBuffer_Release(cython.address(view))
+    return offset, at, needed, odd, epochs
+
+
+def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> list:
+    """Copy the entries from `start` to `stop` of a binary column out as `bytes`, None for null."""
+    ends: cython.const[int32_t][::1] = offsets
+    content: cython.const[uint8_t][::1] = data
+    bits: cython.const[uint8_t][::1]
+    index: int64_t
+    a: int64_t
+    b: int64_t
+    source: cython.p_char = cython.NULL
+    found: list = []
+    if not 0 <= start <= stop < ends.shape[0]:
+        raise IndexError(f"entries {start} to {stop} of {ends.shape[0] - 1}")
+    if ends[start] < 0 or ends[stop] > content.shape[0]:
+        raise ValueError("a column's offsets reach beyond its data")
+    if content.shape[0]:
+        source = cython.cast(cython.p_char, cython.address(content[0]))
+    a = ends[start]
+    if validity is None:
+        for index in range(start, stop):
+            b = ends[index + 1]
+            if b < a or b > content.shape[0]:
+                raise ValueError("a column's offsets aren't in order")
+            found.append(PyBytes_FromStringAndSize(source + a, b - a))
+            a = b
+        return found
+    bits = validity
+    if bits.shape[0] * 8 < stop:
+        raise ValueError("a column's bitmap is too short")
+    for index in range(start, stop):
+        b = ends[index + 1]
+        if b < a or b > content.shape[0]:
+            raise ValueError("a column's offsets aren't in order")
+        if bits[index >> 3] >> (index & 7) & 1:
+            found.append(PyBytes_FromStringAndSize(source + a, b - a))
+        else:
+            found.append(None)
+        a = b
+    return found
+
 
 def crc32c(data: cython.const[uint8_t][::1]) -> int:
     """Compute the checksum of any contiguous buffer."""
+    crc: uint32_t
     if data.shape[0] == 0:
         return 0
-    return odradek_crc32c(cython.address(data[0]), data.shape[0])
+    with cython.nogil:
+        crc = odradek_crc32c(cython.address(data[0]), data.shape[0])
+    return crc
 
 
 def crc32c_by_table(data: cython.const[uint8_t][::1]) -> int:

@@ -1,7 +1,29 @@
-from odradek.record.columns import ByteBuffer
+from collections.abc import Sequence
+
+from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer
 
 SOURCES: str
 CRC_BY_INSTRUCTION: bool
 
+def decode(
+    buffer: memoryview,
+    *,
+    start_offset: int,
+    until_offset: int | None = None,
+    aborted: Sequence[tuple[int, int]] = (),
+    want_key: bool = True,
+    want_value: bool = True,
+    want_headers: bool = True,
+    max_records: int | None = None,
+    stop_after: int | None = None,
+) -> DecodedRecords: ...
+def survey_batches(
+    buffer: memoryview, offset: int
+) -> tuple[int, int, int | None, bool, list[tuple[int, int]]]: ...
+def binary_values(
+    offsets: IntBuffer, data: ByteBuffer, validity: ByteBuffer | None, start: int, stop: int
+) -> list[bytes | None]: ...
+def pool_state() -> tuple[int, int, int, int, int]: ...
+def set_pool_limit(limit: int) -> None: ...
 def crc32c(data: ByteBuffer) -> int: ...
 def crc32c_by_table(data: ByteBuffer) -> int: ...

@@ -1,8 +1,9 @@
-"""What the kernels are made of: `setup.py` embeds a digest of it, `load` compares at import.
+"""What the kernels are made of, and whether those that are built can be used.
 
-In: a folder with the sources. Out: a digest, or the compiled module. A binary whose sources have
-changed since counts as not built: a stale kernel that shadows a changed one is the hardest of
-bugs to see. Must import nothing of the package on its own: setup.py runs this file, too.
+`setup.py` embeds a digest of the sources in a binary, `load` compares it at import. A binary whose
+sources have changed since counts as not built: a stale kernel that shadows a changed one is the
+hardest of bugs to see. In: a folder with the sources. Out: a digest, a choice, a warning.
+Must import nothing of the package on its own: setup.py runs this file, too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 SHARED = ("native.pxd", "native.h")
-KERNELS = ("odradek.record.kernel", "odradek.record.kernel_encode")
+DECODER, ENCODER = "odradek.record.kernel", "odradek.record.kernel_encode"
+KERNELS = (DECODER, ENCODER)
 """Modules that are compiled; each from its own `.py` and what they share."""
 MARK = b"odradek-kernel-sources:"
 """Stands before the digest in a binary."""
@@ -55,3 +57,50 @@ def load(kernel: str) -> ModuleType | str:
     if expected is not None and expected != module.SOURCES:
         return "its sources have changed since it was built"
     return module
+
+
+def choose_kernel(asked: str | None, *kernels: str) -> str:
+    """Turn `ODRADEK_KERNEL` into what will run; asking for what isn't there is an error.
+
+    Falling back in silence would make a benchmark or a production job slow without a word.
+    """
+    from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+
+    if asked == "python":
+        return "python"
+    if asked and asked != "native":
+        raise ConfigurationError(f"ODRADEK_KERNEL={asked!r}; known are native and python")
+    warning = kernel_warning(*kernels)
+    if warning is None:
+        return "native"
+    if asked:
+        raise UnsupportedFeatureError(f"ODRADEK_KERNEL=native, but {warning}")
+    return "python"
+
+
+def kernel_warning(*kernels: str) -> str | None:
+    """Say why not all records go through native kernels here, None when they can."""
+    loaded = {name: load(name) for name in kernels or KERNELS}
+    reasons = [f"{name}: {why}" for name, why in loaded.items() if isinstance(why, str)]
+    if not reasons:
+        return None
+    return (
+        f"the native record kernel can't be used ({'; '.join(reasons)}). Records go through plain "
+        "Python without it, many times slower. Install a wheel for this platform, or compile it: "
+        "in a checkout with `make kernel`, else with a C compiler and "
+        "`pip install --force-reinstall --no-binary odradek odradek`"
+    )
+
+
+_warned = False
+
+
+def warn_once(asked: str | None) -> None:
+    """Log that plain Python does the work of a kernel, unless it was asked for by name."""
+    global _warned
+    if _warned or asked:
+        return
+    _warned = True
+    import logging
+
+    logging.getLogger("odradek.record").warning("%s", kernel_warning())

@@ -2,22 +2,84 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from odradek import record
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.record import kernel_sources
+from odradek.record.kernel_sources import choose_kernel, kernel_warning
+
+RECORD = Path(kernel_sources.__file__).parent
 
 
-def test_choice() -> None:
-    assert record.KERNEL == "python"
-    assert record.choose_kernel(None) == record.choose_kernel("python") == "python"
-    with pytest.raises(UnsupportedFeatureError, match="no native kernel"):
-        record.choose_kernel("native")
+def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_kernel("python") == "python"
     with pytest.raises(ConfigurationError, match="known are native and python"):
-        record.choose_kernel("rust")
+        choose_kernel("rust")
+    monkeypatch.setattr(kernel_sources, "load", lambda name: "it isn't built")
+    assert choose_kernel(None) == choose_kernel("") == "python"
+    with pytest.raises(UnsupportedFeatureError, match=r"kernel: it isn't built"):
+        choose_kernel("native")
+    monkeypatch.setattr(kernel_sources, "load", lambda name: kernel_sources)
+    assert choose_kernel(None) == choose_kernel("native") == "native"
+    assert kernel_warning() is None
+
+
+def test_python_by_choice_is_silent_and_by_default_says_so_once() -> None:
+    program = (
+        "import logging\n"
+        "logging.basicConfig(format='%(levelname)s %(name)s: %(message)s')\n"
+        "from odradek.record import kernel_sources\n"
+        "kernel_sources.load = lambda name: 'it is broken'\n"
+        "import importlib\n"
+        "from odradek import record\n"
+        "importlib.reload(record)\n"
+        "assert record.KERNEL == 'python', record.KERNEL\n"
+        "for _ in range(2):\n"
+        "    record.decode(memoryview(b''), start_offset=0)\n"
+    )
+    chosen = run(program, ODRADEK_KERNEL="python")
+    assert (chosen.returncode, chosen.stderr) == (0, "")
+    fallen = run(program, ODRADEK_KERNEL="")
+    assert fallen.returncode == 0, fallen.stderr
+    assert fallen.stderr.count("WARNING odradek.record: the native record kernel can't") == 1
+    assert fallen.stderr.count("it is broken") == len(kernel_sources.KERNELS)
+
+
+def test_a_binary_whose_sources_changed_counts_as_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "odradek.record.kernel"
+    for source in kernel_sources.sources(name):
+        shutil.copy(RECORD / source, tmp_path)
+    built = kernel_sources.digest(tmp_path, name)
+    assert built == kernel_sources.digest(RECORD, name)
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(SOURCES=built))
+    monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
+    assert kernel_sources.load(name) == "it isn't built"  # never the source as slow Python
+    (tmp_path / f"kernel{EXTENSION_SUFFIXES[0]}").touch()
+    assert not isinstance(kernel_sources.load(name), str)
+    for source in kernel_sources.sources(name):
+        before = (tmp_path / source).read_bytes()
+        (tmp_path / source).write_bytes(before + b"\n")
+        assert kernel_sources.load(name) == "its sources have changed since it was built"
+        (tmp_path / source).write_bytes(before)
+    (tmp_path / "native.h").unlink()  # an installation without sources: nothing to compare
+    assert not isinstance(kernel_sources.load(name), str)
 
 
 def test_records_need_no_arrow_and_no_codec() -> None:
@@ -30,7 +92,5 @@ def test_records_need_no_arrow_and_no_codec() -> None:
         "assert len(list(record.decode(builder.build(), start_offset=0).columns)) == 1\n"
         "assert not {'pyarrow', 'numpy', 'zstandard', 'threading'} & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run(program)
     assert (done.returncode, done.stderr) == (0, "")
