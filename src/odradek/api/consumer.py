@@ -6,7 +6,8 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from odradek.api.base import Client
@@ -23,15 +24,23 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.record.arrow import Layout
+
 T = TypeVar("T")
 
 
 class Consumer(Client[ConsumerEngine]):
     """Reads records of assigned partitions, as objects or as Arrow columns.
 
-    All work is done in the caller's thread, inside its calls; one thread at a time. It keeps
-    working when its brokers are replaced: positions are kept, and no record is handed out twice or
-    left out (KIP-899). Times are in float seconds.
+    All work is done in the caller's thread, inside its calls; one thread at a time. With
+    `background=True` a thread of the client's own receives the next records while the caller works
+    on these (calls still come from one thread at a time): up to half as much again per second where
+    there is a second core, and nothing for a forking program. It keeps working when its brokers are
+    replaced: positions are kept, and no record is handed out twice or left out (KIP-899). Times are
+    in float seconds.
+
+    What waits and what is under way is at most `fetch.max.bytes`, but for a batch that is larger
+    alone.
 
     >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:  # doctest: +SKIP
     ...     consumer.assign([TopicPartition("flights", 0)])
@@ -43,6 +52,7 @@ class Consumer(Client[ConsumerEngine]):
         self,
         config: Mapping[str, Any] | None = None,
         *,
+        background: bool = False,
         _host: Host | None = None,
         _metadata_hint: Mapping[str, Any] | None = None,
         **keywords: Any,
@@ -53,11 +63,19 @@ class Consumer(Client[ConsumerEngine]):
         `UnsupportedFeatureError` for what this release doesn't have (groups, TLS, SASL …).
         """
         settled = Config(CONSUMER, config, **keywords)
+        self._background = background
         super().__init__(
             settled,
             _host,
-            lambda host: ConsumerEngine(settled, host.rng(), hint=_metadata_hint),
+            lambda host: ConsumerEngine(settled, host.rng(), host.lock, hint=_metadata_hint),
         )
+
+    def _usual_host(self) -> Host:
+        if not self._background:
+            return super()._usual_host()
+        from odradek.runtime import ThreadHost
+
+        return ThreadHost()
 
     # Assignment and positions
 
@@ -96,17 +114,20 @@ class Consumer(Client[ConsumerEngine]):
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
         self._check_open()
-        self._engine.subscription.seek(tp, offset)
+        with self._engine.lock:
+            self._engine.subscription.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
         self._check_open()
-        self._engine.subscription.request_reset(partitions, EARLIEST)
+        with self._engine.lock:
+            self._engine.subscription.request_reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
         self._check_open()
-        self._engine.subscription.request_reset(partitions, LATEST)
+        with self._engine.lock:
+            self._engine.subscription.request_reset(partitions, LATEST)
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record that `poll` will hand out.
@@ -124,12 +145,14 @@ class Consumer(Client[ConsumerEngine]):
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`."""
         self._check_open()
-        self._engine.subscription.pause(partitions, paused=True)
+        with self._engine.lock:
+            self._engine.subscription.pause(partitions, paused=True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
         self._check_open()
-        self._engine.subscription.pause(partitions, paused=False)
+        with self._engine.lock:
+            self._engine.subscription.pause(partitions, paused=False)
 
     # Reading
 
@@ -146,7 +169,18 @@ class Consumer(Client[ConsumerEngine]):
         most = self._config["max.poll.records"] if max_records is None else max_records
         if most < 1:
             raise ConfigurationError(f"max_records must be 1 or more, not {most}")
-        return self._next(timeout, lambda now: self._engine.take_records(most, now)) or []
+        return self._next(timeout, lambda now: self._engine.delivery.records(most, now)) or []
+
+    def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
+        """Iterate over records, until all `until` are reached or none came for `timeout` seconds.
+
+        The position moves with each record, so it is right wherever the loop is left; `seek`,
+        `pause` and `assign` act at the next record. Without a timeout it waits as long as it takes.
+        Raises what `poll` raises; a new iterator goes on behind it.
+        """
+        seconds = math.inf if timeout is None else timeout
+        while found := self._next(seconds, self._engine.delivery.iterated):
+            yield from found
 
     def poll_arrow(
         self,
@@ -154,8 +188,9 @@ class Consumer(Client[ConsumerEngine]):
         *,
         columns: Sequence[str] | None = None,
         include_headers: bool = False,
+        layout: Layout = "binary",
     ) -> pa.RecordBatch | None:
-        """The records of one partition as an Arrow batch; None after `timeout` without any.
+        """The next records of one partition as an Arrow batch; None after `timeout` without any.
 
         Schema, as Spark's Kafka source has it, all fields nullable: `key binary, value binary,
         topic string, partition int32, offset int64, timestamp timestamp[us, UTC], timestampType
@@ -163,11 +198,47 @@ class Consumer(Client[ConsumerEngine]):
         list<struct<key: string, value: binary>>`, null where a record has none. `columns` chooses
         some of them, in that order; what isn't chosen isn't decoded either.
 
-        The batch owns its buffers. Raises what `poll` raises.
+        The batch owns its buffers: they stay as they are for as long as the batch or a slice of it
+        is used, also after `close()`, and are used again afterwards. `topic` and `partition` share
+        theirs with other batches. With the layout `binary_view` `key` and `value` have that type:
+        longer values stay where they were received, which saves copying them, and one row keeps the
+        whole answer (some megabytes) in memory. pyarrow 26 can't filter, sort or join such columns,
+        and Spark refuses them.
+
+        A batch has what came of one partition in one answer: up to `max.partition.fetch.bytes`,
+        and about 131,072 rows. Raises what `poll` raises, and `ArrowSchemaError` for a column or
+        layout that isn't there.
         """
         return self._next(
-            timeout, lambda now: self._engine.take_arrow(columns, include_headers, now)
+            timeout,
+            lambda now: self._engine.delivery.arrow(columns, include_headers, layout, now),
         )
+
+    def batches(
+        self,
+        timeout: float | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = False,
+        layout: Layout = "binary",
+    ) -> Iterator[pa.RecordBatch]:
+        """Iterate over Arrow batches as `poll_arrow` gives them.
+
+        Ends when all `until` are reached, or when nothing came for `timeout` seconds; without a
+        timeout it waits as long as it takes, outages included. The position of a partition is
+        behind the last batch that the loop was given. To keep memory level, let go of a batch
+        before the next one is asked for. Raises what `poll` raises; a new iterator goes on.
+
+        >>> for batch in consumer.batches(timeout=5.0):  # doctest: +SKIP
+        ...     total += batch.num_rows
+        """
+        seconds = math.inf if timeout is None else timeout
+        take = self._engine.delivery.arrow
+        while (
+            batch := self._next(seconds, lambda now: take(columns, include_headers, layout, now))
+        ) is not None:
+            yield batch
+            del batch
 
     def _next(self, timeout: float, take: Callable[[float], T]) -> T | None:
         """What `take` makes of the next records; waits for some, at most `timeout` seconds.
@@ -177,11 +248,12 @@ class Consumer(Client[ConsumerEngine]):
         self._check_open()
         engine, host = self._engine, self._host
         deadline = self._deadline(timeout)
-        if engine.buffered:
+        delivery = engine.delivery
+        if delivery.ready:
+            if engine.fetcher.made_room():
+                host.wake()
             host.drive()  # the next fetch goes out while the caller works on what is here
-        while engine.buffered or self._call(
-            engine.data, max(0.0, deadline - host.now()), "records"
-        ):
+        while delivery.ready or self._call(engine.data, max(0.0, deadline - host.now()), "records"):
             found = take(host.now())
             if found:
                 return found

@@ -186,9 +186,9 @@ class ConsumerDriver(Driver):
         if self.engine.ended is not None:
             return
         records = []
-        if self.engine.buffered:
+        if self.engine.delivery.ready:
             try:
-                records = self.engine.take_records(self.rng.randrange(1, 30), self.world.now)
+                records = self.engine.delivery.records(self.rng.randrange(1, 30), self.world.now)
             except KafkaError:  # an error of a partition goes to the caller; it may poll again
                 records = []
         for record in records:

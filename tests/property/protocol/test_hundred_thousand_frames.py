@@ -210,7 +210,7 @@ def live_a_little(world: World) -> None:
             engine.subscription.request_reset(None, "earliest")
         world.wait(engine.data(deadline), 3.0)
         try:
-            engine.take_records(500, world.now)
+            engine.delivery.records(500, world.now)
         except KafkaError:
             engine.subscription.request_reset(None, "earliest")
         world.wait(engine.offsets_at([TopicPartition("t", 0)], -1, deadline), 3.0)

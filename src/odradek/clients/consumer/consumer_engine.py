@@ -1,18 +1,19 @@
 """The engine of one consumer: subscription, fetcher and offsets on top of the client engine.
 
-In: assignments and calls of the facade. Out: records or columns, offsets, descriptions. What is
-marked "caller's thread" decodes and moves positions there. Must not: block; the facade waits for
-what the flows here wait for.
+In: assignments and calls of the facade. Out: offsets, descriptions, and by `delivery` records or
+columns. The facade's thread may change the assignment and positions while another steps: both hold
+the host's lock. Must not: block; the facade waits for what the flows here wait for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.delivery import Delivery
+from odradek.clients.consumer.fetched import NULL_LOCK
 from odradek.clients.consumer.fetcher import Fetcher
 from odradek.clients.consumer.offsets import (
     BEGINNING,
@@ -21,7 +22,7 @@ from odradek.clients.consumer.offsets import (
     ListOffsetsCall,
     list_offsets,
 )
-from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError, OffsetAndTimestamp
+from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import (
     EARLIEST,
     NONE,
@@ -30,27 +31,15 @@ from odradek.clients.consumer.subscription_state import (
 )
 from odradek.clients.descriptions import TopicDescription, describe_topics
 from odradek.common.config import Config
-from odradek.common.errors import (
-    CorruptRecordError,
-    IllegalStateError,
-    KafkaError,
-    UnsupportedFeatureError,
-)
-from odradek.common.events import Event
-from odradek.common.types import Rng, TopicPartition
+from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
-from odradek.record import RecordColumns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FRAME_SLACK = 64 << 20
 """A first batch is sent whole even where it is above `fetch.max.bytes`."""
 BUFFER_SLACK = 32 << 20
 """Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
-ARROW_ROWS = 65536
-"""Rows of one `poll_arrow()` at which decoding stops, at the end of a batch."""
 LOG_RANGE_TIMEOUT = 5.0
 """Seconds for finding out where a log begins and ends, when that is only for an error's text."""
 UNAVAILABLE_PATIENCE = 1.0
@@ -60,7 +49,14 @@ UNAVAILABLE_PATIENCE = 1.0
 class ConsumerEngine(ClientEngine):
     """What a consumer is made of."""
 
-    def __init__(self, config: Config, rng: Rng, *, hint: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        rng: Rng,
+        lock: Lock = NULL_LOCK,
+        *,
+        hint: Mapping[str, Any] | None = None,
+    ) -> None:
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
         self.network.buffers.limit = config["fetch.max.bytes"] + BUFFER_SLACK
@@ -70,9 +66,13 @@ class ConsumerEngine(ClientEngine):
         self.fetcher = Fetcher(self, self.subscription)
         self.components.append(self.fetcher)
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
-        self._disturbed_at = -math.inf
-        self._undelivered = True
-        self.events.listen(self._note_disturbance)
+        self.lock = lock
+        self.delivery = Delivery(self, lock)
+
+    def step(self, now: float) -> float | None:
+        """Move state, while no caller does."""
+        with self.lock:
+            return super().step(now)
 
     # The assignment
 
@@ -81,7 +81,8 @@ class ConsumerEngine(ClientEngine):
     ) -> None:
         """Replace the assignment, and with it the topics in use."""
         before = {p.topic for p in self.subscription.partitions}
-        self.subscription.assign(partitions, until or {})
+        with self.lock:
+            self.subscription.assign(partitions, until or {})
         topics = dict.fromkeys(p.topic for p in self.subscription.partitions)
         gone = before.difference(topics)
         self.post(lambda _: self.metadata.forget_topics(gone))
@@ -238,98 +239,3 @@ class ConsumerEngine(ClientEngine):
         if since is None and self.metadata.snapshot is None:
             since = self.updater.due_since
         return math.inf if limit is None or since is None else since + limit
-
-    @property
-    def buffered(self) -> bool:
-        """Something is there for the caller already."""
-        return self.fetcher.head() is not None or self.subscription.pending
-
-    def take_records(self, most: int, now: float) -> list[ConsumerRecord]:
-        """Decode and hand out up to so many records (caller's thread)."""
-        self._check()
-        records: list[ConsumerRecord] = []
-        while len(records) < most:
-            entry = self.fetcher.head()
-            if entry is None:
-                break
-            try:
-                columns = entry.take(most - len(records))
-            except (CorruptRecordError, UnsupportedFeatureError) as error:
-                failure = self._undecodable(entry, error, now)
-                if not records:
-                    raise failure from error
-                entry.state.error = failure
-                break
-            if columns.count:
-                self._note_delivery(entry, now)
-                _append(records, entry, columns)
-        return records
-
-    def take_arrow(
-        self, names: Sequence[str] | None, include_headers: bool, now: float
-    ) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records as a record batch (caller's thread)."""
-        from odradek.record.arrow import arrow_schema, to_record_batch
-
-        self._check()
-        wanted = arrow_schema(include_headers, names).names  # refuses names that aren't there
-        while True:
-            entry = self.fetcher.head()
-            if entry is None:
-                return None
-            try:
-                columns = entry.take(
-                    ARROW_ROWS,
-                    key="key" in wanted,
-                    value="value" in wanted,
-                    headers="headers" in wanted,
-                )
-            except (CorruptRecordError, UnsupportedFeatureError) as error:
-                raise self._undecodable(entry, error, now) from error
-            if columns.count:
-                self._note_delivery(entry, now)
-                partition = entry.state.partition
-                return to_record_batch(columns, partition.topic, partition.partition, names=wanted)
-
-    def _check(self) -> None:
-        if self.ended is not None:
-            raise self.ended.with_traceback(None)
-        self.subscription.raise_pending()
-
-    def _undecodable(self, entry: Fetched, error: KafkaError, now: float) -> KafkaError:
-        """Say which partition, and how to go on; the position stays before the bad batch."""
-        state = entry.state
-        failure = type(error)(
-            f"{state.partition}: {error} (position {state.position}; seek() past it to go on)"
-        )
-        self.fetcher.discard(entry, failure, now)
-        state.error = None
-        return failure
-
-    # The event that says that records flow again
-
-    def _note_disturbance(self, event: Event) -> None:
-        failed = event.kind == "disconnected" and event.fields.get("failure")
-        if failed or event.kind in ("dial_failed", "rebootstrap"):
-            self._disturbed_at = event.at
-            self._undelivered = True
-
-    def _note_delivery(self, entry: Fetched, now: float) -> None:
-        if self._undelivered and entry.arrived >= self._disturbed_at:
-            self._undelivered = False
-            partition = entry.state.partition
-            self.events.emit(
-                now, "first_record", topic=partition.topic, partition=partition.partition
-            )
-
-
-def _append(records: list[ConsumerRecord], entry: Fetched, columns: RecordColumns) -> None:
-    topic, partition = entry.state.partition.topic, entry.state.partition.partition
-    epochs = entry.leader_epochs(columns)
-    if isinstance(epochs, int):
-        records.extend(ConsumerRecord(topic, partition, *row, epochs) for row in columns)
-    else:
-        records.extend(
-            ConsumerRecord(topic, partition, *row, epoch)
-            for row, epoch in zip(columns, epochs, strict=True)
-        )

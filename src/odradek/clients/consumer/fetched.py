@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.common.types import Address
+from odradek.common.types import Address, Lock, NullLock
 from odradek.record import DecodedRecords, RecordColumns, decode
+from odradek.record.columns import EMPTY
 
 _HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
 _LENGTH_END = 12
 _SMALLEST = 61 - _LENGTH_END
 _MAGIC = 2
+NULL_LOCK = NullLock()
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Fetched:
         "_decoded",
         "_done",
         "_epochs",
+        "_lock",
         "_records",
         "_row",
         "_start",
@@ -93,12 +99,14 @@ class Fetched:
         aborted: tuple[tuple[int, int], ...],
         address: Address,
         arrived: float,
+        lock: Lock = NULL_LOCK,
     ) -> None:
         self.state = state
         self.generation = state.generation
         self.size = len(records)
         self.address = address
         self.arrived = arrived
+        self._lock = lock
         self._records = records
         self._epochs = found.epochs
         self._aborted = aborted
@@ -122,13 +130,40 @@ class Fetched:
         return self._done
 
     def take(
-        self, most: int, *, key: bool = True, value: bool = True, headers: bool = True
+        self,
+        most: int,
+        *,
+        ahead: int = 0,
+        key: bool = True,
+        value: bool = True,
+        headers: bool = True,
     ) -> RecordColumns:
         """Hand out the next rows, at most so many, and move the position behind them.
 
-        Zero rows mean that nothing here is for the caller (markers, aborted transactions).
+        Zero rows mean that nothing here is for the caller (markers, aborted transactions, or a
+        seek that came while this was decoded). At least `ahead` rows are decoded where any are.
         Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
         """
+        columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers)
+        decoded = self._decoded
+        with self._lock:
+            if not self.valid or decoded is None:
+                return EMPTY
+            self._row += columns.count
+            self.state.position = decoded.next_offset_after(self._row)
+        self._let_go()
+        return columns
+
+    def peek(
+        self,
+        most: int,
+        *,
+        ahead: int = 0,
+        key: bool = True,
+        value: bool = True,
+        headers: bool = True,
+    ) -> RecordColumns:
+        """Give the next rows as `take` does, but leave the position where it is."""
         decoded = self._decoded
         wanted = (key, value, headers)
         if decoded is not None and any(
@@ -138,14 +173,33 @@ class Fetched:
             self._start = decoded.next_offset_after(self._row)
             decoded = None
         while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
-            decoded = self._decode_on(most, key, value, headers)
-        columns = decoded.columns.slice(self._row, self._row + most)
-        self._row += columns.count
-        self.state.position = decoded.next_offset_after(self._row)
-        if decoded.finished and self._row >= decoded.columns.count:
+            decoded = self._decode_on(max(most, ahead), key, value, headers)
+        return decoded.columns.slice(self._row, self._row + most)
+
+    def walk(self, records: list[R]) -> Iterator[R]:
+        """Hand out what `peek` gave one by one, moving the position with each."""
+        state, decoded = self.state, self._decoded
+        if decoded is None:
+            return
+        rows, row = decoded.columns, self._row
+        last = rows.count
+        for record in records:
+            # Another thread can't come between these lines and the next two: they call nothing.
+            if self._row != row or state.generation != self.generation:
+                return
+            row += 1
+            self._row = row
+            state.position = decoded.next_offset if row == last else rows.offset_at(row)
+            if row == last:
+                self._let_go()
+            yield record
+
+    def _let_go(self) -> None:
+        """Give buffers back as soon as all was handed out."""
+        decoded = self._decoded
+        if decoded is not None and decoded.finished and self._row >= decoded.columns.count:
             self._done = True
-            self._records, self._decoded = memoryview(b""), None  # the buffer is free again
-        return columns
+            self._records, self._decoded = memoryview(b""), None
 
     def _decode_on(self, enough: int, key: bool, value: bool, headers: bool) -> DecodedRecords:
         until = self.state.until

@@ -96,6 +96,7 @@ class Fetcher:
         self._buffered: dict[Address, int] = {}
         self._under_way: dict[Address, Asked] = {}
         self._served = 0
+        self._room_made = False
         self._wake_at = math.inf
         self._seen: Cluster | None = None
 
@@ -341,7 +342,14 @@ class Fetcher:
         aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
         whole = records if found.odd else records[: found.size]
         entry = Fetched(
-            state, whole, found, start=offset, aborted=aborted, address=address, arrived=now
+            state,
+            whole,
+            found,
+            start=offset,
+            aborted=aborted,
+            address=address,
+            arrived=now,
+            lock=self._engine.lock,
         )
         self._served += 1
         state.served = self._served
@@ -409,8 +417,14 @@ class Fetcher:
             self._drop(entry)
         return None
 
+    def made_room(self) -> bool:
+        """Whether something was dropped since the last question: a fetch may have waited for it."""
+        made, self._room_made = self._room_made, False
+        return made
+
     def _drop(self, entry: Fetched) -> None:
         self.fetched.popleft()
+        self._room_made = True
         left = self._buffered.get(entry.address, 0) - entry.size
         if left > 0:
             self._buffered[entry.address] = left

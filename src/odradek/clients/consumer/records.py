@@ -1,20 +1,20 @@
 """The values that a consumer hands out.
 
-In: rows of decoded columns, answers to ListOffsets. Out: plain dataclasses. Must not: refer to the
+In: rows of decoded columns, answers to ListOffsets. Out: plain values. Must not: refer to the
 buffers they were made from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 
 
-@dataclass(slots=True)
-class ConsumerRecord:
-    """One record as it stands in the log."""
+class ConsumerRecord(NamedTuple):
+    """One record as it stands in the log; a tuple, because nothing is made quicker."""
 
     topic: str
     partition: int

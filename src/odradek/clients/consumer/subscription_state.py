@@ -108,6 +108,8 @@ class SubscriptionState:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.changed = Signal()
         """Notified when a position or an error is there."""
+        self._failed: dict[PartitionState, None] = {}
+        """All that may have an error: nobody looks through thousands of partitions for one."""
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
@@ -183,19 +185,27 @@ class SubscriptionState:
         state.backoff.failed(now)
         if state.error is None:
             state.error = error
+        self._failed[state] = None
         self.changed.notify()
 
     def raise_pending(self) -> None:
         """Raise the first error that waits for the caller."""
-        for state in self.partitions.values():
-            if state.error is not None:
-                error, state.error = state.error, None
+        if self.pending:
+            state = next(iter(self._failed))
+            del self._failed[state]
+            error, state.error = state.error, None
+            if error is not None:
                 raise error
 
     @property
     def pending(self) -> bool:
         """An error waits for the caller."""
-        return any(s.error is not None for s in self.partitions.values())
+        while self._failed:
+            state = next(iter(self._failed))
+            if state.error is not None and self.holds(state):
+                return True
+            del self._failed[state]  # a seek or a new assignment has made it good
+        return False
 
     def finished(self) -> bool:
         """Nothing more can come: every partition has reached its `until`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import replace
 
 import pytest
 
@@ -33,7 +32,7 @@ ALL = {
          b"CreateTime:1700000000000\tPartition:3\tOffset:42\tEpoch:5\ta:1,b:null\tk\tv\n"),
         (ALL, BARE,
          b"NO_TIMESTAMP\tPartition:0\tOffset:0\tEpoch:NOT_PRESENT\tNO_HEADERS\tnull\tnull\n"),
-        ({"print.timestamp": "true"}, replace(RECORD, timestamp_type=1),
+        ({"print.timestamp": "true"}, RECORD._replace(timestamp_type=1),
          b"LogAppendTime:1700000000000\tv\n"),
         (
             {"print.headers": "true", "print.key": "true", "key.separator": "|",
@@ -41,7 +40,7 @@ ALL = {
             RECORD,
             "a:1;b:∅|k|v\r\n".encode(),
         ),
-        ({}, replace(RECORD, value=b"\xff\x00"), b"\xff\x00\n"),
+        ({}, RECORD._replace(value=b"\xff\x00"), b"\xff\x00\n"),
     ],
 )  # fmt: skip
 def test_lines(settings: dict[str, str], record: ConsumerRecord, line: bytes) -> None:
@@ -60,7 +59,7 @@ def test_lines(settings: dict[str, str], record: ConsumerRecord, line: bytes) ->
 )
 def test_deserializers(name: str, data: bytes, shown: bytes) -> None:
     formatter = RecordFormatter({"value.deserializer": name, "print.key": "true"})
-    assert formatter.line(replace(RECORD, value=data)) == b"k\t" + shown + b"\n"
+    assert formatter.line(RECORD._replace(value=data)) == b"k\t" + shown + b"\n"
     assert formatter.line(BARE) == b"null\tnull\n"
 
 
@@ -78,7 +77,7 @@ def test_an_unknown_deserializer_is_refused() -> None:
 
 
 def test_json() -> None:
-    line = json_line(replace(RECORD, key=b"\xff"))
+    line = json_line(RECORD._replace(key=b"\xff"))
     assert line.endswith(b"}\n")
     assert json.loads(line) == {
         "topic": "t",

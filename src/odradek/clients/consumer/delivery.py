@@ -1,0 +1,159 @@
+"""What runs in the thread of whoever calls `poll()`: decoding, and handing out.
+
+In: what the fetcher has, in the order it came. Out: records, or one partition's record batch, and
+positions behind them. A second thread may step the engine meanwhile: what both touch is touched
+under the host's lock, and decoding, which takes the time, is done without it.
+Must not: wait, or move a position before its rows were handed out (R-GR-1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
+from odradek.common.events import Event
+from odradek.common.types import Lock
+from odradek.record import RecordColumns
+from odradek.record.rows import build_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.record.arrow import Layout
+
+ARROW_ROWS = 131072
+"""Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
+RECORD_ROWS = 8192
+"""The same for records as objects: what is decoded ahead of the caller stays small."""
+ITERATED_ROWS = 1024
+"""Records that an iteration makes at once."""
+
+
+class Delivery:
+    """The caller's side of one consumer engine; one thread at a time calls it."""
+
+    def __init__(self, engine: ConsumerEngine, lock: Lock) -> None:
+        self._engine = engine
+        self._fetcher = engine.fetcher
+        self._subscription = engine.subscription
+        self._lock = lock
+        self._disturbed_at = -math.inf
+        self._undelivered = True
+        engine.events.listen(self._note_disturbance)
+
+    @property
+    def ready(self) -> bool:
+        """Something is there for the caller already."""
+        with self._lock:
+            return self._subscription.pending or self._fetcher.head() is not None
+
+    def records(self, most: int, now: float) -> list[ConsumerRecord]:
+        """Decode and hand out up to so many records."""
+        records: list[ConsumerRecord] = []
+        entry = self._head()
+        while entry is not None and len(records) < most:
+            left = most - len(records)
+            try:
+                columns = entry.take(left, ahead=max(left, RECORD_ROWS))
+            except (CorruptRecordError, UnsupportedFeatureError) as error:
+                failure = self._undecodable(entry, error, now, raised=not records)
+                if not records:
+                    raise failure from error
+                break
+            if columns.count:
+                self._note_delivery(entry, now)
+                records += _rows(entry, columns)
+            with self._lock:
+                entry = self._fetcher.head()
+        return records
+
+    def iterated(self, now: float) -> Iterator[ConsumerRecord] | None:
+        """Hand out the next records one by one: the position moves with each of them.
+
+        The iterator ends early where something else has moved the position meanwhile.
+        """
+        entry = self._head()
+        while entry is not None:
+            try:
+                columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS)
+            except (CorruptRecordError, UnsupportedFeatureError) as error:
+                raise self._undecodable(entry, error, now) from error
+            if columns.count:
+                self._note_delivery(entry, now)
+                return entry.walk(_rows(entry, columns))
+            entry.take(0)  # markers and aborted transactions: the position moves behind them
+            with self._lock:
+                entry = self._fetcher.head()
+        return None
+
+    def arrow(
+        self, names: Sequence[str] | None, include_headers: bool, layout: Layout, now: float
+    ) -> pa.RecordBatch | None:
+        """Decode and hand out one partition's records as a record batch."""
+        from odradek.record.arrow import arrow_schema, to_record_batch
+
+        wanted = arrow_schema(include_headers, names, layout).names  # refuses what isn't there
+        entry = self._head()
+        while entry is not None:
+            try:
+                columns = entry.take(
+                    ARROW_ROWS,
+                    key="key" in wanted,
+                    value="value" in wanted,
+                    headers="headers" in wanted,
+                )
+            except (CorruptRecordError, UnsupportedFeatureError) as error:
+                raise self._undecodable(entry, error, now) from error
+            if columns.count:
+                self._note_delivery(entry, now)
+                topic, partition = entry.state.partition
+                return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
+            with self._lock:
+                entry = self._fetcher.head()
+        return None
+
+    def _head(self) -> Fetched | None:
+        """What comes next; errors that wait for the caller come before it."""
+        with self._lock:
+            if self._engine.ended is not None:
+                raise self._engine.ended.with_traceback(None)
+            self._subscription.raise_pending()
+            return self._fetcher.head()
+
+    def _undecodable(
+        self, entry: Fetched, error: KafkaError, now: float, *, raised: bool = True
+    ) -> KafkaError:
+        """Say which partition, and how to go on; the position stays before the bad batch."""
+        state = entry.state
+        failure = type(error)(
+            f"{state.partition}: {error} (position {state.position}; seek() past it to go on)"
+        )
+        with self._lock:
+            self._fetcher.discard(entry, failure, now)
+            if raised:
+                state.error = None
+        return failure
+
+    # The event that says that records flow again
+
+    def _note_disturbance(self, event: Event) -> None:
+        failed = event.kind == "disconnected" and event.fields.get("failure")
+        if failed or event.kind in ("dial_failed", "rebootstrap"):
+            self._disturbed_at = event.at
+            self._undelivered = True
+
+    def _note_delivery(self, entry: Fetched, now: float) -> None:
+        if self._undelivered and entry.arrived >= self._disturbed_at:
+            self._undelivered = False
+            topic, partition = entry.state.partition
+            self._engine.events.emit(now, "first_record", topic=topic, partition=partition)
+
+
+def _rows(entry: Fetched, columns: RecordColumns) -> list[ConsumerRecord]:
+    topic, partition = entry.state.partition
+    return build_rows(ConsumerRecord, topic, partition, columns, entry.leader_epochs(columns))
