@@ -8,20 +8,31 @@ from tests.interop.other_client import Row, read_all, write_all
 from odradek.api.producer import Producer
 from odradek.testing import LocalCluster
 
-CODECS = ("none", "gzip", "zstd")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+LEVELS = (("gzip", 1), ("gzip", 9), ("lz4", 1), ("lz4", 17), ("zstd", -5), ("zstd", 19))
+LARGE = b"".join(b"value %d " % (n * n) for n in range(30_000))  # several blocks of any codec
 # Text without tabs, so that the console consumer's lines can be taken apart again.
 ROWS = [
     Row(b"N14228", b"JFK", (("source", b"test"), ("source", b"twice")), 1_700_000_000_123),
     Row(None, b"no key", (), 1),
     Row(b"tombstone", None, (("why", b"gone"), ("null", None)), 1_600_000_000_000),
     Row("ключ".encode(), "Größe ✈".encode(), (("имя", "é".encode()),), 1_700_000_000_124),
+    Row(b"large", LARGE, (), 5),
     *(Row(b"k%d" % n, b"value %d " % n * 9, (("n", b"%d" % n),), 10**12 + n) for n in range(60)),
 ]
 
 
-def write(cluster: LocalCluster, topic: str, codec: str, partition: int | None = None) -> None:
-    servers = cluster.bootstrap_servers
-    with Producer({"bootstrap.servers": servers, "compression.type": codec}) as producer:
+def write(
+    cluster: LocalCluster,
+    topic: str,
+    codec: str,
+    partition: int | None = None,
+    level: int | None = None,
+) -> None:
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
+    if level is not None:
+        config[f"compression.{codec}.level"] = str(level)
+    with Producer(config) as producer:
         for row in ROWS:
             producer.send(topic, row.value, row.key, row.headers, partition, row.timestamp_ms)
         producer.flush(timeout=20)
@@ -45,10 +56,11 @@ def java_line(row: Row, partition: int, offset: int) -> str:
 
 
 def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
-    """One partition for each codec: a Java start takes a second."""
-    cluster.create_topic(topic, partitions=len(CODECS))
-    for partition, codec in enumerate(CODECS):
-        write(cluster, topic, codec, partition)
+    """One partition for each codec and level: a Java start takes a second."""
+    ways = [*((codec, None) for codec in CODECS), *LEVELS]
+    cluster.create_topic(topic, partitions=len(ways))
+    for partition, (codec, level) in enumerate(ways):
+        write(cluster, topic, codec, partition, level)
     printed = cluster.console_consumer(
         topic,
         *(
@@ -56,12 +68,12 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
             for name in ("timestamp", "partition", "offset", "headers", "key", "value")
             for option in ("--formatter-property", f"print.{name}=true")
         ),
-        max_messages=len(CODECS) * len(ROWS),
+        max_messages=len(ways) * len(ROWS),
         timeout=20,
     )
     expected = [
         java_line(row, partition, offset)
-        for partition in range(len(CODECS))
+        for partition in range(len(ways))
         for offset, row in enumerate(ROWS)
     ]
     assert sorted(printed.splitlines()) == sorted(expected)
