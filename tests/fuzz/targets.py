@@ -1,0 +1,207 @@
+"""What is fuzzed: the native kernels, case after case, as long as one likes.
+
+    python -m tests.fuzz.targets decode --seconds 60 --seed 1
+
+In: a seed. Out: a line of JSON with counts, or what went wrong and with which case; the exit
+status is not 0 then. `sanitized` runs this with kernels that sanitizers watch, so that a byte read
+beyond a buffer ends the process; a part of the cases is given to the reference, too, and results
+must be equal. After each chunk nothing may be lent out or have leaked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import mmap
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.agreement import outcome
+from tests.fuzz.corpus import write_case
+from tests.fuzz.frames import Frames
+from tests.fuzz.kernels import built
+from tests.fuzz.sent import Sendings, drive, exact
+
+from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.record import builder, encoder, reference
+
+CHUNK = 4000
+"""Cases of one seed; a case is found again by its chunk's seed and its place."""
+STATE = struct.Struct("=qq")
+GROWTH = 200 << 20
+"""More memory than this, after the first chunks, is a leak."""
+Chunk = Callable[[int], Callable[[bool], Any]]
+
+
+def load(name: str) -> Any:
+    """A kernel; without one there is nothing to fuzz."""
+    found = built(name)
+    if found is None:
+        raise SystemExit(f"odradek.record.{name} isn't built")
+    return found
+
+
+class DifferentError(AssertionError):
+    """The kernel and the reference don't agree."""
+
+
+def decode_chunk(seed: int) -> Callable[[bool], Any]:
+    """Cases for the decoder; each call does one and gives it."""
+    kernel = load("kernel")
+    decode, frames = kernel.decode, Frames(seed)
+
+    def one(compare: bool) -> Any:
+        case = frames.case()
+        view = exact(case[0])
+        if not compare:
+            with suppress(CorruptRecordError, UnsupportedFeatureError):
+                decode(view, **case[1])
+            return case
+        ours = outcome(decode, view, case[1])  # type: ignore[arg-type]
+        theirs = outcome(reference.decode, memoryview(case[0]), case[1])
+        if ours != theirs:
+            raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
+        return case
+
+    return one
+
+
+def encode_chunk(seed: int) -> Callable[[bool], Any]:
+    """Cases for the encoder and the builder; each call does one and gives it."""
+    kernel = load("kernel_encode")
+    sendings = Sendings(seed)
+
+    def one(compare: bool) -> Any:
+        case = sendings.case()
+        ours = drive(kernel.ColumnEncoder, kernel.BatchBuilder, case)
+        if compare:
+            theirs = drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
+            if ours != theirs:
+                raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
+        return case
+
+    return one
+
+
+TARGETS: dict[str, Chunk] = {"decode": decode_chunk, "encode": encode_chunk}
+
+
+def resident() -> int:
+    """How much memory this process has, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def lent() -> int:
+    """Bytes of the decoder's pool that somebody still has."""
+    return int(load("kernel").pool_state()[2])
+
+
+class Run:
+    """One run of a target."""
+
+    def __init__(self, target: str, seed: int, every: int, state: Path | None) -> None:
+        self.target = target
+        self.seed = seed
+        self.every = every
+        self.cases = self.compared = 0
+        self.failure: dict[str, Any] | None = None
+        self._state = bytearray(STATE.size)
+        if state is not None:
+            state.write_bytes(bytes(STATE.size))
+            with state.open("r+b") as file:
+                self._state = mmap.mmap(file.fileno(), STATE.size)  # type: ignore[assignment]
+
+    def chunk(self, seed: int, until: float) -> bool:
+        """Do a chunk; False when something is wrong."""
+        one = TARGETS[self.target](seed)
+        state, every = self._state, self.every
+        for index in range(CHUNK):
+            STATE.pack_into(state, 0, seed, index)
+            compare = index % every == 0
+            try:
+                one(compare)
+            except Exception as error:  # whatever it is, it's what is looked for
+                self.failure = {
+                    "seed": seed,
+                    "index": index,
+                    "error": type(error).__name__,
+                    "text": str(error)[:4000],
+                }
+                return False
+            self.cases += 1
+            self.compared += compare
+            if index % 64 == 0 and time.monotonic() > until:
+                break
+        return True
+
+    def run(self, seconds: float) -> None:
+        """Do chunks until the time is over or something is wrong."""
+        until = time.monotonic() + seconds
+        load("kernel").set_pool_limit(0)  # a block that is given back is freed: misuse shows
+        chunk, first = 0, 0
+        while time.monotonic() < until:
+            if not self.chunk(self.seed * 1_000_000 + chunk, until):
+                return
+            chunk += 1
+            gc.collect()
+            if lent():
+                self.failure = {"error": "leak", "text": f"{lent()} bytes are still lent out"}
+                return
+            if chunk == 5:
+                first = resident()
+            if first and resident() - first > GROWTH:
+                self.failure = {"error": "leak", "text": f"{resident() - first} bytes more"}
+                return
+
+
+def again(target: str, seed: int, index: int, about: str | None) -> None:
+    """Do one case again, and perhaps add it to the corpus."""
+    one = TARGETS[target](seed)
+    if about is not None:
+        maker: Frames | Sendings = Frames(seed) if target == "decode" else Sendings(seed)
+        write_case(target, [maker.case() for _ in range(index + 1)][-1], about)
+    for _ in range(index):
+        one(False)
+    one(True)
+
+
+def main() -> None:
+    """Run one target."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every", type=int, default=8, help="compare one of so many cases")
+    parser.add_argument("--state", type=Path, help="where to note the case that is being done")
+    parser.add_argument("--only", type=int, help="do this case of the chunk --seed alone")
+    parser.add_argument("--save", help="add that case to the corpus; a few words about it")
+    options = parser.parse_args()
+    if options.only is not None:
+        again(options.target, options.seed, options.only, options.save)
+        return
+    run = Run(options.target, options.seed, options.every, options.state)
+    start = time.monotonic()
+    run.run(options.seconds)
+    told = {
+        "target": run.target,
+        "cases": run.cases,
+        "compared": run.compared,
+        "seconds": round(time.monotonic() - start, 1),
+        "cpu_seconds": round(time.process_time(), 1),
+        "failure": run.failure,
+    }
+    sys.stdout.write(json.dumps(told) + "\n")
+    # A sanitizer may have left the interpreter in a state that isn't fit for tidying up.
+    sys.stdout.flush()
+    os._exit(1 if run.failure else 0)
+
+
+if __name__ == "__main__":
+    main()
