@@ -63,7 +63,9 @@ class ExponentialBackoff:
             value = top
         if jitter:
             value *= 1.0 - jitter + 2.0 * jitter * rng.random()
-        return min(maximum, value)
+            if value > maximum:  # by what a float loses
+                value = maximum
+        return value
 
 
 class Backoff:

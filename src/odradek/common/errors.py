@@ -10,8 +10,7 @@ call site.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from odradek.common.types import Address
 
@@ -132,8 +131,7 @@ class ClientBrokenError(KafkaError, RuntimeError):
     fatal = True
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One attempt that failed: where, what, when (R-RT-2)."""
 
     address: Address | None

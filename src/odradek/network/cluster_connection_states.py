@@ -40,6 +40,12 @@ class AddressState:
     """IPs that shouldn't come first: tried since the last success, or just lost."""
     failures_before_proof: int = 0
     """What the last proof reset; comes back when the proof turns out to be none."""
+    numeric: bool = False
+    """The host is an IP address, so there is nothing to resolve."""
+
+    def __post_init__(self) -> None:
+        host = self.address.host
+        self.numeric = ":" in host or host.replace(".", "").isdecimal()
 
 
 class ClusterConnectionStates:
@@ -88,10 +94,6 @@ class ClusterConnectionStates:
     def pick_ip(self, address: Address, ips: Sequence[str]) -> str:
         """Choose among a name's IPs: the first answer's family first, tried ones last (R-CS-6)."""
         state = self.state(address)
-        if len(ips) == 1:
-            state.last_ip = ips[0]
-            state.tried = [ips[0]]
-            return ips[0]
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
@@ -106,8 +108,6 @@ class ClusterConnectionStates:
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
         """Whether a name has IPs whose first turn since the last proof hasn't come yet."""
-        if len(ips) == 1:
-            return False
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from odradek.common.types import Address
+from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection_state import ENDED, ConnectionEvent, ConnectionState, move
 from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequests
@@ -45,6 +46,7 @@ class Connection:
         "reader",
         "ready",
         "ready_at",
+        "record",
         "setup_deadline",
         "state",
         "suspect",
@@ -53,9 +55,18 @@ class Connection:
         "writable",
     )
 
-    def __init__(self, number: int, address: Address, purpose: str, now: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        address: Address,
+        purpose: str,
+        now: float,
+        record: AddressState | None = None,
+    ) -> None:
         self.id = number
         self.address = address
+        self.record = record or AddressState(address)
+        """What is remembered of the address, whatever becomes of this connection."""
         self.purpose = purpose
         self.broker_id: int | None = None
         self.state = ConnectionState.RESOLVING
@@ -94,8 +105,9 @@ class Connection:
 
     def dial_suspect_at(self, suspicion: float) -> float:
         """When a pending dial will be suspect: sooner while there isn't even TCP."""
-        connected = self.state is ConnectionState.CHECKING_API_VERSIONS
-        return self.dialled_at + (suspicion if connected else min(suspicion, CONNECT_SUSPICION))
+        if self.state is ConnectionState.CHECKING_API_VERSIONS or suspicion < CONNECT_SUSPICION:
+            return self.dialled_at + suspicion
+        return self.dialled_at + CONNECT_SUSPICION
 
     def suspect_at(self, suspicion: float) -> float | None:
         """When it will be suspect unless bytes arrive (R-RB-2); None with nothing in flight."""

@@ -74,10 +74,11 @@ class DialGovernor:
             return math.inf
         if self.pending >= MAX_PENDING:  # also after a proof, which leaves hanging dials behind
             return math.inf
-        full = len(self._recent) == MAX_PER_SECOND
-        earliest = self._recent[0] + 1.001 if full else -math.inf  # a bit more: floats
         at = self.again_at if again else self.next_dial_at
-        return max(0.0, at - now, earliest - now)
+        recent = self._recent
+        if len(recent) == MAX_PER_SECOND and recent[0] + 1.001 > at:  # a bit more: floats
+            at = recent[0] + 1.001
+        return at - now if at > now else 0.0
 
     def dialled(
         self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False

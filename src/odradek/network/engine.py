@@ -150,7 +150,7 @@ class Engine:
         elif wait.deadline is not None:
             self._timer_serial += 1
             heapq.heappush(self._timers, (wait.deadline, self._timer_serial, task, task.serial))
-            if len(self._timers) > 64 + 4 * len(self._tasks):
+            if len(self._timers) > 64 and len(self._timers) > 4 * len(self._tasks):
                 # Flows that are woken often leave their far deadlines behind.
                 self._timers = [t for t in self._timers if t[2].serial == t[3]]
                 heapq.heapify(self._timers)

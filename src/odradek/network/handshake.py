@@ -37,27 +37,24 @@ def begin(network: NetworkClient, connection: Connection, now: float) -> None:
     """Resolve if need be, and open. A dial that is refused needs no flow, and most of an outage's
     dials are.
     """
-    host = connection.address.host
-    if ":" in host or host.replace(".", "").isdecimal():
-        _open(network, connection, [host], now)
+    if connection.record.numeric:
+        _open(network, connection, connection.address.host, now)
     else:
         network.engine.start(_resolve_and_open(network, connection))
 
 
-def _open(network: NetworkClient, connection: Connection, ips: Sequence[str], now: float) -> None:
-    connection.ip = network.states.pick_ip(connection.address, ips)
-    if network.states.others_wait(connection.address, ips):
-        connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
+def _open(network: NetworkClient, connection: Connection, ip: str, now: float) -> None:
+    connection.ip = connection.record.last_ip = ip
     connection.move(ConnectionEvent.RESOLVED)
     network.events.emit(
         now,
         "dial",
         address=str(connection.address),
         purpose=connection.purpose,
-        ip=connection.ip,
+        ip=ip,
         connection=connection.id,
     )
-    network.engine.effects.append(Open(connection.id, connection.address, connection.ip))
+    network.engine.effects.append(Open(connection.id, connection.address, ip))
 
 
 def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
@@ -73,13 +70,16 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
         if connection.ended:
             return
     network.governor.left(connection.dialled_at, now)
-    _open(network, connection, ips, now)
+    ip = network.states.pick_ip(connection.address, ips)
+    if network.states.others_wait(connection.address, ips):
+        connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
+    _open(network, connection, ip, now)
 
 
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
     """TCP (and TLS) is up: go on to the handshake."""
     connection.last_received = now
-    allowed = network.states.state(connection.address).setup_timeout
+    allowed = connection.record.setup_timeout
     connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
     connection.move(ConnectionEvent.CONNECTED)
     network.events.emit(now, "connected", address=str(connection.address))
@@ -103,7 +103,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
     connection.reader.limit = network.frame_limit
     connection.reader.buffers = network.buffers
     network.states.setup_done(connection.address)
-    network.states.state(connection.address).dialling -= 1
+    connection.record.dialling -= 1
     network.governor.ended()
     network.events.emit(
         now,

@@ -166,10 +166,11 @@ class NetworkClient:
     ) -> Connection:
         """Open a connection; the caller has asked `may_dial`."""
         self._next_id += 1
-        connection = Connection(self._next_id, address, purpose, now)
+        record = self.states.state(address)
+        connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
         connection.setup_deadline = now + self.states.dialling(address, now)
-        failed, again = self.states.standing(address)
+        failed, again = record.failures > 0, record.dial_failed
         self.governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
@@ -458,7 +459,7 @@ class NetworkClient:
         self._by_id.pop(connection.id, None)
         if not connection.ready:
             self.governor.ended()
-            self.states.state(connection.address).dialling -= 1
+            connection.record.dialling -= 1
         connection.move(ConnectionEvent.LOST)
         if self.connections.get((connection.address, connection.purpose)) is connection:
             del self.connections[connection.address, connection.purpose]
@@ -471,7 +472,7 @@ class NetworkClient:
         ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
             until = self.states.failed(address, now, error, connecting=setting_up)
-            state = self.states.state(address)
+            state = connection.record
             if not connection.proved:
                 state.dial_failed = True
             self.governor.failed(now)

@@ -51,7 +51,8 @@ class VirtualTime:
 
     def at(self, when: float, action: Action) -> Timer:
         """Plan an action; what lies in the past happens now, after what is planned for now."""
-        when = max(when, self.now)
+        if when < self.now:
+            when = self.now
         timer = Timer(when, action)
         self._serial += 1
         heapq.heappush(self._heap, (when, self._serial, timer))
