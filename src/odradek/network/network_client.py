@@ -94,8 +94,7 @@ class NetworkClient:
 
     def buffer_updated(self, connection: int, count: int) -> None:
         """Bytes were received."""
-        found = self._by_id.get(connection)
-        if found is None:
+        if (found := self._by_id.get(connection)) is None:
             return
         found.bytes_seen = True
         try:
