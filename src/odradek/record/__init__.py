@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.record import kernel_sources
 from odradek.record.batch import BatchHeader, batch_size, read_header
-from odradek.record.builder import BatchBuilder, estimate_record_size
+from odradek.record.builder import estimate_record_size
 from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
-from odradek.record.encoder import ColumnEncoder
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
-from odradek.record.murmur2 import murmur2, partition_for_key
 from odradek.record.sent_columns import (
     Encoded,
     InvalidRowError,
@@ -69,6 +67,32 @@ else:
         """Decode in plain Python, and say once that it is slow unless that was asked for."""
         kernel_sources.warn_once(_asked)
         return reference.decode(buffer, **options)
+
+
+if TYPE_CHECKING:
+    from odradek.record.builder import BatchBuilder
+    from odradek.record.encoder import ColumnEncoder
+    from odradek.record.murmur2 import murmur2, partition_for_key
+elif choose_kernel(_asked, kernel_sources.ENCODER) == "native":
+    from odradek.record.kernel_encode import (
+        BatchBuilder,
+        ColumnEncoder,
+        murmur2,
+        partition_for_key,
+    )
+else:
+    from odradek.record import builder
+    from odradek.record.encoder import ColumnEncoder
+    from odradek.record.murmur2 import murmur2, partition_for_key
+
+    class BatchBuilder(builder.BatchBuilder):
+        """The plain one, and a word once that it is slow unless that was asked for."""
+
+        __slots__ = ()
+
+        def __init__(self, *arguments: Any) -> None:
+            kernel_sources.warn_once(_asked)
+            super().__init__(*arguments)
 
 
 KERNEL = choose_kernel(_asked)

@@ -113,6 +113,8 @@ class _Headers:
     """Reads header lists."""
 
     def __init__(self, column: SentHeaders, count: int) -> None:
+        if column.entries < 0:
+            raise InvalidRowError(f"column headers: it claims {column.entries} entries")
         need = count + 1 if count else 0
         self._offsets = _Integers("headers", column.offsets, column.wide, column.start, need)
         self._valid = _Validity("headers", column.validity, column.start, count)

@@ -1,13 +1,1315 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True
-"""The native encoder; compiled by setup.py, never run as Python."""
+"""The native encoder: records and columns to batches; compiled by setup.py, never run as Python.
+
+In: records one by one, or `SentColumns`. Out: sealed batches. It does what `builder.py`,
+`encoder.py` and `murmur2.py` do, to the byte, and these are its oracle and its fallback.
+Must not: trust a number out of a column, or hold the GIL over rows. Each offset is read once, into
+a local, and compared with its buffer before anything is read there: somebody may write into the
+columns meanwhile, and gets wrong records then, but no byte from elsewhere.
+"""
 
 from __future__ import annotations
 
 import cython
-from cython.cimports.odradek.record.native import odradek_crc_prepare, odradek_digest
+from cython.cimports.cpython.buffer import (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.cpython.bytes import (
+    PyBytes_AS_STRING,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
+from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint32_t
+from cython.cimports.libc.stdlib import calloc, free, malloc
+from cython.cimports.libc.string import memcpy
+from cython.cimports.odradek.record.native import (
+    copy_near,
+    odradek_crc32c,
+    odradek_crc_prepare,
+    odradek_digest,
+    put32,
+    put64,
+    put_varint,
+    varint_size,
+)
+
+from odradek.common.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    KafkaError,
+    RecordTooLargeError,
+)
+from odradek.record.compression import codec_number, compress
+from odradek.record.encoder import Rows
+from odradek.record.sent_columns import Encoded, InvalidRowError, Piece, StopReason
 
 odradek_crc_prepare()
 
 SOURCES: str = odradek_digest.decode().partition(":")[2]
-COMPILED: bool = cython.compiled
+
+HEADER_SIZE = cython.declare(cython.longlong, 61)
+CRC_START = cython.declare(cython.longlong, 21)
+LENGTH_END = cython.declare(cython.longlong, 12)
+TRANSACTIONAL = cython.declare(cython.int, 0x10)
+INT64_MAX = cython.declare(cython.longlong, (1 << 63) - 1)
+LARGEST_BATCH = cython.declare(cython.longlong, (1 << 31) - 1)
+RECORD_LIMIT = cython.declare(cython.longlong, (1 << 31) - 1 - 61)
+RECORD_OVERHEAD = cython.declare(cython.longlong, 36)
+HEADER_OVERHEAD = cython.declare(cython.longlong, 10)
+SLACK = cython.declare(cython.longlong, 64)
+
+NULL_SPAN = cython.declare(cython.longlong, -1)
+BAD_SPAN = cython.declare(cython.longlong, -2)
+
+DONE = cython.declare(cython.int, 0)
+BATCH = cython.declare(cython.int, 1)
+FULL = cython.declare(cython.int, 2)
+ROOM = cython.declare(cython.int, 3)
+STICKY = cython.declare(cython.int, 4)
+GROW = cython.declare(cython.int, 5)
+BAD = cython.declare(cython.int, 6)
+
+_REASONS = tuple(StopReason)
+
+Bytes = cython.typedef(cython.pointer(cython.const[uint8_t]))
+
+Batch = cython.struct(
+    data=cython.pointer(uint8_t),
+    size=int64_t,
+    capacity=int64_t,
+    limit=int64_t,
+    count=int64_t,
+    base_time=int64_t,
+    latest=int64_t,
+    closed=cython.bint,
+    owner=cython.p_void,  # whose turn it is, to be compared only: the last encoder that uses it
+)
+Slot = cython.struct(batch=cython.pointer(Batch), first=int64_t, count=int64_t)
+Binary = cython.struct(
+    there=cython.bint,
+    wide=cython.bint,
+    start=int64_t,
+    offsets=Bytes,
+    bits=Bytes,
+    data=Bytes,
+    size=int64_t,
+)
+Numbers = cython.struct(there=cython.bint, start=int64_t, data=Bytes, bits=Bytes)
+# One row's places and sizes, -1 for null; `headers` is what they take on the wire, `most` what the
+# whole record takes at most, `partition` -1 and `timed` false where the row leaves it open.
+Row = cython.struct(
+    key_at=int64_t,
+    key=int64_t,
+    value_at=int64_t,
+    value=int64_t,
+    header_first=int64_t,
+    header_last=int64_t,
+    headers=int64_t,
+    most=int64_t,
+    partition=int64_t,
+    timed=cython.bint,
+    time=int64_t,
+)
+
+
+# Memory: blocks of a power of two (and some slack), kept for the next batch. Fresh pages cost ten
+# times as much to write as pages that were written before.
+
+SMALLEST = cython.declare(cython.int, 12)
+CLASSES = cython.declare(cython.int, 13)
+Block = cython.struct(next=cython.p_void)
+_free = cython.declare(cython.p_void[13])  # lists, one for each class; C sets them to NULL
+_kept = cython.declare(cython.longlong, 0)
+_keep_limit = cython.declare(cython.longlong, 32 << 20)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _class_of(size: int64_t) -> cython.int:
+    """Give the class of the smallest block with room for `size`, CLASSES for one of its own."""
+    index: cython.int = 0
+    while index < CLASSES and cython.cast(int64_t, 1) << (SMALLEST + index) < size:
+        index += 1
+    return index
+
+
+@cython.cfunc
+def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.pointer(uint8_t):
+    """Give at least `size` bytes and SLACK behind them. Under the GIL."""
+    global _kept
+    index: cython.int = _class_of(size)
+    found: cython.p_void
+    if index < CLASSES:
+        size = cython.cast(int64_t, 1) << (SMALLEST + index)
+        found = _free[index]
+        if found:
+            _free[index] = cython.cast(cython.pointer(Block), found).next
+            _kept -= size
+            capacity[0] = size
+            return cython.cast(cython.pointer(uint8_t), found)
+    found = malloc(size + SLACK)
+    if not found:
+        raise MemoryError(f"no {size} bytes for a record batch")
+    capacity[0] = size
+    return cython.cast(cython.pointer(uint8_t), found)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _give_memory(data: cython.pointer(uint8_t), capacity: int64_t) -> cython.void:
+    """Take a block back: for the next batch, or to the system. Under the GIL."""
+    global _kept
+    index: cython.int = _class_of(capacity)
+    if not data:
+        return
+    if index < CLASSES and _kept + capacity <= _keep_limit:
+        cython.cast(cython.pointer(Block), data).next = _free[index]
+        _free[index] = data
+        _kept += capacity
+    else:
+        free(data)
+
+
+@cython.final
+@cython.cclass
+class _Sealed:
+    """A built batch; its memory goes back with the last view of it."""
+
+    data: cython.pointer(uint8_t)
+    size: int64_t
+    capacity: int64_t
+
+    def __cinit__(self):
+        self.data = cython.NULL
+        self.size = self.capacity = 0
+
+    def __dealloc__(self):
+        _give_memory(self.data, self.capacity)
+
+    def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+
+
+# Murmur2
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _murmur2(data: Bytes, size: int64_t) -> uint32_t:
+    m: uint32_t = 0x5BD1E995
+    h: uint32_t = cython.cast(uint32_t, 0x9747B28C) ^ cython.cast(uint32_t, size)
+    k: uint32_t
+    while size >= 4:
+        k = (
+            data[0]
+            | (cython.cast(uint32_t, data[1]) << 8)
+            | (cython.cast(uint32_t, data[2]) << 16)
+            | (cython.cast(uint32_t, data[3]) << 24)
+        )
+        k *= m
+        k ^= k >> 24
+        h = (h * m) ^ (k * m)
+        data += 4
+        size -= 4
+    if size == 3:
+        h ^= cython.cast(uint32_t, data[2]) << 16
+    if size >= 2:
+        h ^= cython.cast(uint32_t, data[1]) << 8
+    if size >= 1:
+        h ^= data[0]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    return h ^ (h >> 15)
+
+
+@cython.cfunc
+def _hash(data: object) -> uint32_t:
+    view: Py_buffer
+    h: uint32_t
+    if type(data) is bytes:
+        return _murmur2(cython.cast(Bytes, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
+    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+    h = _murmur2(cython.cast(Bytes, view.buf), view.len)
+    PyBuffer_Release(cython.address(view))
+    return h
+
+
+def murmur2(data) -> int:
+    """Hash `data` to 32 bits, signed as Java's `int` is."""
+    return cython.cast(int32_t, _hash(data))
+
+
+def partition_for_key(key, partitions: cython.longlong) -> int:
+    """Choose the partition as Java does: the sign bit is dropped, not the sign changed."""
+    if partitions < 1:
+        raise ValueError(f"a topic can't have {partitions} partitions")
+    return (_hash(key) & 0x7FFFFFFF) % partitions
+
+
+# Record by record
+
+_NO_HEADERS = ()
+
+
+@cython.cfunc
+def _encode_headers(headers: tuple) -> bytes:
+    """Write header count, names and contents: sizes first, then all into one object."""
+    name: str
+    text: cython.pointer(cython.const[cython.char])
+    length: cython.Py_ssize_t = 0
+    size: int64_t = varint_size(len(headers))
+    pairs: list = []
+    at: cython.pointer(uint8_t)
+    for name, content in headers:
+        if name is None:
+            raise TypeError("the name of a header is None, not a string")
+        if content is not None and type(content) is not bytes:
+            content = memoryview(content).tobytes()
+        PyUnicode_AsUTF8AndSize(name, cython.address(length))
+        size += varint_size(length) + length
+        if content is None:
+            size += 1
+        else:
+            size += varint_size(PyBytes_GET_SIZE(content)) + PyBytes_GET_SIZE(content)
+        pairs.append((name, content))
+    encoded: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+    at = put_varint(cython.cast(cython.pointer(uint8_t), PyBytes_AS_STRING(encoded)), len(pairs))
+    for name, content in pairs:
+        text = PyUnicode_AsUTF8AndSize(name, cython.address(length))
+        at = put_varint(at, length)
+        memcpy(at, text, length)
+        at += length
+        if content is None:
+            at = put_varint(at, -1)
+        else:
+            length = PyBytes_GET_SIZE(content)
+            at = put_varint(at, length)
+            memcpy(at, PyBytes_AS_STRING(content), length)
+            at += length
+    return encoded
+
+
+@cython.cfunc
+def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) -> cython.int:
+    """Make room for `need` bytes in all; batches that stay small never take much. Under the GIL."""
+    capacity: int64_t = 0
+    wanted: int64_t = 4 * batch.capacity
+    if generous or 2 * wanted > batch.limit:
+        wanted = batch.limit
+    if wanted < need:
+        wanted = need
+    data: cython.pointer(uint8_t) = _take_memory(wanted, cython.address(capacity))
+    if batch.data:
+        memcpy(data, batch.data, batch.size)
+        _give_memory(batch.data, batch.capacity)
+    batch.data = data
+    batch.capacity = capacity
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _fits(batch: cython.pointer(Batch), size: int64_t) -> cython.bint:
+    """Tell whether `size` bytes may be added: the first record always."""
+    return batch.count == 0 or size <= batch.limit - batch.size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _length(size: int64_t) -> int64_t:
+    """Turn null's -1 into the bytes it has."""
+    return max(0, size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _body_size(
+    batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
+) -> int64_t:
+    """Give the size of a record without the length that stands before it."""
+    delta: int64_t = time - batch.base_time if batch.count else 0
+    size: int64_t = 1 + varint_size(delta) + varint_size(batch.count) + headers
+    return size + varint_size(key) + _length(key) + varint_size(value) + _length(value)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _record_size(
+    batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
+) -> int64_t:
+    """Give the size of a record, 0 where its time can't be told in this batch."""
+    if batch.count and batch.base_time < 0 and time == INT64_MAX:
+        return 0  # from -1, for none, to the very last: the one distance that needs 65 bits
+    size: int64_t = _body_size(batch, key, value, headers, time)
+    return varint_size(size) + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _begin(
+    batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
+) -> cython.pointer(uint8_t):
+    """Write what stands before the key; the caller has made room for the record."""
+    at: cython.pointer(uint8_t) = put_varint(
+        batch.data + batch.size, _body_size(batch, key, value, headers, time)
+    )
+    at[0] = 0
+    at = put_varint(at + 1, time - batch.base_time if batch.count else 0)
+    return put_varint(at, batch.count)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put(
+    batch: cython.pointer(Batch),
+    at: cython.pointer(uint8_t),
+    data: Bytes,
+    size: int64_t,
+    readable: int64_t,
+) -> cython.pointer(uint8_t):
+    """Write a length and so many bytes of `data`, of which `readable` may be read."""
+    left: int64_t
+    at = put_varint(at, size)
+    if size > 0:
+        left = batch.data + batch.capacity + SLACK - at
+        copy_near(at, data, size, left - size >= 32 and readable - size >= 32)
+        at += size
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _end(batch: cython.pointer(Batch), at: cython.pointer(uint8_t), time: int64_t) -> cython.void:
+    batch.size = at - batch.data
+    if batch.count == 0:
+        batch.base_time = batch.latest = time
+    elif time > batch.latest:
+        batch.latest = time
+    batch.count += 1
+
+
+@cython.final
+@cython.cclass
+class _Turn:
+    """Whether an encoder writes at this moment, without the GIL."""
+
+    running: cython.bint
+
+
+@cython.final
+@cython.cclass
+class BatchBuilder:
+    """Collects records up to `limit_bytes` (before compression, header included)."""
+
+    ATOMIC = True
+    """Whether threads may call `append` and `close` at the same time without a lock.
+
+    While an encoder writes into this very batch, `append` gives None, as if there were no room.
+    """
+
+    batch: Batch
+    codec: cython.int
+    given_limit: object
+    level: object
+    plain: _Sealed
+    sealed: _Sealed
+    ids: tuple
+    released: cython.bint
+    turn: _Turn
+
+    def __cinit__(self):
+        self.batch.data = cython.NULL
+        self.batch.capacity = 0
+
+    def __init__(self, limit_bytes, compression, level=None):
+        if self.given_limit is not None:
+            raise IllegalStateError("a builder is made once")
+        self.codec = codec_number(compression, level)
+        self.level = level
+        self.limit_bytes = limit_bytes
+        self.batch.size = HEADER_SIZE
+        self.batch.count = 0
+        self.batch.base_time = self.batch.latest = -1
+        self.batch.closed = False
+        self.batch.owner = cython.NULL
+        self.plain = self.sealed = self.ids = self.turn = None
+        self.released = False
+
+    def __dealloc__(self):
+        _give_memory(self.batch.data, self.batch.capacity)
+
+    @property
+    def count(self) -> int:
+        """Records taken so far."""
+        return self.batch.count
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch before compression, header included."""
+        return self.batch.size
+
+    @property
+    def limit_bytes(self) -> int:
+        """What `estimated_size` stays within, but for a first record that is larger alone.
+
+        The accumulator raises it step by step, as it reserves memory.
+        """
+        return self.given_limit
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit):
+        self.check_turn()
+        self.batch.limit = min(max(limit, 0), LARGEST_BATCH)
+        self.given_limit = limit
+
+    @property
+    def closed(self) -> bool:
+        """No record is taken any more."""
+        return self.batch.closed
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The latest timestamp so far, -1 without records."""
+        return self.batch.latest
+
+    def append(self, key, value, headers, timestamp_ms):
+        """Add a record and give its index in the batch, or None when it has no room.
+
+        The first record always has room: a larger one than the limit goes alone.
+        """
+        time: int64_t
+        encoded: bytes = None
+        key_view: Py_buffer
+        value_view: Py_buffer
+        held: cython.int = 0
+        key_data: Bytes = cython.NULL
+        value_data: Bytes = cython.NULL
+        key_size: int64_t = -1
+        value_size: int64_t = -1
+        if self.batch.closed:
+            return None
+        try:
+            time = timestamp_ms
+        except OverflowError:
+            time = -2
+        if time < -1:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
+        # All that may run code of others comes first; it could close this very batch.
+        if headers is not _NO_HEADERS and headers:
+            encoded = _encode_headers(tuple(headers))
+        if type(key) is bytes:
+            key_data = cython.cast(Bytes, PyBytes_AS_STRING(key))
+            key_size = PyBytes_GET_SIZE(key)
+        if type(value) is bytes:
+            value_data = cython.cast(Bytes, PyBytes_AS_STRING(value))
+            value_size = PyBytes_GET_SIZE(value)
+        if (key is None or key_data) and (value is None or value_data):
+            return self.add(key_data, key_size, value_data, value_size, encoded, time)
+        try:
+            if key is not None and not key_data:
+                PyObject_GetBuffer(key, cython.address(key_view), PyBUF_SIMPLE)
+                held += 1
+                key_data = cython.cast(Bytes, key_view.buf)
+                key_size = key_view.len
+            if value is not None and not value_data:
+                PyObject_GetBuffer(value, cython.address(value_view), PyBUF_SIMPLE)
+                held += 2
+                value_data = cython.cast(Bytes, value_view.buf)
+                value_size = value_view.len
+            return self.add(key_data, key_size, value_data, value_size, encoded, time)
+        finally:
+            if held & 1:
+                PyBuffer_Release(cython.address(key_view))
+            if held & 2:
+                PyBuffer_Release(cython.address(value_view))
+
+    @cython.cfunc
+    def add(
+        self,
+        key: Bytes,
+        key_size: int64_t,
+        value: Bytes,
+        value_size: int64_t,
+        headers: object,
+        time: int64_t,
+    ):
+        batch: cython.pointer(Batch) = cython.address(self.batch)
+        at: cython.pointer(uint8_t)
+        index: int64_t = batch.count
+        header_size: int64_t = 1 if headers is None else PyBytes_GET_SIZE(headers)
+        size: int64_t
+        if batch.closed or (self.turn is not None and self.turn.running):
+            return None
+        if _length(key_size) + _length(value_size) + header_size > RECORD_LIMIT - RECORD_OVERHEAD:
+            raise RecordTooLargeError("a record of 2 GiB fits into no batch")
+        size = _record_size(batch, key_size, value_size, header_size, time)
+        if size == 0 or not _fits(batch, size):
+            return None
+        if batch.capacity - batch.size < size:
+            _grow(batch, batch.size + size, False)
+        at = _begin(batch, key_size, value_size, header_size, time)
+        at = _put(batch, at, key, key_size, key_size)
+        at = _put(batch, at, value, value_size, value_size)
+        if headers is None:
+            at[0] = 0
+            at += 1
+        else:
+            memcpy(at, PyBytes_AS_STRING(headers), header_size)
+            at += header_size
+        _end(batch, at, time)
+        return index
+
+    def close(self):
+        """Take no more records; `build` does so too."""
+        self.batch.closed = True
+
+    def release(self):
+        """Let the records go: the batch has its outcome. The numbers about it can still be read.
+
+        A view that `build` gave stays valid: the last attempt may still stand in a send queue.
+        """
+        self.check_turn()
+        self.batch.closed = self.released = True
+        _give_memory(self.batch.data, self.batch.capacity)
+        self.batch.data = cython.NULL
+        self.batch.capacity = 0
+        self.plain = self.sealed = None
+
+    def build(
+        self,
+        *,
+        producer_id: int64_t = -1,
+        producer_epoch: int16_t = -1,
+        base_sequence: int32_t = -1,
+        transactional: cython.bint = False,
+    ):
+        """Compress once and seal; with the same ids again it gives the same bytes.
+
+        With other ids (a bumped epoch) the header and checksum are made anew in a copy, because
+        the view given before may still stand in some connection's send queue.
+        """
+        batch: cython.pointer(Batch) = cython.address(self.batch)
+        ids: tuple = (producer_id, producer_epoch, base_sequence, transactional)
+        made: _Sealed
+        self.check_turn()
+        if batch.count == 0 or self.released:
+            raise IllegalStateError("a batch without records can't be built")
+        batch.closed = True
+        if self.sealed is not None and self.ids == ids:
+            return memoryview(self.sealed)
+        if self.sealed is None:
+            made = self.pack()
+        else:
+            made = _copied(self.sealed.data, self.sealed.size)
+        with cython.nogil:
+            _seal(
+                made.data,
+                made.size,
+                self.codec + (TRANSACTIONAL if transactional else 0),
+                batch,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+            )
+        self.sealed = made
+        self.ids = ids
+        return memoryview(made)
+
+    @cython.cfunc
+    def check_turn(self) -> cython.int:
+        if self.turn is not None and self.turn.running:
+            raise IllegalStateError("an encoder is writing into this batch")
+        return 0
+
+    @cython.cfunc
+    def pack(self) -> _Sealed:
+        """Compress the records, or let the sealed batch have the memory they stand in."""
+        plain: _Sealed = self.plain
+        made: _Sealed
+        size: int64_t
+        if plain is None:
+            # From here on the memory belongs to views of it, should compressing fail, too.
+            plain = self.plain = _Sealed()
+            _hand_over(cython.address(self.batch), plain)
+        if self.codec:
+            packed: memoryview = memoryview(
+                compress(self.codec, self.level, memoryview(plain)[HEADER_SIZE:])
+            )
+            size = HEADER_SIZE + PyMemoryView_GET_BUFFER(packed).len
+            if size < plain.size:
+                made = _Sealed()
+                made.data = _take_memory(size, cython.address(made.capacity))
+                made.size = size
+                memcpy(
+                    made.data + HEADER_SIZE, PyMemoryView_GET_BUFFER(packed).buf, size - HEADER_SIZE
+                )
+                self.plain = None
+                return made
+            # Data that doesn't shrink goes plain, so a batch is never larger than was promised.
+            self.codec = 0
+        self.plain = None
+        return plain
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _hand_over(batch: cython.pointer(Batch), to: _Sealed) -> cython.void:
+    to.data = batch.data
+    to.size = batch.size
+    to.capacity = batch.capacity
+    batch.data = cython.NULL
+    batch.capacity = 0
+
+
+@cython.cfunc
+def _copied(data: Bytes, size: int64_t) -> _Sealed:
+    made: _Sealed = _Sealed()
+    made.data = _take_memory(size, cython.address(made.capacity))
+    made.size = size
+    memcpy(made.data, data, size)
+    return made
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _seal(
+    data: cython.pointer(uint8_t),
+    size: int64_t,
+    attributes: cython.int,
+    batch: cython.pointer(Batch),
+    producer_id: int64_t,
+    producer_epoch: int16_t,
+    base_sequence: int32_t,
+) -> cython.void:
+    """Write the header into the first 61 bytes, whose records follow already."""
+    put64(data, 0)  # the base offset is the broker's
+    put32(data + 8, cython.cast(uint32_t, size - LENGTH_END))
+    put32(data + 12, cython.cast(uint32_t, -1))  # so is the leader epoch
+    data[16] = 2  # magic
+    data[21] = 0
+    data[22] = attributes
+    put32(data + 23, cython.cast(uint32_t, batch.count - 1))
+    put64(data + 27, batch.base_time)
+    put64(data + 35, batch.latest)
+    put64(data + 43, producer_id)
+    data[51] = (producer_epoch >> 8) & 255
+    data[52] = producer_epoch & 255
+    put32(data + 53, cython.cast(uint32_t, base_sequence))
+    put32(data + 57, cython.cast(uint32_t, batch.count))
+    put32(data + 17, odradek_crc32c(data + CRC_START, size - CRC_START))
+
+
+# From columns
+
+_EMPTY = b""
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _integer(data: Bytes, wide: cython.bint, index: int64_t) -> int64_t:
+    """Read a number that may stand at any address."""
+    long: int64_t
+    short: int32_t
+    if wide:
+        memcpy(cython.address(long), data + 8 * index, 8)
+        return long
+    memcpy(cython.address(short), data + 4 * index, 4)
+    return short
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_null(bits: Bytes, index: int64_t) -> cython.bint:
+    return bits != cython.NULL and not (bits[index >> 3] >> (index & 7)) & 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _span(column: cython.pointer(Binary), row: int64_t, first: cython.pointer(int64_t)) -> int64_t:
+    """Give where an entry begins and its length: -1 for null, -2 where its offsets lie."""
+    at: int64_t = column.start + row
+    last: int64_t
+    first[0] = 0
+    if not column.there or _is_null(column.bits, at):
+        return NULL_SPAN
+    first[0] = _integer(column.offsets, column.wide, at)
+    last = _integer(column.offsets, column.wide, at + 1)
+    if first[0] < 0 or last < first[0] or last > column.size:
+        return BAD_SPAN
+    return last - first[0]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _reaches(items: int64_t, start: int64_t, count: int64_t) -> cython.bint:
+    """Tell whether a buffer of `items` has `count` of them from `start` on."""
+    return 0 <= start <= items and 0 <= count <= items - start
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_utf8(data: Bytes, size: int64_t) -> cython.bint:
+    """Tell whether Python's strict decoder would take it."""
+    at: int64_t = 0
+    more: int64_t
+    low: cython.int
+    high: cython.int
+    while at < size:
+        byte: cython.int = data[at]
+        at += 1
+        if byte < 0x80:
+            continue
+        low = 0x80
+        high = 0xBF
+        if byte < 0xC2 or byte > 0xF4:
+            return False
+        if byte < 0xE0:
+            more = 1
+        elif byte < 0xF0:
+            more = 2
+            if byte == 0xE0:
+                low = 0xA0
+            elif byte == 0xED:
+                high = 0x9F
+        else:
+            more = 3
+            if byte == 0xF0:
+                low = 0x90
+            elif byte == 0xF4:
+                high = 0x8F
+        if more > size - at:
+            return False
+        while more > 0:
+            if data[at] < low or data[at] > high:
+                return False
+            low = 0x80
+            high = 0xBF
+            at += 1
+            more -= 1
+    return True
+
+
+@cython.final
+@cython.cclass
+class ColumnEncoder:
+    """Puts the rows of `columns` into batches, in their order, one open batch per partition.
+
+    Making one checks all rows, so nothing is sent of columns with a bad row: offsets that don't
+    lie in their data, partitions that the topic doesn't have, times before -1 ms, headers without
+    a key (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
+    """
+
+    rows: int64_t
+    partition_count: int64_t
+    limit: int64_t
+    ignore_keys: cython.bint
+    columns: object
+    held: list
+    builders: dict
+    turn: _Turn
+    slots: cython.pointer(Slot)
+    keys: Binary
+    values: Binary
+    lists: Binary
+    header_keys: Binary
+    header_values: Binary
+    partitions: Numbers
+    timestamps: Numbers
+    row: int64_t
+    at_partition: int64_t
+    size: int64_t
+    added: int64_t
+    sticky_bytes: int64_t
+
+    def __cinit__(self):
+        self.slots = cython.NULL
+        self.rows = self.partition_count = 0
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    def __init__(
+        self,
+        columns,
+        partition_count: int64_t,
+        max_record_bytes: int64_t,
+        *,
+        ignore_keys: cython.bint = False,
+    ):
+        row: int64_t
+        if self.held is not None:
+            raise IllegalStateError("an encoder is made once")
+        if partition_count < 1 or partition_count > LARGEST_BATCH:
+            raise ConfigurationError(f"a topic can't have {partition_count} partitions")
+        self.held = []
+        self.builders = {}
+        self.turn = _Turn()
+        self.columns = columns
+        self.limit = min(max_record_bytes, RECORD_LIMIT)
+        self.ignore_keys = ignore_keys
+        self.partition_count = partition_count
+        rows: int64_t = columns.count
+        if rows < 0:
+            raise InvalidRowError(f"the columns claim {rows} rows")
+        self.take_binary(cython.address(self.keys), columns.keys, rows)
+        self.take_binary(cython.address(self.values), columns.values, rows)
+        self.take_headers(columns.headers, rows)
+        self.take_numbers(cython.address(self.partitions), columns.partitions, False, rows)
+        self.take_numbers(cython.address(self.timestamps), columns.timestamps_ms, True, rows)
+        self.slots = cython.cast(cython.pointer(Slot), calloc(partition_count, cython.sizeof(Slot)))
+        if not self.slots:
+            raise MemoryError(f"no memory for {partition_count} partitions")
+        with cython.nogil:
+            row = self.first_bad(rows)
+        if row >= 0:
+            raise self.complaint(row)
+        self.rows = rows
+
+    @property
+    def count(self) -> int:
+        """How many rows the columns have."""
+        return self.rows
+
+    def use(self, partition: int64_t, builder: BatchBuilder):
+        """Let rows of `partition` go to `builder`; gives the rows of ours in the one before."""
+        slot: cython.pointer(Slot)
+        piece = None
+        if builder is None:
+            raise TypeError("a partition needs a BatchBuilder")
+        self.check_turn()
+        if not 0 <= partition < self.partition_count:
+            raise IndexError(f"partition {partition} of {self.partition_count}")
+        slot = self.slots + partition
+        if slot.count:
+            piece = Piece(partition, slot.first, slot.count)
+        slot.first = slot.count = 0
+        builder.check_turn()
+        builder.turn = self.turn
+        builder.batch.owner = cython.cast(cython.p_void, self.turn)
+        # The pointer leads into the builder, which lives as long as it stands in the dictionary.
+        slot.batch = cython.address(builder.batch)
+        self.builders[partition] = builder
+        return piece
+
+    def pieces(self) -> list:
+        """Give our rows in the batches in use that weren't given yet, by partition."""
+        found: list = []
+        slot: cython.pointer(Slot)
+        partition: int64_t
+        self.check_turn()
+        for partition in range(self.partition_count):
+            slot = self.slots + partition
+            if slot.count:
+                found.append(Piece(partition, slot.first, slot.count))
+                slot.count = 0
+        return found
+
+    def encode(
+        self,
+        start: int64_t,
+        stop: int64_t,
+        *,
+        timestamp_ms,
+        room: int64_t,
+        sticky: int64_t = -1,
+        sticky_room: int64_t = 0,
+    ):
+        """Append rows `start` to `stop`, up to the first one that can't be; see `StopReason`.
+
+        `timestamp_ms` is for rows without one, `room` the bytes that may be added, `sticky` the
+        partition of rows without key and partition, until `sticky_room` bytes went there.
+        """
+        reason: cython.int = GROW
+        time: int64_t
+        if not 0 <= start <= stop <= self.rows:
+            raise IndexError(f"rows {start} to {stop} of {self.rows}")
+        if sticky >= self.partition_count:
+            raise IndexError(f"partition {sticky} of {self.partition_count}")
+        try:
+            time = timestamp_ms
+        except OverflowError:
+            time = -2
+        if time < -1:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
+        self.check_turn()
+        self.row = start
+        self.added = self.sticky_bytes = 0
+        while reason == GROW:
+            self.turn.running = True
+            with cython.nogil:
+                reason = self.run(stop, time, room, sticky, sticky_room)
+            self.turn.running = False
+            if reason == GROW:
+                self.grow(stop)
+        if reason == BAD:
+            raise self.complaint(self.row)
+        return Encoded(
+            self.row,
+            _REASONS[reason],
+            self.at_partition if reason in (BATCH, FULL) else -1,
+            self.size if reason in (BATCH, ROOM) else 0,
+            self.added,
+            self.sticky_bytes,
+        )
+
+    @cython.cfunc
+    def check_turn(self) -> cython.int:
+        if self.turn is None or self.turn.running:
+            raise IllegalStateError("the encoder is at work in another thread")
+        return 0
+
+    @cython.cfunc
+    def grow(self, stop: int64_t) -> cython.int:
+        """Give a batch more memory: all of its limit where that many rows are to come."""
+        batch: cython.pointer(Batch) = self.slots[self.at_partition].batch
+        coming: int64_t = (stop - self.row) // self.partition_count
+        return _grow(batch, batch.size + self.size, coming >= (batch.limit >> 1) // (self.size + 1))
+
+    # Checks
+
+    @cython.cfunc
+    def take_buffer(self, buffer, size: cython.pointer(int64_t)) -> Bytes:
+        """Hold a buffer for as long as this encoder lives."""
+        view: memoryview = memoryview(buffer).cast("B")
+        self.held.append(view)
+        size[0] = PyMemoryView_GET_BUFFER(view).len
+        if size[0] == 0:
+            return cython.cast(Bytes, PyBytes_AS_STRING(_EMPTY))
+        return cython.cast(Bytes, PyMemoryView_GET_BUFFER(view).buf)
+
+    @cython.cfunc
+    def take_binary(self, to: cython.pointer(Binary), column, rows: int64_t) -> cython.int:
+        """Hold a binary column whose offsets and bits reach as far as its rows."""
+        size: int64_t = 0
+        to.there = False
+        to.data = cython.cast(Bytes, PyBytes_AS_STRING(_EMPTY))
+        to.size = 0
+        to.bits = cython.NULL
+        if column is None:
+            return 0
+        to.wide = column.wide
+        to.start = column.start
+        to.offsets = self.take_buffer(column.offsets, cython.address(size))
+        size //= 8 if to.wide else 4
+        if not _reaches(size, to.start, rows + 1 if rows else 0):
+            raise self.complaint(-1)
+        if column.validity is not None:
+            to.bits = self.take_buffer(column.validity, cython.address(size))
+            if not _reaches(8 * size, to.start, rows):
+                raise self.complaint(-1)
+        to.data = self.take_buffer(column.data, cython.address(to.size))
+        to.there = True
+        return 0
+
+    @cython.cfunc
+    def take_headers(self, column, rows: int64_t) -> cython.int:
+        """Hold the header columns; the lists are read as if their entries were bytes."""
+        size: int64_t = 0
+        entries: int64_t
+        self.lists.there = False
+        if column is None:
+            return 0
+        entries = column.entries
+        if entries < 0:
+            raise self.complaint(-1)
+        self.lists.wide = column.wide
+        self.lists.start = column.start
+        self.lists.bits = cython.NULL
+        self.lists.size = entries
+        self.lists.offsets = self.take_buffer(column.offsets, cython.address(size))
+        size //= 8 if self.lists.wide else 4
+        if not _reaches(size, self.lists.start, rows + 1 if rows else 0):
+            raise self.complaint(-1)
+        if column.validity is not None:
+            self.lists.bits = self.take_buffer(column.validity, cython.address(size))
+            if not _reaches(8 * size, self.lists.start, rows):
+                raise self.complaint(-1)
+        self.take_binary(cython.address(self.header_keys), column.keys, entries)
+        self.take_binary(cython.address(self.header_values), column.values, entries)
+        self.lists.there = True
+        return 0
+
+    @cython.cfunc
+    def take_numbers(
+        self, to: cython.pointer(Numbers), column, wide: cython.bint, rows: int64_t
+    ) -> cython.int:
+        """Hold a column of integers that reaches as far as its rows."""
+        size: int64_t = 0
+        to.there = False
+        to.bits = cython.NULL
+        if column is None:
+            return 0
+        to.start = column.start
+        to.data = self.take_buffer(column.data, cython.address(size))
+        if not _reaches(size // (8 if wide else 4), to.start, rows):
+            raise self.complaint(-1)
+        if column.validity is not None:
+            to.bits = self.take_buffer(column.validity, cython.address(size))
+            if not _reaches(8 * size, to.start, rows):
+                raise self.complaint(-1)
+        to.there = True
+        return 0
+
+    @cython.cfunc
+    def complaint(self, row: int64_t):
+        """Let the plain twin say what is wrong: with a row, or with the columns' buffers."""
+        try:
+            rows = Rows(self.columns, self.partition_count, self.limit)
+            if row >= 0:
+                rows.get(row)
+        except KafkaError as error:
+            return error
+        return InvalidRowError("the columns changed while they were read")
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def first_bad(self, rows: int64_t) -> int64_t:
+        """Give the first row that can't become a record, -1 when all can."""
+        row: Row
+        index: int64_t
+        for index in range(rows):
+            if not self.measure(index, cython.address(row)):
+                return index
+            if row.headers > 1 and not self.names_are_text(row.header_first, row.header_last):
+                return index
+        return -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def measure(self, index: int64_t, row: cython.pointer(Row)) -> cython.bint:
+        """Read where a row's parts are and check them; whether it can become a record."""
+        at: int64_t
+        row.key = _span(cython.address(self.keys), index, cython.address(row.key_at))
+        row.value = _span(cython.address(self.values), index, cython.address(row.value_at))
+        if row.key == BAD_SPAN or row.value == BAD_SPAN:
+            return False
+        row.most = RECORD_OVERHEAD + _length(row.key) + _length(row.value)
+        row.headers = 1
+        row.header_first = row.header_last = 0
+        if self.lists.there and not self.measure_headers(index, row):
+            return False
+        if row.most > self.limit:
+            return False
+        row.partition = -1
+        if self.partitions.there:
+            at = self.partitions.start + index
+            if not _is_null(self.partitions.bits, at):
+                row.partition = _integer(self.partitions.data, False, at)
+                if row.partition < 0 or row.partition >= self.partition_count:
+                    return False
+        row.timed = False
+        if self.timestamps.there:
+            at = self.timestamps.start + index
+            if not _is_null(self.timestamps.bits, at):
+                row.timed = True
+                row.time = _integer(self.timestamps.data, True, at)
+                if row.time < -1:
+                    return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def measure_headers(self, index: int64_t, row: cython.pointer(Row)) -> cython.bint:
+        """Add up what a row's headers take; whether all of them can be sent."""
+        name: int64_t
+        value: int64_t
+        place: int64_t = 0
+        at: int64_t
+        count: int64_t = _span(cython.address(self.lists), index, cython.address(row.header_first))
+        if count == BAD_SPAN:
+            return False
+        if count <= 0:
+            return True
+        at = row.header_first
+        row.header_last = at + count
+        row.headers = varint_size(count)
+        while at < row.header_last:
+            name = _span(cython.address(self.header_keys), at, cython.address(place))
+            value = _span(cython.address(self.header_values), at, cython.address(place))
+            if name < 0 or value == BAD_SPAN:
+                return False
+            row.headers += varint_size(name) + name + varint_size(value) + _length(value)
+            row.most += HEADER_OVERHEAD + name + _length(value)
+            if row.most > self.limit:
+                return False  # at once: millions of rows may claim the same millions of headers
+            at += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def names_are_text(self, first: int64_t, last: int64_t) -> cython.bint:
+        """Tell whether the names of some headers are UTF-8."""
+        size: int64_t
+        place: int64_t = 0
+        while first < last:
+            size = _span(cython.address(self.header_keys), first, cython.address(place))
+            if size < 0 or not _is_utf8(self.header_keys.data + place, size):
+                return False
+            first += 1
+        return True
+
+    # Rows into batches
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def run(
+        self,
+        stop: int64_t,
+        given_time: int64_t,
+        room: int64_t,
+        sticky: int64_t,
+        sticky_room: int64_t,
+    ) -> cython.int:
+        """Append from `self.row` on and say why it ended. GROW asks for memory and another call."""
+        row: Row
+        size: int64_t
+        time: int64_t
+        keyless: cython.bint
+        slot: cython.pointer(Slot)
+        batch: cython.pointer(Batch)
+        owner: cython.p_void = cython.cast(cython.p_void, self.turn)
+        while self.row < stop:
+            if not self.measure(self.row, cython.address(row)):
+                return BAD
+            keyless = row.partition < 0 and (row.key < 0 or self.ignore_keys)
+            if keyless:
+                if sticky < 0 or self.sticky_bytes >= sticky_room:
+                    return STICKY
+                row.partition = sticky
+            elif row.partition < 0:
+                row.partition = (
+                    _murmur2(self.keys.data + row.key_at, row.key) & 0x7FFFFFFF
+                ) % cython.cast(uint32_t, self.partition_count)
+            self.size = row.most
+            if row.most > room - self.added:
+                return ROOM
+            self.at_partition = row.partition
+            slot = self.slots + row.partition
+            batch = slot.batch
+            if batch == cython.NULL or batch.closed or batch.owner != owner:
+                return BATCH
+            if slot.count != 0 and slot.first + slot.count != batch.count:
+                return BATCH
+            time = row.time if row.timed else given_time
+            size = _record_size(batch, row.key, row.value, row.headers, time)
+            if size == 0 or not _fits(batch, size):
+                return BATCH
+            if size > batch.capacity - batch.size:
+                self.size = size
+                return GROW
+            if not self.put_row(batch, cython.address(row), size, time):
+                return BAD
+            if slot.count == 0:
+                slot.first = batch.count - 1
+            slot.count += 1
+            self.added += size
+            if keyless:
+                self.sticky_bytes += size
+            self.row += 1
+            if batch.size >= batch.limit:
+                return FULL
+        return DONE
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_row(
+        self, batch: cython.pointer(Batch), row: cython.pointer(Row), size: int64_t, time: int64_t
+    ) -> cython.bint:
+        """Write a record of `size` bytes, for which there is room; false if its columns changed."""
+        end: cython.pointer(uint8_t) = batch.data + batch.size + size
+        at: cython.pointer(uint8_t) = _begin(batch, row.key, row.value, row.headers, time)
+        at = _put(batch, at, self.keys.data + row.key_at, row.key, self.keys.size - row.key_at)
+        at = _put(
+            batch, at, self.values.data + row.value_at, row.value, self.values.size - row.value_at
+        )
+        if row.headers == 1:
+            at[0] = 0
+            at += 1
+        else:
+            at = self.put_headers(batch, at, end, row.header_first, row.header_last)
+            if at == cython.NULL:
+                return False
+        _end(batch, at, time)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_headers(
+        self,
+        batch: cython.pointer(Batch),
+        at: cython.pointer(uint8_t),
+        end: cython.pointer(uint8_t),
+        first: int64_t,
+        last: int64_t,
+    ) -> cython.pointer(uint8_t):
+        """Write headers that were measured before; NULL if they no longer end where they did."""
+        name: int64_t
+        value: int64_t
+        name_at: int64_t = 0
+        value_at: int64_t = 0
+        at = put_varint(at, last - first)
+        while first < last:
+            name = _span(cython.address(self.header_keys), first, cython.address(name_at))
+            value = _span(cython.address(self.header_values), first, cython.address(value_at))
+            if name < 0 or value == BAD_SPAN:
+                return cython.NULL
+            if varint_size(name) + name + varint_size(value) + _length(value) > end - at:
+                return cython.NULL
+            at = _put(
+                batch,
+                at,
+                self.header_keys.data + name_at,
+                name,
+                self.header_keys.size - name_at,
+            )
+            at = _put(
+                batch,
+                at,
+                self.header_values.data + value_at,
+                value,
+                self.header_values.size - value_at,
+            )
+            first += 1
+        return at if at == end else cython.NULL

@@ -113,7 +113,8 @@ class Encoded(NamedTuple):
     """How many of them went to the sticky partition for want of a key."""
 
 
-class Piece(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Piece:
     """A run of an encoder's rows within one batch."""
 
     partition: int

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.unit.record.implementations import ENCODINGS, Encoding
 
 from odradek.common.errors import IllegalStateError
-from odradek.record import BatchBuilder, decode, estimate_record_size, read_header
+from odradek.record import decode, estimate_record_size, read_header
 from odradek.record.batch import CRC_START, crc32c
 
 TIME = 1_700_000_000_000
 
 
-def filled(count: int = 3, compression: str | None = None) -> BatchBuilder:
-    builder = BatchBuilder(1 << 20, compression)
+@pytest.fixture(params=ENCODINGS, ids=lambda encoding: encoding.name)
+def use(request: pytest.FixtureRequest) -> Encoding:
+    found: Encoding = request.param
+    return found
+
+
+def filled(use: Encoding, count: int = 3, compression: str | None = None) -> Any:
+    builder = use.BatchBuilder(1 << 20, compression)
     for i in range(count):
         assert builder.append(b"k", b"value" * 20, (), TIME + i) == i
     return builder
 
 
-def test_room_is_kept_to_the_byte() -> None:
-    size = filled(3).estimated_size
+def test_room_is_kept_to_the_byte(use: Encoding) -> None:
+    size = filled(use, 3).estimated_size
     for limit, expected in ((size, [0, 1, 2]), (size - 1, [0, 1, None])):
-        builder = BatchBuilder(limit, None)
+        builder = use.BatchBuilder(limit, None)
         assert [builder.append(b"k", b"value" * 20, (), TIME + i) for i in range(3)] == expected
         assert builder.estimated_size <= limit
         assert builder.count == len([e for e in expected if e is not None])
 
 
-def test_the_first_record_always_has_room() -> None:
-    builder = BatchBuilder(10, None)
+def test_the_first_record_always_has_room(use: Encoding) -> None:
+    builder = use.BatchBuilder(10, None)
     assert builder.append(None, bytes(5000), (), TIME) == 0
     assert builder.append(None, b"", (), TIME) is None
     assert decode(builder.build(), start_offset=0).columns.count == 1
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
-def test_sizes_are_upper_bounds(compression: str | None) -> None:
-    builder = filled(50, compression)
+def test_sizes_are_upper_bounds(use: Encoding, compression: str | None) -> None:
+    builder = filled(use, 50, compression)
     built = builder.build()
     assert len(built) <= builder.estimated_size
     assert (len(built) == builder.estimated_size) == (compression is None)
     assert builder.max_timestamp_ms == TIME + 49
 
 
-def test_what_does_not_shrink_goes_plain() -> None:
-    builder = BatchBuilder(1 << 20, "gzip")
+def test_what_does_not_shrink_goes_plain(use: Encoding) -> None:
+    builder = use.BatchBuilder(1 << 20, "gzip")
     builder.append(None, b"x", (), TIME)
     built = builder.build()
     assert len(built) == builder.estimated_size
@@ -52,29 +61,29 @@ def test_what_does_not_shrink_goes_plain() -> None:
     assert decode(built, start_offset=0).columns.count == 1
 
 
-def test_closed_takes_nothing_and_built_is_closed() -> None:
-    builder = filled(1)
+def test_closed_takes_nothing_and_built_is_closed(use: Encoding) -> None:
+    builder = filled(use, 1)
     builder.close()
     assert builder.append(b"k", b"v", (), TIME) is None
     assert builder.closed
-    other = filled(1)
+    other = filled(use, 1)
     other.build()
     assert other.append(b"k", b"v", (), TIME) is None
 
 
-def test_nothing_to_build() -> None:
+def test_nothing_to_build(use: Encoding) -> None:
     with pytest.raises(IllegalStateError, match="without records"):
-        BatchBuilder(100, None).build()
+        use.BatchBuilder(100, None).build()
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_sealed_again_with_other_ids(
-    compression: str | None, monkeypatch: pytest.MonkeyPatch
+    use: Encoding, compression: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    builder = filled(20, compression)
+    builder = filled(use, 20, compression)
     first = builder.build(producer_id=5, producer_epoch=1, base_sequence=40)
     before = bytes(first)
-    monkeypatch.setattr("odradek.record.builder.compress", None)  # nothing is compressed again
+    monkeypatch.setattr(f"{use.module}.compress", None)  # nothing is compressed again
     same = builder.build(producer_id=5, producer_epoch=1, base_sequence=40)
     other = builder.build(producer_id=5, producer_epoch=2, base_sequence=0, transactional=True)
     # A connection may still be sending the first one.
@@ -91,16 +100,16 @@ def test_sealed_again_with_other_ids(
 
 
 @pytest.mark.parametrize("time", [-2, 2**63])
-def test_times_that_have_no_meaning(time: int) -> None:
-    builder = filled(1)
+def test_times_that_have_no_meaning(use: Encoding, time: int) -> None:
+    builder = filled(use, 1)
     size = builder.estimated_size
     with pytest.raises(ValueError, match="timestamp_ms"):
         builder.append(None, None, (), time)
     assert (builder.count, builder.estimated_size) == (1, size)
 
 
-def test_times_may_go_back() -> None:
-    builder = BatchBuilder(1 << 20, None)
+def test_times_may_go_back(use: Encoding) -> None:
+    builder = use.BatchBuilder(1 << 20, None)
     times = [TIME, TIME - 100_000, TIME + 2**40, -1, 0]
     for time in times:
         builder.append(None, None, (), time)
@@ -109,9 +118,9 @@ def test_times_may_go_back() -> None:
     assert read_header(builder.build()).max_timestamp == TIME + 2**40
 
 
-def test_many_records_and_large_ones() -> None:
+def test_many_records_and_large_ones(use: Encoding) -> None:
     # Beyond the table of short numbers in each place where it is used.
-    builder = BatchBuilder(1 << 30, None)
+    builder = use.BatchBuilder(1 << 30, None)
     values = [b"v"] * 5000 + [bytes(n) for n in (2047, 2048, 70_000)]
     for i, value in enumerate(values):
         builder.append(value, value, (), TIME + i * 10)
@@ -125,26 +134,28 @@ def test_many_records_and_large_ones() -> None:
     "headers",
     [(), (("a", b"1"),), (("schlüssel\U0001f600", None), ("", b""), ("x" * 99, bytes(999)))],
 )
-def test_estimate_is_an_upper_bound(headers: tuple[tuple[str, bytes | None], ...]) -> None:
+def test_estimate_is_an_upper_bound(
+    use: Encoding, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
     for key, value in ((None, None), (b"", b""), (b"key", bytes(1 << 17))):
-        builder = BatchBuilder(0, None)
+        builder = use.BatchBuilder(0, None)
         builder.append(key, value, headers, TIME)
         estimate = estimate_record_size(key, value, headers)
         assert builder.estimated_size - 61 <= estimate
         assert estimate <= builder.estimated_size + 200
 
 
-def test_text_is_refused() -> None:
-    builder = BatchBuilder(1 << 20, None)
+def test_text_is_refused(use: Encoding) -> None:
+    builder = use.BatchBuilder(1 << 20, None)
     with pytest.raises(TypeError):
-        builder.append("text", b"", (), TIME)  # type: ignore[arg-type]
+        builder.append("text", b"", (), TIME)
     assert builder.count == 0
-    assert builder.append(bytearray(b"k"), memoryview(b"v"), (), TIME) == 0  # type: ignore[arg-type]
+    assert builder.append(bytearray(b"k"), memoryview(b"v"), (), TIME) == 0
     assert [r[3:5] for r in decode(builder.build(), start_offset=0).columns] == [(b"k", b"v")]
 
 
-def test_the_limit_grows_and_what_is_done_with_is_let_go() -> None:
-    builder = BatchBuilder(200, None)
+def test_the_limit_grows_and_what_is_done_with_is_let_go(use: Encoding) -> None:
+    builder = use.BatchBuilder(200, None)
     while builder.append(b"k", b"v" * 30, (), 5) is not None:
         pass
     count = builder.count

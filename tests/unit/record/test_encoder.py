@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.record.implementations import ENCODINGS, Encoding
 
 from odradek.common.errors import ConfigurationError, RecordTooLargeError
 from odradek.record import (
-    BatchBuilder,
-    ColumnEncoder,
     Encoded,
     InvalidRowError,
     Piece,
@@ -80,13 +79,19 @@ def columns(count: int, **changes: Any) -> SentColumns:
     return replace(SentColumns(count, binary(values), binary(keys)), **changes)
 
 
-def encoder(sent: SentColumns, partitions: int = 4, limit: int = 1 << 20) -> ColumnEncoder:
-    return ColumnEncoder(sent, partitions, limit)
+@pytest.fixture(params=ENCODINGS, ids=lambda encoding: encoding.name)
+def use(request: pytest.FixtureRequest) -> Encoding:
+    found: Encoding = request.param
+    return found
 
 
-def all_rows(made: ColumnEncoder, partitions: int = 4, **options: Any) -> list[Any]:
+def encoder(use: Encoding, sent: SentColumns, partitions: int = 4, limit: int = 1 << 20) -> Any:
+    return use.ColumnEncoder(sent, partitions, limit)
+
+
+def all_rows(use: Encoding, made: Any, partitions: int = 4, **options: Any) -> list[Any]:
     """Encode everything into one large batch per partition; give their rows."""
-    builders = [BatchBuilder(1 << 24, None) for _ in range(partitions)]
+    builders = [use.BatchBuilder(1 << 24, None) for _ in range(partitions)]
     for partition, builder in enumerate(builders):
         made.use(partition, builder)
     settings: dict[str, Any] = {"timestamp_ms": NOW, "room": PLENTY}
@@ -100,7 +105,7 @@ def all_rows(made: ColumnEncoder, partitions: int = 4, **options: Any) -> list[A
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("start", [0, 3, 17])
-def test_rows_come_out_as_they_went_in(start: int, wide: bool) -> None:
+def test_rows_come_out_as_they_went_in(use: Encoding, start: int, wide: bool) -> None:
     keys = [None, b"", b"k", b"key" * 50, *(b"%d" % n for n in range(40))]
     values = [b"v" * n if n % 5 else None for n in range(44)]
     lists: list[Headers | None] = [None, (), (("a", b"1"), ("ü", None))] * 14 + [(("", b""),)] * 2
@@ -123,35 +128,35 @@ def test_rows_come_out_as_they_went_in(start: int, wide: bool) -> None:
         rows = expected[place]
         at = NOW if time is None else time
         rows.append((len(rows), at, 0, key, values[n], tuple(lists[n] or ())))
-    assert all_rows(encoder(sent), sticky=2, sticky_room=PLENTY) == expected
+    assert all_rows(use, encoder(use, sent), sticky=2, sticky_room=PLENTY) == expected
 
 
-def test_without_columns_every_record_is_empty() -> None:
-    rows = all_rows(encoder(SentColumns(3, None)), sticky=1, sticky_room=PLENTY)
+def test_without_columns_every_record_is_empty(use: Encoding) -> None:
+    rows = all_rows(use, encoder(use, SentColumns(3, None)), sticky=1, sticky_room=PLENTY)
     assert rows == [[], [(i, NOW, 0, None, None, ()) for i in range(3)], [], []]
 
 
-def test_no_rows() -> None:
+def test_no_rows(use: Encoding) -> None:
     nothing = SentBinary(b"", b"")
     sent = SentColumns(0, nothing, nothing, SentHeaders(b"", nothing, nothing, 0))
-    assert encoder(sent).encode(0, 0, timestamp_ms=NOW, room=0) == Encoded(
+    assert encoder(use, sent).encode(0, 0, timestamp_ms=NOW, room=0) == Encoded(
         0, StopReason.DONE, -1, 0, 0, 0
     )
 
 
-def test_each_stop_and_what_was_put_where() -> None:
+def test_each_stop_and_what_was_put_where(use: Encoding) -> None:
     sent = columns(100, partitions=numbers("i", [0, 1] * 50))
-    made = encoder(sent)
+    made = encoder(use, sent)
     stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
     assert stop == Encoded(0, StopReason.BATCH, 0, 36 + 5 + 7, 0, 0)
-    first = BatchBuilder(200, None)
+    first = use.BatchBuilder(200, None)
     assert made.use(0, first) is None
-    assert made.use(1, BatchBuilder(1 << 20, None)) is None
+    assert made.use(1, use.BatchBuilder(1 << 20, None)) is None
     stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
     assert stop[:3] == (14, StopReason.BATCH, 0)
     assert first.count == 7
     assert first.append(b"k" * 5, b"v" * 8, (), NOW) is None
-    second = BatchBuilder(1 << 20, None)
+    second = use.BatchBuilder(1 << 20, None)
     assert second.append(None, b"somebody else's", (), NOW) == 0
     assert made.use(0, second) == Piece(0, 0, 7)
     stop = made.encode(14, 20, timestamp_ms=NOW, room=PLENTY)
@@ -171,23 +176,23 @@ def test_each_stop_and_what_was_put_where() -> None:
     assert stop[:3] == (30, StopReason.BATCH, 0)
 
 
-def test_a_batch_that_reached_its_limit_is_told_at_once() -> None:
-    made = encoder(columns(3, keys=None))
-    big = BatchBuilder(50, None)
+def test_a_batch_that_reached_its_limit_is_told_at_once(use: Encoding) -> None:
+    made = encoder(use, columns(3, keys=None))
+    big = use.BatchBuilder(50, None)
     made.use(0, big)
     options: dict[str, Any] = {"timestamp_ms": NOW, "sticky": 0, "sticky_room": PLENTY}
     stop = made.encode(0, 3, room=PLENTY, **options)
     size = big.estimated_size - 61
     assert stop == Encoded(1, StopReason.FULL, 0, 0, size, size)
-    exact = BatchBuilder(61 + 2 * size, None)
+    exact = use.BatchBuilder(61 + 2 * size, None)
     made.use(0, exact)
     assert made.encode(0, 3, room=PLENTY, **options)[:3] == (2, StopReason.FULL, 0)
     assert exact.estimated_size == exact.limit_bytes
 
 
-def test_room_and_sticky_bytes_end() -> None:
-    made = encoder(columns(10, keys=None))
-    builder = BatchBuilder(1 << 20, None)
+def test_room_and_sticky_bytes_end(use: Encoding) -> None:
+    made = encoder(use, columns(10, keys=None))
+    builder = use.BatchBuilder(1 << 20, None)
     made.use(3, builder)
     estimate = 36 + 7
     nothing = made.encode(0, 10, timestamp_ms=NOW, room=estimate - 1, sticky=3, sticky_room=1)
@@ -201,21 +206,21 @@ def test_room_and_sticky_bytes_end() -> None:
     assert made.encode(3, 10, timestamp_ms=NOW, room=PLENTY).reason is StopReason.STICKY
 
 
-def test_keys_may_be_ignored() -> None:
-    made = ColumnEncoder(columns(5), 4, 1 << 20, ignore_keys=True)
-    rows = all_rows(made, sticky=3, sticky_room=PLENTY)
+def test_keys_may_be_ignored(use: Encoding) -> None:
+    made = use.ColumnEncoder(columns(5), 4, 1 << 20, ignore_keys=True)
+    rows = all_rows(use, made, sticky=3, sticky_room=PLENTY)
     assert [len(one) for one in rows] == [0, 0, 0, 5]
     assert rows[3][0][3] == b"key 0"
 
 
-def test_a_record_that_is_too_large_is_named_before_anything_is_taken() -> None:
+def test_a_record_that_is_too_large_is_named_before_anything_is_taken(use: Encoding) -> None:
     sent = columns(3, values=binary([b"", b"x" * 60, b""]), first_row=1000)
-    assert encoder(sent, limit=36 + 5 + 60).count == 3
+    assert encoder(use, sent, limit=36 + 5 + 60).count == 3
     with pytest.raises(RecordTooLargeError, match=r"row 1001: a record of up to 101 bytes .*100"):
-        encoder(sent, limit=36 + 5 + 60 - 1)
+        encoder(use, sent, limit=36 + 5 + 60 - 1)
     many = columns(1, headers=headers([(("a" * 50, b"b" * 40),)]))
     with pytest.raises(RecordTooLargeError, match="row 0: a record of up to 148"):
-        encoder(many, limit=147)
+        encoder(use, many, limit=147)
 
 
 def lie(column: SentBinary, **changes: Any) -> SentBinary:
@@ -252,9 +257,11 @@ FAR = 1 << 62
         (lie(binary([b""] * 3, start=6), validity=b"\xff"), "bitmap is too short"),
     ],
 )
-def test_binary_columns_that_lie(where: str, column: SentBinary, message: str) -> None:
+def test_binary_columns_that_lie(
+    use: Encoding, where: str, column: SentBinary, message: str
+) -> None:
     with pytest.raises(InvalidRowError, match=message):
-        encoder(columns(3, **{where: column}))
+        encoder(use, columns(3, **{where: column}))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +273,7 @@ def test_binary_columns_that_lie(where: str, column: SentBinary, message: str) -
         ({"offsets": array("i", [0, 1, 3])}, "column headers: .*too short"),
         ({"entries": 2}, "row 1: .*2 entries"),
         ({"entries": 4}, "column headers.key: .*too short"),
-        ({"entries": -1}, "row 0: .*-1 entries|-1"),
+        ({"entries": -1}, "headers: it claims -1 entries"),
         ({"validity": b""}, "column headers: .*bitmap"),
         ({"keys": binary([b"a", None, b"c"])}, "row 1: a header has no key"),
         ({"keys": binary([b"a", b"b", b"\xc3"])}, "row 1: the key of a header isn't UTF-8"),
@@ -277,17 +284,19 @@ def test_binary_columns_that_lie(where: str, column: SentBinary, message: str) -
         ),
     ],
 )
-def test_headers_that_lie(changes: dict[str, Any], message: str) -> None:
+def test_headers_that_lie(use: Encoding, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRowError, match=message):
-        encoder(columns(3, headers=replace(HEADED, **changes)))
+        encoder(use, columns(3, headers=replace(HEADED, **changes)))
 
 
-def test_what_is_null_is_not_looked_at() -> None:
+def test_what_is_null_is_not_looked_at(use: Encoding) -> None:
     odd = lie(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
-    rows = all_rows(encoder(columns(3, values=odd)))
+    rows = all_rows(use, encoder(use, columns(3, values=odd)))
     assert sorted(row[4] or b"" for one in rows for row in one) == [b"", b"", b"one"]
-    lists = replace(HEADED, offsets=array("i", [0, 9, -9, 3]), validity=b"\0")
-    assert all(not row[5] for one in all_rows(encoder(columns(3, headers=lists))) for row in one)
+    lists = replace(HEADED, offsets=array("i", [0, 9, -9, 3]).tobytes(), validity=b"\0")
+    assert all(
+        not row[5] for one in all_rows(use, encoder(use, columns(3, headers=lists))) for row in one
+    )
 
 
 @pytest.mark.parametrize(
@@ -301,26 +310,26 @@ def test_what_is_null_is_not_looked_at() -> None:
         ({"timestamps_ms": numbers("i", [0, 0, 0])}, "column timestamp: .*too short"),
     ],
 )
-def test_numbers_that_have_no_meaning(changes: dict[str, Any], message: str) -> None:
+def test_numbers_that_have_no_meaning(use: Encoding, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRowError, match=message) as caught:
-        encoder(columns(3, **changes))
+        encoder(use, columns(3, **changes))
     assert caught.value.row is None or f"row {caught.value.row}:" in str(caught.value)
 
 
-def test_calls_that_make_no_sense() -> None:
-    made = encoder(columns(3))
+def test_calls_that_make_no_sense(use: Encoding) -> None:
+    made = encoder(use, columns(3))
     for start, stop in ((-1, 2), (0, 4), (2, 1)):
         with pytest.raises(IndexError, match="of 3"):
             made.encode(start, stop, timestamp_ms=NOW, room=PLENTY)
     for partition in (-1, 4):
         with pytest.raises(IndexError, match="of 4"):
-            made.use(partition, BatchBuilder(1000, None))
+            made.use(partition, use.BatchBuilder(1000, None))
     with pytest.raises(ValueError, match="timestamp_ms"):
         made.encode(0, 3, timestamp_ms=-2, room=PLENTY)
-    keyless = encoder(columns(3, keys=None))
+    keyless = encoder(use, columns(3, keys=None))
     with pytest.raises(IndexError, match="partition 4 of 4"):
         keyless.encode(0, 3, timestamp_ms=NOW, room=PLENTY, sticky=4, sticky_room=1)
     with pytest.raises(ConfigurationError, match="0 partitions"):
-        encoder(columns(3), partitions=0)
+        encoder(use, columns(3), partitions=0)
     with pytest.raises(InvalidRowError, match="-1 rows"):
-        encoder(SentColumns(-1, None))
+        encoder(use, SentColumns(-1, None))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import random
 
-from odradek.record import murmur2, partition_for_key
+import pytest
+from tests.unit.record.implementations import ENCODINGS, Encoding
 
 VECTORS = [
     ("21", -973932308, 0),
@@ -19,7 +20,29 @@ VECTORS = [
 ]
 
 
+@pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize(("text", "expected", "of_six"), VECTORS)
-def test_equals_java(text: str, expected: int, of_six: int) -> None:
-    assert murmur2(text.encode()) == expected
-    assert partition_for_key(text.encode(), 6) == of_six
+def test_equals_java(use: Encoding, text: str, expected: int, of_six: int) -> None:
+    data = text.encode()
+    for same in (data, bytearray(data), memoryview(data)):
+        assert use.murmur2(same) == expected
+        assert use.partition_for_key(same, 6) == of_six
+
+
+@pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_what_has_no_hash(use: Encoding) -> None:
+    for text in ("text", None, 5):
+        with pytest.raises(TypeError):
+            use.murmur2(text)
+    for partitions in (0, -1):
+        with pytest.raises(ValueError, match=f"{partitions} partitions"):
+            use.partition_for_key(b"key", partitions)
+    assert use.partition_for_key(b"key", 1) == 0
+
+
+def test_both_hash_the_same() -> None:
+    rng = random.Random(5)
+    for size in range(200):
+        data = rng.randbytes(size)
+        assert len({use.murmur2(data) for use in ENCODINGS}) == 1
+        assert len({use.partition_for_key(data, 2**31 - 1) for use in ENCODINGS}) == 1

@@ -1,0 +1,47 @@
+"""Both implementations of what encodes records, so that each test asks the same of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.record import builder, encoder, kernel_sources
+from odradek.record.murmur2 import murmur2, partition_for_key
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What one of them calls its parts."""
+
+    name: str
+    BatchBuilder: Any
+    ColumnEncoder: Any
+    murmur2: Callable[[Any], int]
+    partition_for_key: Callable[[Any, int], int]
+    module: str
+    """Where its builder looks for `compress`."""
+
+
+PYTHON = Encoding(
+    "python",
+    builder.BatchBuilder,
+    encoder.ColumnEncoder,
+    murmur2,
+    partition_for_key,
+    builder.__name__,
+)
+
+
+def _native() -> list[Encoding]:
+    """Give the compiled one where it is built; `test_kernel` says whether it had to be."""
+    found = kernel_sources.load("odradek.record.kernel_encode")
+    if isinstance(found, str):
+        return []
+    parts: Any = found
+    functions = (parts.murmur2, parts.partition_for_key)
+    return [Encoding("native", parts.BatchBuilder, parts.ColumnEncoder, *functions, parts.__name__)]
+
+
+NATIVE = _native()
+ENCODINGS = [PYTHON, *NATIVE]
