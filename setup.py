@@ -51,7 +51,11 @@ def extension(kernel: str) -> Extension:
         include_dirs=[str(FOLDER)],
         depends=[str(FOLDER / name) for name in SOURCES["SHARED"]],
         define_macros=[("ODRADEK_DIGEST", f'"{digest}"')],
-        extra_compile_args=["-O3", "-fno-strict-aliasing"],
+        # What is given comes last, so that it can say -O1.
+        extra_compile_args=[
+            *("-O3", "-fno-strict-aliasing"),
+            *shlex.split(os.environ.get("CFLAGS", "")),
+        ],
         optional=True,
     )
 
