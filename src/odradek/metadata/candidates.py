@@ -112,6 +112,19 @@ class Candidates:
             bootstrap = False
         return Choice(Action.NONE, until=earliest) if left else None
 
+    def may_begin(
+        self, round_: Round, earliest: float, now: float, *, rebootstrapping: bool
+    ) -> float:
+        """When a round that is due at `earliest` can do anything, as far as it shows now."""
+        if self._network.connections:
+            return earliest
+        dial_at = now + self._network.governor.wait(now, for_metadata=True)
+        choice = self.first_to_dial(
+            round_, earliest, rebootstrapping=rebootstrapping, dial_at=dial_at
+        )
+        later = choice is not None and earliest < choice.until < math.inf
+        return choice.until if choice is not None and later else earliest
+
     def _addresses(
         self, round_: Round, *, rebootstrapping: bool
     ) -> tuple[Sequence[Address], Sequence[Address]]:

@@ -109,7 +109,9 @@ class MetadataUpdater:
             until = self._retry.failed(now)
             round_ = Round(self.rounds + 1)
             self._events.emit(now, "round_failed", round=self.rounds, backoff=until - now)
-            at = self._first_dial_of(round_, until, now)
+            at = self._candidates.may_begin(
+                round_, until, now, rebootstrapping=self.current is not None
+            )
             while now < min(at, self._trigger_at()) and self._forced is None:
                 self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
                 if any(a.reply.done for a in self._late):
@@ -120,19 +122,6 @@ class MetadataUpdater:
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
                 if self._network.connections:
                     at = until
-
-    def _first_dial_of(self, round_: Round, earliest: float, now: float) -> float:
-        """When a round that may begin at `earliest` can do anything, as far as it shows now."""
-        if self._network.connections:
-            return earliest
-        choice = self._candidates.first_to_dial(
-            round_,
-            earliest,
-            rebootstrapping=self.current is not None,
-            dial_at=now + self._network.governor.wait(now, for_metadata=True),
-        )
-        later = choice is not None and earliest < choice.until < math.inf
-        return choice.until if choice is not None and later else earliest
 
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""
