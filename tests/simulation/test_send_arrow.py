@@ -367,7 +367,7 @@ class Schedule:
 
 @pytest.mark.parametrize("part", range(4))
 def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
-    """Fails when broken on purpose: serials given at creation, claims that `take` closes."""
+    """Fails when broken on purpose: batches that are written to after they were given back."""
     quarter = SCHEDULES // 4
     rows = 0
     for seed in range(part * quarter, (part + 1) * quarter):
