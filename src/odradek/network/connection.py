@@ -133,9 +133,10 @@ class Connection:
 
     def overdue_at(self, grace: float) -> float | None:
         """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""
-        head, deadline = self.in_flight.head, self.in_flight.next_deadline()
-        if head is None or deadline is None:
+        head = self.in_flight.head
+        if head is None:
             return None
+        deadline = self.in_flight.next_deadline() or math.inf
         # The first question of a quiet connection sets `last_received` as well: that is no byte.
         heard = self.last_received > head.sent_at
         return max(deadline, self.last_received + grace) if heard else deadline

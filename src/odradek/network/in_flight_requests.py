@@ -65,7 +65,10 @@ class InFlightRequests:
 
     def next_deadline(self) -> float | None:
         """When the first request becomes overdue."""
-        return min((r.deadline for r in self._queue), default=None)
+        queue = self._queue
+        if len(queue) < 2:  # nearly always; a generator costs more than all the rest
+            return queue[0].deadline if queue else None
+        return min(r.deadline for r in queue)
 
     def take(self, correlation_id: int) -> InFlightRequest:
         """The request that an answer with this id belongs to; anything but the head is an error."""

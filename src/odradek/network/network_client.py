@@ -276,21 +276,20 @@ class NetworkClient:
             if connection.bytes_seen:  # part of an answer: neither silent nor overdue
                 connection.bytes_seen = False
                 moved = self._heard(connection, now) or moved
-            deadline = connection.overdue_at(SUSPICION)
-            if deadline is not None and now >= deadline:
-                head = connection.in_flight.head
-                name = head.body.API_NAME if head else "request"
-                text = f"no answer to {name} within request.timeout.ms"
+            head = connection.in_flight.head
+            if head is None:
+                if not connection.proved and connection.ready_at + PROOF_BY_AGE <= now:
+                    self._prove(connection, now)
+                    moved = True
+                elif now >= connection.last_used + self._idle:
+                    self.close(connection, now, "idle")
+                    moved = True
+            elif now >= (connection.overdue_at(SUSPICION) or math.inf):
+                text = f"no answer to {head.body.API_NAME} within request.timeout.ms"
                 self.fail(connection, ResponseTimeoutError(text), now)
                 moved = True
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
                 self._suspect(connection, now)
-                moved = True
-            elif not connection.proved and self._proof_by_age(connection) <= now:
-                self._prove(connection, now)
-                moved = True
-            elif not len(connection.in_flight) and now >= connection.last_used + self._idle:
-                self.close(connection, now, "idle")
                 moved = True
         return moved
 
@@ -326,12 +325,12 @@ class NetworkClient:
                     earliest = min(earliest, connection.dial_suspect_at(SUSPICION))
                 continue
             deadline = connection.overdue_at(SUSPICION)
-            if deadline is not None and not connection.suspect:
-                deadline = min(deadline, connection.suspect_at(SUSPICION) or deadline)
             if deadline is None:
                 deadline = connection.last_used + self._idle
                 if not connection.proved:
-                    deadline = min(deadline, self._proof_by_age(connection))
+                    deadline = min(deadline, connection.ready_at + PROOF_BY_AGE)
+            elif not connection.suspect:
+                deadline = min(deadline, connection.suspect_at(SUSPICION) or deadline)
             earliest = min(earliest, deadline)
         return None if earliest == math.inf else earliest
 
@@ -421,11 +420,6 @@ class NetworkClient:
         if connection is not None:
             connection.writable = ready
             self.changed.notify()
-
-    def _proof_by_age(self, connection: Connection) -> float:
-        if len(connection.in_flight):
-            return math.inf
-        return connection.ready_at + PROOF_BY_AGE
 
     def _prove(self, connection: Connection, now: float) -> None:
         connection.proved = True

@@ -74,13 +74,8 @@ class _Client:
     def __init__(self, fleet: _Fleet, number: int) -> None:
         world, cluster = fleet.world, fleet.cluster
         host: SimulatedHost = world.host(f"client-{number}", mode="messages", traced=False)
-        config = fleet.strategy.configure(
-            "producer",
-            fleet.bootstrap_servers,
-            # However long the outage is, the record waits for its end.
-            **{"delivery.timeout.ms": int((fleet.outage + 600) * 1000)},
-        )
-        self._engine = ProducerEngine(config, host.rng(), host.lock, parts=fleet.strategy.parts)
+        parts = fleet.strategy.parts
+        self._engine = ProducerEngine(fleet.config, host.rng(), host.lock, parts=parts)
         host.attach(self._engine)
         self._host = host
         self._fleet = fleet
@@ -125,7 +120,12 @@ class _Fleet:
         self.cluster.create_topic(TOPIC, brokers, 1)
         self.cluster.observers.append(self._observe)
         members = list(self.cluster.brokers.values())
-        self.bootstrap_servers = ",".join(str(b.address) for b in members[:3])
+        self.config = strategy.configure(
+            "producer",
+            ",".join(str(b.address) for b in members[:3]),
+            # However long the outage is, the record waits for its end.
+            **{"delivery.timeout.ms": int((outage + 600) * 1000)},
+        )
         self.metadata: list[tuple[float, int]] = []
         self.clients = [_Client(self, n) for n in range(clients)]
 
