@@ -64,6 +64,7 @@ class BuildKernels(build_ext):
     """Translates and compiles; failing is a warning, for there is a plain-Python twin."""
 
     beside_sources = False
+    failed: tuple[Extension, ...] = ()
 
     def run(self) -> None:
         """Build alone: two builds at once would mix their files."""
@@ -72,49 +73,56 @@ class BuildKernels(build_ext):
         with (BUILD / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             super().run()
+        if self.failed and "build_ext" in sys.argv:
+            sys.exit("a kernel was not built")  # somebody wanted just this
 
     def build_extensions(self) -> None:
-        """Build what isn't there from these very sources."""
-        self.extensions = [
-            ext for ext in self.extensions if not (self.beside_sources and self.current(ext))
-        ]
-        if not self.extensions:
-            return
+        """Build what isn't there from these very sources, each as far as it goes."""
+        self.force = True  # times of files prove nothing after a checkout
+        wanted = [ext for ext in self.extensions if not (self.beside_sources and self.current(ext))]
+        for ext in wanted:
+            if reason := self.build_one(ext):
+                self.failed += (ext,)
+                print(
+                    f"WARNING: {ext.name} was not built: {reason}. Records will go through plain "
+                    "Python, many times slower.",
+                    file=sys.stderr,
+                )
+        self.extensions = [ext for ext in wanted if ext not in self.failed]
+
+    def build_one(self, ext: Extension) -> str | None:
+        """Translate one kernel and compile it with the first compiler that can, or say why not."""
         try:
             from Cython.Build import cythonize
+            from Cython.Compiler.Errors import CompileError as TranslationError
         except ImportError:
-            self.give_up("Cython isn't installed")
-            return
+            return "Cython isn't installed"
         if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-            self.give_up("Python.h is missing (Debian: python3-dev, Fedora: python3-devel)")
-            return
-        for ext in self.extensions:
-            ext.sources = cythonize(
-                [ext], build_dir=str(BUILD), include_path=["src"], force=True, quiet=True
-            )[0].sources
-        self.force = True  # times of files prove nothing after a checkout
-        self.compile_with_any()
-
-    def compile_with_any(self) -> None:
-        """Compile with the first compiler that can."""
+            return "Python.h is missing (Debian: python3-dev, Fedora: python3-devel)"
+        options = {"build_dir": str(BUILD), "include_path": ["src"], "force": True, "quiet": True}
+        try:
+            ext.sources = cythonize([ext], **options)[0].sources
+        except TranslationError as error:
+            return f"Cython refuses it ({error})"
         reasons = []
         for command in compilers():
-            flags = shlex.split(sysconfig.get_config_var("CCSHARED") or "-fPIC")
-            given = [*shlex.split(os.environ.get("CFLAGS", "")), *flags, "-fwrapv", "-DNDEBUG"]
-            linked = ["-shared", *shlex.split(os.environ.get("LDFLAGS", ""))]
-            if platform.system() == "Darwin":
-                linked = ["-bundle", "-undefined", "dynamic_lookup", *linked[1:]]
-            self.compiler.set_executables(
-                compiler_so=[*command, *given], linker_so=[*command, *linked]
-            )
+            self.use(command)
             try:
-                for ext in self.extensions:
-                    super().build_extension(ext)
+                super().build_extension(ext)
             except (CompileError, LinkError) as error:
                 reasons.append(f"{command[0]}: {error}")
             else:
-                return
-        self.give_up("; ".join(reasons) or "there is no C compiler (cc, gcc, clang or ziglang)")
+                return None
+        return "; ".join(reasons) or "there is no C compiler (cc, gcc, clang or ziglang)"
+
+    def use(self, command: list[str]) -> None:
+        """Compile and link with this command, whatever Python itself was built with."""
+        flags = shlex.split(sysconfig.get_config_var("CCSHARED") or "-fPIC")
+        given = [*shlex.split(os.environ.get("CFLAGS", "")), *flags, "-fwrapv", "-DNDEBUG"]
+        linked = ["-shared", *shlex.split(os.environ.get("LDFLAGS", ""))]
+        if platform.system() == "Darwin":
+            linked = ["-bundle", "-undefined", "dynamic_lookup", *linked[1:]]
+        self.compiler.set_executables(compiler_so=[*command, *given], linker_so=[*command, *linked])
 
     def current(self, ext: Extension) -> bool:
         """Tell whether the binary beside the sources was made from them."""
@@ -123,15 +131,6 @@ class BuildKernels(build_ext):
             return False
         digest = SOURCES["digest"](FOLDER, ext.name)
         return SOURCES["MARK"] + digest.encode() in binary.read_bytes()
-
-    def give_up(self, reason: str) -> None:
-        """Leave out what can't be built."""
-        self.extensions = []
-        print(
-            f"WARNING: Odradek's native kernel was not built: {reason}. Records will be decoded "
-            "and encoded in plain Python, many times slower.",
-            file=sys.stderr,
-        )
 
 
 setup(

@@ -44,6 +44,7 @@ __all__ = [
     "SentNumbers",
     "StopReason",
     "batch_size",
+    "build_rows",
     "choose_kernel",
     "decode",
     "estimate_record_size",
@@ -58,9 +59,10 @@ __all__ = [
 _asked = os.environ.get("ODRADEK_KERNEL")
 
 if TYPE_CHECKING or choose_kernel(_asked, kernel_sources.DECODER) == "native":
-    from odradek.record.kernel import decode, survey_batches
+    from odradek.record.kernel import build_rows, decode, survey_batches
 else:
     from odradek.record import reference
+    from odradek.record.rows import build_rows
     from odradek.record.survey import survey_batches
 
     def decode(buffer: memoryview, **options: Any) -> DecodedRecords:

@@ -34,10 +34,15 @@ from cython.cimports.cpython.buffer import (
     PyObject_GetBuffer,
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
+    PyObject_GC_UnTrack,
+    PyType_GenericAlloc,
+    PyTypeObject,
     copy_near,
     get32,
     get64,
@@ -1013,13 +1018,13 @@ class Decoder:
             _key_bytes = self.key_end // rows + 1 if self.want_key else _key_bytes
             _value_bytes = self.value_end // rows + 1 if self.want_value else _value_bytes
         if self.want_key:
-            keys = BinaryColumn(
+            keys = Column(
                 self.column(KEY_ENDS, rows + 1, b"i", 4),
                 self.column(KEY_DATA, self.key_end, b"B", 1),
                 self.bits(KEY_BITS, rows) if self.key_nulls else None,
             )
         if self.want_value:
-            values = BinaryColumn(
+            values = Column(
                 self.column(VALUE_ENDS, rows + 1, b"i", 4),
                 self.column(VALUE_DATA, self.value_end, b"B", 1),
                 self.bits(VALUE_BITS, rows) if self.value_nulls else None,
@@ -1056,18 +1061,28 @@ class Decoder:
                     empty += 1
         return HeaderColumn(
             self.column(LIST_ENDS, rows + 1, b"i", 4),
-            BinaryColumn(
+            Column(
                 self.column(NAME_ENDS, self.headers + 1, b"i", 4),
                 self.column(NAME_DATA, self.name_end, b"B", 1),
                 None,
             ),
-            BinaryColumn(
+            Column(
                 self.column(CONTENT_ENDS, self.headers + 1, b"i", 4),
                 self.column(CONTENT_DATA, self.content_end, b"B", 1),
                 self.bits(CONTENT_BITS, self.headers) if self.content_nulls else None,
             ),
             self.bits(LIST_BITS, rows) if empty else None,
         )
+
+
+class Column(BinaryColumn):
+    """A binary column whose entries are taken out by the kernel, too."""
+
+    __slots__ = ()
+
+    def values(self, start: int, stop: int) -> list[bytes | None]:
+        """Copy the entries from `start` to `stop` out as `bytes`."""
+        return binary_values(self.offsets, self.data, self.validity, start, stop)
 
 
 _NO_NUMBERS = array("q")
@@ -1354,6 +1369,68 @@ def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> lis
         else:
             found.append(None)
         a = b
+    return found
+
+
+@cython.cfunc
+@cython.inline
+def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void:
+    """Fill one place of a new tuple."""
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(row, index, item)
+
+
+def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
+    """Make a `cls` of each row; see `rows.build_rows`, whose twin this is.
+
+    The garbage collector never sees these tuples: what is in them can't refer back to them, and
+    millions of kept records would cost more in each of its rounds than in all else.
+    """
+    start: int64_t = columns.start
+    count: int64_t = columns.count
+    offsets: cython.const[int64_t][:] = columns.offsets
+    times: cython.const[int64_t][:] = columns.timestamps_ms
+    types: cython.const[uint8_t][:] = columns.timestamp_types
+    index: int64_t
+    keys: list = None
+    values: list = None
+    headers: list = None
+    epochs: list = None
+    nothing = ()
+    found: list = []
+    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
+    if not (issubclass(cls, tuple) and cls.__itemsize__ == tuple.__itemsize__):
+        raise TypeError(f"{cls!r} isn't a named tuple")
+    if (
+        start < 0
+        or count < 0
+        or start + count > min(offsets.shape[0], times.shape[0], types.shape[0])
+    ):
+        raise IndexError("more rows than the columns have")
+    if columns.keys is not None:
+        keys = columns.keys.values(start, start + count)
+    if columns.values is not None:
+        values = columns.values.values(start, start + count)
+    if columns.headers is not None:
+        headers = columns.headers.lists(start, start + count)
+    if not isinstance(leader_epochs, int):
+        epochs = list(leader_epochs)
+    for part in (keys, values, headers, epochs):
+        if part is not None and len(part) < count:
+            raise IndexError("a column is shorter than the others")
+    for index in range(count):
+        row = PyType_GenericAlloc(kind, 9)
+        put_item(row, 0, topic)
+        put_item(row, 1, partition)
+        put_item(row, 2, offsets[start + index])
+        put_item(row, 3, times[start + index])
+        put_item(row, 4, types[start + index])
+        put_item(row, 5, None if keys is None else keys[index])
+        put_item(row, 6, None if values is None else values[index])
+        put_item(row, 7, nothing if headers is None else headers[index])
+        put_item(row, 8, leader_epochs if epochs is None else epochs[index])
+        PyObject_GC_UnTrack(row)
+        found.append(row)
     return found
 
 

@@ -1,6 +1,9 @@
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer
+from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer, RecordColumns
+
+_R = TypeVar("_R", bound=tuple[Any, ...])
 
 SOURCES: str
 CRC_BY_INSTRUCTION: bool
@@ -23,6 +26,13 @@ def survey_batches(
 def binary_values(
     offsets: IntBuffer, data: ByteBuffer, validity: ByteBuffer | None, start: int, stop: int
 ) -> list[bytes | None]: ...
+def build_rows(
+    cls: type[_R],
+    topic: str,
+    partition: int,
+    columns: RecordColumns,
+    leader_epochs: int | Sequence[int],
+) -> list[_R]: ...
 def pool_state() -> tuple[int, int, int, int, int]: ...
 def set_pool_limit(limit: int) -> None: ...
 def crc32c(data: ByteBuffer) -> int: ...

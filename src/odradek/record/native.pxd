@@ -16,6 +16,13 @@ cdef extern from "native.h" nogil:
     uint32_t odradek_crc_by_table(const uint8_t* data, size_t size)
 
 
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        pass
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
+    void PyObject_GC_UnTrack(object)
+
+
 cdef inline uint32_t get32(const uint8_t* at) noexcept nogil:
     """Four bytes, the highest first."""
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]

@@ -17,8 +17,7 @@ from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
 from odradek.common.events import Event
 from odradek.common.types import Lock
-from odradek.record import RecordColumns
-from odradek.record.rows import build_rows
+from odradek.record import RecordColumns, build_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,6 @@ before anything is decoded. Must not: move a position before its rows were hande
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,13 +14,9 @@ from typing import TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.types import Address, Lock, NullLock
-from odradek.record import DecodedRecords, RecordColumns, decode
+from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
 from odradek.record.columns import EMPTY
 
-_HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
-_LENGTH_END = 12
-_SMALLEST = 61 - _LENGTH_END
-_MAGIC = 2
 NULL_LOCK = NullLock()
 R = TypeVar("R")
 
@@ -43,28 +38,7 @@ class Survey:
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Walk over the headers of an answer to a fetch from `offset`."""
-    found = Survey(offset)
-    at, end = 0, len(records)
-    while end - at >= _LENGTH_END:
-        if end - at < _HEAD.size:
-            length = int.from_bytes(records[at + 8 : at + 12], "big", signed=True)
-            found.odd = length < _SMALLEST
-            found.needed = length + _LENGTH_END if at == 0 and not found.odd else None
-            break
-        base, length, epoch, magic, _, _, delta = _HEAD.unpack_from(records, at)
-        size = length + _LENGTH_END
-        if length < _SMALLEST or magic != _MAGIC or base < 0 or delta < 0:
-            found.odd = True
-            break
-        if size > end - at:
-            found.needed = size if at == 0 else None
-            break
-        at += size
-        found.next_offset = max(found.next_offset, base + delta + 1)
-        if not found.epochs or found.epochs[-1][1] != epoch:
-            found.epochs.append((base, epoch))
-    found.size = at
-    return found
+    return Survey(*survey_batches(records, offset))
 
 
 class Fetched:

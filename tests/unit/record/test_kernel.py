@@ -1,0 +1,338 @@
+"""The native decoder: its words for what is broken, its memory, its rows.
+
+That it agrees with the reference on whatever it is given is tested in tests/property/record.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import random
+import shutil
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import google_crc32c
+import pytest
+
+from odradek.common.errors import CorruptRecordError
+from odradek.record import kernel_sources, reference
+from odradek.record.batch import CRC_START, crc32c
+from odradek.record.columns import BinaryColumn, Headers, Row
+from odradek.record.reference import encode
+from odradek.record.rows import build_rows
+from odradek.record.survey import survey_batches
+from odradek.record.varint import write_varint
+
+COMPILERS = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
+
+
+def test_a_kernel_that_could_be_built_is_built() -> None:
+    if COMPILERS or importlib.util.find_spec("ziglang"):
+        assert kernel_sources.kernel_warning() is None
+
+
+if isinstance(kernel_sources.load(kernel_sources.DECODER), str):
+    pytest.skip("there is no native kernel here", allow_module_level=True)
+
+from odradek.record import kernel  # noqa: E402 - importing the source of one that isn't built fails
+
+NULLS = ((None, None), (b"k", None), (None, b"v"), (b"", b""), (b"key" * 9, b"value" * 30))
+HEADERS: tuple[Headers, ...] = (
+    (),
+    (("a", b"1"),),
+    (("a", None), ("ü", b"")),
+    (("", b"x" * 300), ("a", None)),
+)
+
+
+@pytest.fixture
+def empty_pool() -> Iterator[None]:
+    """Nothing idle before or left behind."""
+    limit = kernel.pool_state()[1]
+    kernel.set_pool_limit(0)
+    kernel.set_pool_limit(limit)
+    yield
+    kernel.set_pool_limit(limit)
+
+
+def row(offset: int, headers: Headers = ()) -> Row:
+    key, value = NULLS[offset % len(NULLS)]
+    return (offset, 1_700_000_000_000 + offset, 0, key, value, headers)
+
+
+def batches(*counts: int, codec: str | None = None, headers: bool = False) -> memoryview:
+    parts, at = [], 0
+    for count in counts:
+        rows = [row(i, HEADERS[i % len(HEADERS)] if headers else ()) for i in range(at, at + count)]
+        parts.append(encode(rows, compression=codec))
+        at += count
+    return memoryview(b"".join(parts))
+
+
+def same(buffer: memoryview, **options: Any) -> None:
+    expected = reference.decode(buffer, **options)
+    found = kernel.decode(buffer, **options)
+    assert list(found.columns) == list(expected.columns)
+    for name in ("next_offset", "finished", "batches", "bytes_consumed", "needed_bytes"):
+        assert getattr(found, name) == getattr(expected, name)
+    for name in ("keys", "values"):
+        mine, theirs = getattr(found.columns, name), getattr(expected.columns, name)
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert bytes(mine.data) == bytes(theirs.data)
+            assert bytes(mine.offsets) == bytes(theirs.offsets)
+            assert (mine.validity and bytes(mine.validity)) == theirs.validity
+
+
+@pytest.mark.parametrize("codec", [None, "zstd", "lz4"])
+@pytest.mark.parametrize("headers", [False, True])
+def test_it_gives_what_the_reference_gives(codec: str | None, headers: bool) -> None:
+    buffer = batches(1, 700, 3, 64, codec=codec, headers=headers)
+    for options in (
+        {"start_offset": 0},
+        {"start_offset": 5, "until_offset": 760},
+        {"start_offset": 0, "max_records": 702},
+        {"start_offset": 0, "stop_after": 2},
+        {"start_offset": 0, "want_key": False},
+        {"start_offset": 0, "want_value": False, "want_headers": False},
+    ):
+        same(buffer, **options)
+    same(buffer[:-1], start_offset=0)
+
+
+def test_rows_that_are_smaller_or_larger_than_before() -> None:
+    """Sizes are guessed from what came last: whatever it was, the result is right."""
+    for size in (0, 1, 5_000, 3, 200_000, 90, 1):
+        rows: list[Row] = [
+            (i, 5, 0, b"k" * (size // 2), b"v" * size, (("h", b"x" * size),)) for i in range(70)
+        ]
+        for codec in (None, "lz4"):
+            same(memoryview(encode(rows, compression=codec)), start_offset=0)
+
+
+def with_records(records: bytes, count: int = 1, base_time: int = 0) -> memoryview:
+    """Make a batch at offset 3 of hand-made record bytes."""
+    batch = bytearray(encode([(3, base_time, 0, None, b"", ())])[:61]) + records
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, 23, max(0, count - 1))
+    struct.pack_into(">i", batch, 57, count)
+    struct.pack_into(">I", batch, 17, crc32c(bytes(batch[CRC_START:])))
+    return memoryview(bytes(batch))
+
+
+def record(*parts: bytes, length: int | None = None) -> bytes:
+    body = b"\0" + b"".join(parts)
+    return write_varint(len(body) if length is None else length) + body
+
+
+Z, N = write_varint(0), write_varint(-1)
+LONG = bytes([0xFF] * 9 + [0x03])
+BROKEN = {
+    "runs past its end": b"\x80",
+    "more than 32 bits": record(Z, Z, bytes([0xFF] * 5), Z, Z),
+    "more than 64 bits": record(LONG, Z, N, N, Z),
+    "claims 0 of": record(Z, Z, N, N, Z, length=0),
+    "claims 9 of": record(Z, Z, N, N, Z, length=9),
+    "offset delta 1 isn't in 0 to 0": record(Z, write_varint(1), N, N, Z),
+    "header claims 7 of": record(Z, Z, write_varint(7), b"abc", N, Z),
+    "header claims -2 of": record(Z, Z, N, write_varint(-2), Z),
+    "claims 9 headers": record(Z, Z, N, N, write_varint(9), Z, Z),
+    "claims -1 headers": record(Z, Z, N, N, N),
+    "no name": record(Z, Z, N, N, write_varint(1), N, N),
+    "ends -1 bytes from": record(Z, Z, N, N, Z, b"x"),
+    "bytes follow": record(Z, Z, N, N, Z) + b"rest",
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_it_says_the_same_about_what_is_broken(what: str) -> None:
+    for records in (BROKEN[what], record(Z, Z, b"\x02k", b"\x02v", Z) + BROKEN[what]):
+        batch = with_records(records)
+        with pytest.raises(CorruptRecordError, match=what) as expected:
+            reference.decode(with_records(BROKEN[what]), start_offset=0)
+        with pytest.raises(CorruptRecordError) as found:
+            kernel.decode(with_records(BROKEN[what]), start_offset=0)
+        assert str(found.value) == str(expected.value)
+        with pytest.raises(CorruptRecordError):
+            kernel.decode(batch, start_offset=0)
+
+
+def test_timestamps_that_overflow() -> None:
+    batch = with_records(record(write_varint(1), Z, N, N, Z), base_time=(1 << 63) - 1)
+    for decode in (kernel.decode, reference.decode):
+        with pytest.raises(CorruptRecordError, match="timestamp doesn't fit into 64 bits"):
+            decode(batch, start_offset=0)
+    batch = with_records(record(write_varint(-1), Z, N, N, Z), base_time=-(1 << 63))
+    with pytest.raises(CorruptRecordError, match="timestamp doesn't fit into 64 bits"):
+        kernel.decode(batch, start_offset=0)
+
+
+def test_nothing_of_a_bad_batch_stays_behind() -> None:
+    """Nulls and headers that were noted before it broke are forgotten again."""
+    good = encode([(i, 5, 0, b"k", b"v", (("h", b"1"),)) for i in range(3)])
+    bad_records = record(Z, Z, N, N, write_varint(1), b"\x02h", N) + b"\x80"
+    bad = bytearray(with_records(bad_records, 2))
+    for buffer in (good + bad, encode([(i, 5, 0, b"k", b"v", ()) for i in range(3)]) + bad):
+        same(memoryview(buffer), start_offset=0)
+        found = kernel.decode(memoryview(buffer), start_offset=0).columns
+        assert found.count == 3
+        assert found.keys is not None
+        assert found.keys.validity is None
+
+
+def test_columns_outlive_the_buffer_and_their_siblings() -> None:
+    source = bytearray(batches(900, headers=True))
+    expected = list(reference.decode(memoryview(bytes(source)), start_offset=0).columns)
+    columns = kernel.decode(memoryview(source), start_offset=0).columns
+    source[:] = bytes(len(source))
+    assert list(columns) == expected
+    assert isinstance(columns.values, BinaryColumn)
+    data, wanted = columns.values.data, bytes(columns.values.data)
+    del columns
+    for _ in range(50):
+        kernel.decode(batches(1_000), start_offset=0)
+    assert bytes(data) == wanted
+
+
+def test_columns_are_never_written_again() -> None:
+    columns = kernel.decode(batches(900), start_offset=0).columns
+    assert isinstance(columns.values, BinaryColumn)
+    for buffer in (columns.offsets, columns.values.data, columns.values.offsets):
+        view = memoryview(buffer)
+        assert view.readonly
+        assert view.contiguous
+    assert [memoryview(b).format for b in (columns.offsets, columns.values.offsets)] == ["q", "i"]
+
+
+@pytest.mark.usefixtures("empty_pool")
+def test_blocks_come_back_and_are_lent_again() -> None:
+    buffer = batches(5_000)
+    held, limit, lent, _, misses = kernel.pool_state()
+    assert held == 0 < limit
+    first = kernel.decode(buffer, start_offset=0)
+    assert kernel.pool_state()[0] == 0
+    assert kernel.pool_state()[2] > lent + len(buffer) // 2
+    assert kernel.pool_state()[4] > misses
+    view = memoryview(first.columns.offsets)[3:]
+    del first
+    gc.collect()
+    assert 0 < kernel.pool_state()[0] <= limit
+    before = kernel.pool_state()[3]
+    second = kernel.decode(buffer, start_offset=0)
+    assert kernel.pool_state()[3] > before
+    assert view[0] == 3
+    assert list(second.columns.offsets) == list(range(5_000))
+    del view, second
+    assert kernel.pool_state()[2] == lent
+
+
+@pytest.mark.usefixtures("empty_pool")
+def test_the_pool_keeps_to_its_limit_and_drops_what_was_not_asked_for() -> None:
+    small, large = batches(3_000), batches(30_000)
+    kernel.set_pool_limit(1 << 20)
+    for buffer in (small, large, small, large):
+        found = kernel.decode(buffer, start_offset=0)
+        assert kernel.pool_state()[0] <= 1 << 20
+        del found
+        assert 0 < kernel.pool_state()[0] <= 1 << 20
+    kernel.set_pool_limit(0)
+    assert kernel.pool_state()[0] == 0
+    kernel.decode(small, start_offset=0)
+    assert kernel.pool_state()[0] == 0
+
+
+def test_threads_decode_at_the_same_time() -> None:
+    sets = [
+        batches(800, 20, codec=codec, headers=h) for codec in (None, "lz4") for h in (False, True)
+    ]
+    wanted = [list(reference.decode(one, start_offset=0).columns) for one in sets]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(40):
+            which = (number + turn) % len(sets)
+            if list(kernel.decode(sets[which], start_offset=0).columns) != wanted[which]:
+                wrong.append(which)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+class Made(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    leader_epoch: int
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_rows_as_tuples(headers: bool) -> None:
+    buffer = batches(300, headers=headers)
+    for decode in (kernel.decode, reference.decode):
+        columns = decode(buffer, start_offset=0).columns.slice(7, 290)
+        for epochs in (4, list(range(283))):
+            found = kernel.build_rows(Made, "t", 1, columns, epochs)
+            assert found == build_rows(Made, "t", 1, columns, epochs)
+            assert type(found[0]) is Made
+    bare = kernel.decode(buffer, start_offset=0, want_key=False, want_value=False).columns
+    assert kernel.build_rows(Made, "t", 1, bare, 0)[9][4:7] == (0, None, None)
+    assert kernel.build_rows(Made, "t", 1, bare.slice(5, 5), 0) == []
+
+
+def test_rows_keep_alive_what_they_refer_to_and_nothing_longer() -> None:
+    topic, columns = str(random.random()), kernel.decode(batches(50), start_offset=0).columns
+    before = sys.getrefcount(topic)
+    found = kernel.build_rows(Made, topic, 0, columns, 0)
+    assert sys.getrefcount(topic) == before + 50
+    kept = found.pop()
+    del found
+    assert sys.getrefcount(topic) == before + 1
+    assert kept.value == columns.rows(49).__next__()[4]
+    assert not gc.is_tracked(kept)
+
+
+def test_rows_need_a_tuple_and_whole_columns() -> None:
+    columns = kernel.decode(batches(5), start_offset=0).columns
+    with pytest.raises(TypeError, match="isn't a named tuple"):
+        kernel.build_rows(list, "t", 0, columns, 0)  # type: ignore[type-var]
+    with pytest.raises(IndexError, match="shorter"):
+        kernel.build_rows(Made, "t", 0, columns, [1, 2])
+    with pytest.raises(IndexError, match="entries 0 to 9 of 5"):
+        assert columns.values is not None
+        columns.values.values(0, 9)
+
+
+def test_surveys_agree() -> None:
+    rng = random.Random(3)
+    whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
+    for cut in range(0, len(whole), 7):
+        assert kernel.survey_batches(memoryview(whole[:cut]), 2) == survey_batches(
+            memoryview(whole[:cut]), 2
+        )
+    for _ in range(2_000):
+        changed = bytearray(whole)
+        changed[rng.randrange(27)] = rng.choice((0, 1, 127, 128, 255))
+        view = memoryview(changed)
+        assert kernel.survey_batches(view, 0) == survey_batches(view, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 4031, 4032, 4033, 50_001])
+def test_checksums(size: int) -> None:
+    data = random.Random(size).randbytes(size + 3)
+    for start in range(3):
+        part = memoryview(data)[start : start + size]
+        wanted = google_crc32c.value(part.tobytes())
+        assert kernel.crc32c(part) == kernel.crc32c_by_table(part) == wanted
