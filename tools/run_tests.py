@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUITES = {
     "unit": ("unit", "spec", "property"),
     "simulation": ("simulation",),
+    "fuzz": ("fuzz",),
     "integration": ("integration",),
     "interop": ("interop",),
     "spark": ("spark",),

@@ -117,14 +117,21 @@ def build(folder: Path, *, sanitizers: bool = True, optimise: str = "-O1") -> Bu
         return f"the kernels can't be built: {wrong}"
     made = Build(folder, library)
     # Proof that it is the copy that runs, and that it runs with the library in front.
-    where = "from odradek.record import kernel, kernel_encode; print(kernel.__file__)"
-    asked = subprocess.run(
-        [sys.executable, "-c", where],
-        env=made.environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    asked = run_code(
+        made, "from odradek.record import kernel, kernel_encode; print(kernel.__file__)"
+    )
     if not asked.stdout.startswith(str(folder)):
         return f"the copy doesn't run: {asked.stdout}{asked.stderr[-2000:]}"
     return made
+
+
+def run_code(made: Build, code: str) -> subprocess.CompletedProcess[str]:
+    """Run a few lines with what was built."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=made.environment(), cwd=made.folder, capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
 
 
 class Process:

@@ -136,7 +136,10 @@ class Case:
     sticky_room: int
     step: int
     extra: int
-    """What else: 1 others append, too; 2 calls out of range; 3 batches are built again."""
+    """What else: 1 others append, too; 2 calls out of range; 3 batches are built again; 4 the
+    columns change once they were checked."""
+    wound: tuple[int, int, int] = (0, 0, 0)
+    """For 4: which column, where in it, and what is written there."""
 
 
 @dataclass(slots=True)
@@ -208,7 +211,8 @@ class Sendings:
             room=1 << 40 if chance() < 0.8 else self._pick(500),
             sticky_room=1 << 40 if chance() < 0.6 else 1 + self._pick(300),
             step=1000 if chance() < 0.8 else 1 + self._pick(5),
-            extra=self._pick(4) if chance() < 0.4 else 0,
+            extra=1 + self._pick(4) if chance() < 0.4 else 0,
+            wound=(self._pick(5), self._pick(1 << 16), self._one(HOSTILE)),
         )
 
     def _broken(self, columns: SentColumns) -> SentColumns:
@@ -322,6 +326,27 @@ def refused(events: Outcome, call: Callable[[], object]) -> None:
         events.append(type(error).__name__)
 
 
+def wounded(case: Case) -> Callable[[], None] | None:
+    """Write into a buffer of the columns; gives what makes it as it was."""
+    column = getattr(case.columns, _COLUMNS[case.wound[0]])
+    if column is None:
+        return None
+    if isinstance(column, SentHeaders) and case.wound[1] % 3:
+        column = column.keys if case.wound[1] % 3 == 1 else column.values
+    view = column.data if isinstance(column, SentNumbers) else column.offsets
+    width = 8 if getattr(column, "wide", case.wound[0] == 4) else 4
+    if not isinstance(view, memoryview) or view.readonly or view.nbytes < width:
+        return None
+    at = case.wound[1] % (view.nbytes // width) * width
+    before = bytes(view[at : at + width])
+    view[at : at + width] = packed(case.wound[2], width == 8)
+
+    def heal() -> None:
+        view[at : at + width] = before
+
+    return heal
+
+
 def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
     """Send the columns and tell each answer and each batch."""
     events: Outcome = []
@@ -344,15 +369,20 @@ def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
                     first, last, timestamp_ms=time, room=100
                 ),
             )
+    healed = wounded(case) if case.extra == 4 else None
     for turn in range(6 * count + 20):
-        found: Encoded = encoder.encode(
-            row,
-            min(row + case.step, count),
-            timestamp_ms=case.time,
-            room=room,
-            sticky=sticky,
-            sticky_room=case.sticky_room,
-        )
+        try:
+            found: Encoded = encoder.encode(
+                row,
+                min(row + case.step, count),
+                timestamp_ms=case.time,
+                room=room,
+                sticky=sticky,
+                sticky_room=case.sticky_room,
+            )
+        except KafkaError as error:
+            events.append(refusal(error))
+            break
         events.append(tuple(found))
         row = found.row
         if found.reason == StopReason.DONE and row == count:
@@ -373,6 +403,8 @@ def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
             sticky = (sticky + 1) % case.partitions
         if case.extra == 1 and turn % 4 == 1 and batches:
             next(iter(batches.values())).append(None, b"x" * turn, (), case.time)
+    if healed is not None:
+        healed()
     events.append(encoder.pieces())
     events.append(encoder.pieces())
     done += [batches[at] for at in sorted(batches)]
@@ -390,5 +422,7 @@ def sealed(batch: Any, number: int, again: bool) -> Outcome:
     if again:
         told.append(bytes(batch.build(producer_id=number - 1, producer_epoch=3, base_sequence=77)))
         told.append(bytes(batch.build(producer_id=9, producer_epoch=4, transactional=True)))
+        if number % 2:
+            batch.release()
     told += [batch.append(b"", None, (), 0), batch.closed, batch.estimated_size]
     return told

@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz import appends
 from tests.fuzz.agreement import outcome
 from tests.fuzz.corpus import write_case
 from tests.fuzz.frames import Frames
@@ -76,13 +77,26 @@ def decode_chunk(seed: int) -> Callable[[bool], Any]:
 def encode_chunk(seed: int) -> Callable[[bool], Any]:
     """Cases for the encoder and the builder; each call does one and gives it."""
     kernel = load("kernel_encode")
-    sendings = Sendings(seed)
+    sendings, records = Sendings(seed), appends.Appending(seed)
+    turn = 0
 
     def one(compare: bool) -> Any:
+        nonlocal turn
+        turn += 1
+        if turn % 4 == 0:
+            return by_record(records.case(), compare)
         case = sendings.case()
         ours = drive(kernel.ColumnEncoder, kernel.BatchBuilder, case)
         if compare:
             theirs = drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
+            if ours != theirs:
+                raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
+        return case
+
+    def by_record(case: appends.Appends, compare: bool) -> Any:
+        ours = appends.drive(kernel.BatchBuilder, case)
+        if compare:
+            theirs = appends.drive(builder.BatchBuilder, case)
             if ours != theirs:
                 raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
         return case
@@ -164,12 +178,11 @@ class Run:
 def again(target: str, seed: int, index: int, about: str | None) -> None:
     """Do one case again, and perhaps add it to the corpus."""
     one = TARGETS[target](seed)
+    case = None
+    for number in range(index + 1):
+        case = one(number == index and about is None)
     if about is not None:
-        maker: Frames | Sendings = Frames(seed) if target == "decode" else Sendings(seed)
-        write_case(target, [maker.case() for _ in range(index + 1)][-1], about)
-    for _ in range(index):
-        one(False)
-    one(True)
+        write_case(target, case, about)
 
 
 def main() -> None:
@@ -181,7 +194,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=8, help="compare one of so many cases")
     parser.add_argument("--state", type=Path, help="where to note the case that is being done")
     parser.add_argument("--only", type=int, help="do this case of the chunk --seed alone")
-    parser.add_argument("--save", help="add that case to the corpus; a few words about it")
+    parser.add_argument("--save", help="only add that case to the corpus; what it is about")
     options = parser.parse_args()
     if options.only is not None:
         again(options.target, options.seed, options.only, options.save)

@@ -1,0 +1,60 @@
+"""Both targets under ASan and UBSan, a minute each, side by side.
+
+Where the compiler has no sanitizers nothing is run, and the suite says why. FUZZ_SECONDS runs them
+for longer; `make fuzz` does so, with a seed of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.fuzz import sanitized
+
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "60"))
+SEED = os.environ.get("FUZZ_SEED", "1")
+PATIENCE = 60
+pytestmark = pytest.mark.timeout(SECONDS + 400)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> sanitized.Build:
+    made = sanitized.build(tmp_path_factory.mktemp("sanitized"))
+    if isinstance(made, str):
+        pytest.skip(f"not run: {made}")
+    return made
+
+
+def test_both_targets(build: sanitized.Build, tmp_path: Path) -> None:
+    arguments = ("--seconds", str(SECONDS), "--seed", SEED)
+    running = [
+        sanitized.Process(build, target, tmp_path, *arguments) for target in ("decode", "encode")
+    ]
+    told = [one.wait(SECONDS + PATIENCE) for one in running]
+    for one in told:
+        failure = one["failure"]
+        assert failure is None, (
+            f"{failure['text']}\n\nagain: python -m tests.fuzz.targets {one['target']} "
+            f"--seed {failure.get('seed')} --only {failure.get('index')}"
+        )
+        # Fewer would mean that something is far slower than it was.
+        assert one["cases"] > 500 * SECONDS, one
+        print(f"{one['target']}: {one['cases']} cases, {one['compared']} compared")  # noqa: T201
+
+
+OVERRUN = """
+import ctypes
+from odradek.record import kernel
+room = ctypes.create_string_buffer(64)
+view = memoryview((ctypes.c_char * 100000).from_address(ctypes.addressof(room)))
+kernel.crc32c(view.cast("B"))
+"""
+
+
+def test_a_byte_beyond_a_buffer_is_reported(build: sanitized.Build) -> None:
+    """The watch itself is awake: a kernel that is told to read on is stopped."""
+    done = sanitized.run_code(build, OVERRUN)
+    assert done.returncode == sanitized.REPORT_STATUS, done.stderr
+    assert "AddressSanitizer" in done.stderr
+    assert "odradek_crc" in done.stderr

@@ -1,0 +1,95 @@
+"""The native encoder and builder make the same bytes as their plain twins, of whatever they get.
+
+Columns that are sound, that lie, and that change once they were checked; records appended one by
+one. Each batch, each answer and each error has to be the same. Where no kernel is built there is
+nothing to test.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fuzz import appends, corpus, sent
+from tests.fuzz.kernels import native
+
+from odradek.record import builder, encoder, murmur2, partition_for_key
+from odradek.record.reference import decode
+
+SENDINGS = 20_000
+APPENDINGS = 8_000
+CHUNKS = 4
+kernel = native("kernel_encode")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_columns(chunk: int) -> None:
+    cases = sent.Sendings(chunk)
+    seen: Counter[str] = Counter()
+    for number in range(SENDINGS // CHUNKS):
+        case = cases.case()
+        expected = sent.drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
+        found = sent.drive(kernel.ColumnEncoder, kernel.BatchBuilder, case)
+        assert found == expected, f"chunk {chunk}, case {number}: {case}"
+        first = expected[0][0]
+        seen[first if isinstance(first, str) and len(first) > 1 else "rows"] += 1
+    assert min(seen["rows"], seen["InvalidRowError"]) > SENDINGS // CHUNKS // 5, seen
+    assert seen["RecordTooLargeError"], seen
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_records_one_by_one(chunk: int) -> None:
+    cases = appends.Appending(chunk)
+    taken = refused = full = 0
+    for number in range(APPENDINGS // CHUNKS):
+        case = cases.case()
+        expected = appends.drive(builder.BatchBuilder, case)
+        found = appends.drive(kernel.BatchBuilder, case)
+        assert found == expected, f"chunk {chunk}, case {number}: {case}"
+        taken += sum(isinstance(told, int) for told in expected[1 : len(case.records) + 1])
+        refused += expected.count("refused")
+        full += expected.count(None)
+    assert min(taken, refused, full) > APPENDINGS // CHUNKS // 5, (taken, refused, full)
+
+
+BYTES = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9000).map(bytes))
+HEADERS = st.lists(st.tuples(st.text(max_size=8), BYTES), max_size=3)
+RECORDS = st.lists(st.tuples(BYTES, BYTES, HEADERS, st.integers(-1, 2**63 - 1)), min_size=1)
+
+
+@settings(max_examples=100)
+@given(RECORDS, st.integers(0, 20_000), st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]))
+def test_batches_are_what_the_decoder_reads(
+    records: list[Any], limit: int, codec: str | None
+) -> None:
+    ours, theirs = kernel.BatchBuilder(limit, codec), builder.BatchBuilder(limit, codec)
+    taken = []
+    for key, value, headers, time in records:
+        index = ours.append(key, value, headers, time)
+        assert theirs.append(key, value, headers, time) == index
+        if index is not None:
+            taken.append((index, time, 0, key, value, tuple(headers)))
+    built = ours.build(producer_id=3, producer_epoch=1, base_sequence=2)
+    assert built == theirs.build(producer_id=3, producer_epoch=1, base_sequence=2)
+    assert list(decode(built, start_offset=0).columns) == taken
+
+
+@pytest.mark.parametrize(("about", "case"), corpus.cases("encode"))
+def test_what_was_found_once(about: str, case: sent.Case) -> None:
+    expected = sent.drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
+    assert sent.drive(kernel.ColumnEncoder, kernel.BatchBuilder, case) == expected, about
+
+
+def test_the_hash_of_keys() -> None:
+    rng = random.Random(4)
+    for size in [*range(70), 100, 1000] * 8:
+        key = rng.randbytes(size)
+        assert kernel.murmur2(key) == murmur2(key)
+        assert kernel.murmur2(memoryview(b"x" + key)[1:]) == murmur2(key)
+        for partitions in (1, 2, 7, 1000, 2**31 - 1):
+            place = kernel.partition_for_key(key, partitions)
+            assert place == partition_for_key(key, partitions)
