@@ -19,7 +19,11 @@ static const char odradek_digest[] = "odradek-kernel-sources:" ODRADEK_DIGEST;
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <nmmintrin.h>
+#if defined(__clang__) && __clang_major__ >= 14 /* has it apart, and off in zig's baseline */
+#define ODRADEK_CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define ODRADEK_CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #define ODRADEK_CRC_64(crc, word) _mm_crc32_u64((crc), (word))
 #define ODRADEK_CRC_8(crc, byte) _mm_crc32_u8((uint32_t)(crc), (byte))
 /* By cpuid and not __builtin_cpu_supports, whose table some linkers don't bring. */
