@@ -73,7 +73,7 @@ class Bench:
         shape = lane.shape
         records = int(topics.records_of(shape) * lane.share) // shape.partitions * shape.partitions
         if lane.mode == "import":
-            arguments, topic = [], None
+            arguments, topic = list(lane.arguments), None
         else:
             own = lane.mode in _OWN_TOPIC
             topic = topics.empty(shape) if own else topics.loaded(shape)

@@ -16,12 +16,6 @@ from benchmarks.building import Built
 HERE = Path(__file__).parent
 GROUP = "benchmarks"
 LOCK = HERE.parent / "requirements.lock"
-MODULES = {
-    "odradek": "odradek",
-    "confluent": "confluent_kafka",
-    "aiokafka": "aiokafka",
-    "kafka-python": "kafka",
-}
 # A gibibyte, all of it from the start; the collector is Java's own choice.
 _JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")
 _JAVA_JARS = (*building.CLIENT_JARS, "at.yawk.lz4.", "com.github.luben.zstd", "org.xerial.snappy")
@@ -50,7 +44,7 @@ def command(client: str, mode: str) -> Built:
         program = HERE / "python" / f"{client.replace('-', '_')}_driver.py"
         more = [str(program), mode]
         if mode == "import":
-            more = [str(HERE / "python" / "import_driver.py"), MODULES[client]]
+            more = [str(HERE / "python" / "import_driver.py")]
     if built.command is None:
         return built
     return Built([*built.command, *more])

@@ -12,16 +12,16 @@ import pyarrow as pa
 from driver import TIMEOUT, Found, Watch, main, payload, pool, round_trip, status
 
 import odradek
+import odradek.runtime
+from odradek import Consumer, Producer  # loads them now, before any clock
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
 
 
-def reader(options: argparse.Namespace) -> odradek.Consumer:
+def reader(options: argparse.Namespace) -> Consumer:
     """A consumer with its partitions, from the beginning."""
-    consumer = odradek.Consumer(
-        {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
-    )
+    consumer = Consumer({"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"})
     consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
     return consumer
 
@@ -76,7 +76,7 @@ def soak(options: argparse.Namespace) -> Found:
     return {**found, "rss_after_pass": levels}
 
 
-def writer(options: argparse.Namespace, **more: Any) -> odradek.Producer:
+def writer(options: argparse.Namespace, **more: Any) -> Producer:
     """A producer; `batch.size` is its default unless asked for."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
@@ -86,7 +86,7 @@ def writer(options: argparse.Namespace, **more: Any) -> odradek.Producer:
         "compression.type": options.codec,
         **more,
     }
-    return odradek.Producer(config)
+    return Producer(config)
 
 
 def produce(options: argparse.Namespace) -> Found:
@@ -162,7 +162,7 @@ def latency(options: argparse.Namespace) -> Found:
 def start(options: argparse.Namespace) -> Found:
     """A new producer until its first record is acknowledged, a new consumer until its first."""
     watch = Watch()
-    producer = odradek.Producer({"bootstrap.servers": options.bootstrap})
+    producer = Producer({"bootstrap.servers": options.bootstrap})
     producer.send(options.topic, b"first").result(timeout=TIMEOUT)
     watch.seen()
     acknowledged = watch.first
