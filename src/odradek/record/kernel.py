@@ -11,7 +11,8 @@ The GIL is released for all batches in a row that need no Python: compressed one
 and transactional ones while aborted transactions are known. Buffers come from a pool, because
 copying into pages that the system has to clear first is ten times slower.
 
-Must not look at the buffer after it returned: what is returned owns its bytes.
+Must not look at the buffer after it returned: what is returned owns its bytes, or, with the layout
+`binary_view`, keeps the buffer alive.
 """
 
 from __future__ import annotations
@@ -56,7 +57,13 @@ from cython.cimports.odradek.record.native import (
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import reference
 from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
-from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
+from odradek.record.columns import (
+    BinaryColumn,
+    DecodedRecords,
+    HeaderColumn,
+    RecordColumns,
+    ViewColumn,
+)
 from odradek.record.compression import Scratch, decompress_into
 from odradek.record.reference import _AbortedTransactions, _is_abort_marker
 
@@ -73,6 +80,9 @@ HEADER = cython.declare(int64_t, 61)
 CHECKED = cython.declare(int64_t, 21)
 SMALLEST_RECORD = cython.declare(int64_t, 7)
 PAD = cython.declare(int64_t, 64)
+INLINE = cython.declare(int64_t, 12)
+VIEW = cython.declare(int64_t, 16)
+LARGEST_VIEWED = cython.declare(int64_t, 0x7FFFFFFF)
 
 # ---------------------------------------------------------------- memory
 
@@ -367,6 +377,25 @@ def set_bits(bits: Bytes, start: int64_t, stop: int64_t) -> cython.void:
         start += 1
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def put_view(
+    to: Bytes, data: Source, size: int64_t, buffer: cython.int, at: int64_t
+) -> cython.void:
+    """Write one entry of a `binary_view` column: short bytes themselves, or where they lie."""
+    numbers: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), to)
+    numbers[0] = cython.cast(int32_t, size)
+    if size > INLINE:
+        memcpy(numbers + 1, data, 4)
+        numbers[2] = buffer
+        numbers[3] = cython.cast(int32_t, at)
+    else:
+        memset(numbers + 1, 0, INLINE)
+        memcpy(numbers + 1, data, size)
+
+
 Header = cython.struct(
     base=int64_t,
     size=int64_t,
@@ -426,6 +455,7 @@ class Decoder:
     want_value: cython.bint
     want_headers: cython.bint
     tracked: cython.bint
+    viewed: cython.bint
     # What was met.
     header: Header
     batches: int64_t
@@ -450,7 +480,7 @@ class Decoder:
     name_end: int64_t
     content_end: int64_t
     content_nulls: int64_t
-    lists: int64_t
+    refers: cython.bint
 
     def __dealloc__(self) -> None:
         index: cython.int
@@ -486,6 +516,14 @@ class Decoder:
         return True
 
     @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def ends_size(self, rows: int64_t) -> int64_t:
+        """How many bytes say where the entries of a column lie."""
+        return VIEW * rows if self.viewed else 4 * rows + 4
+
+    @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def room_for(self, rows: int64_t) -> cython.bint:
@@ -494,8 +532,8 @@ class Decoder:
             self.grow(OFFSETS, 8 * rows)
             and self.grow(TIMES, 8 * rows)
             and self.grow(TYPES, rows)
-            and (not self.want_key or self.grow(KEY_ENDS, 4 * rows + 4))
-            and (not self.want_value or self.grow(VALUE_ENDS, 4 * rows + 4))
+            and (not self.want_key or self.grow(KEY_ENDS, self.ends_size(rows)))
+            and (not self.want_value or self.grow(VALUE_ENDS, self.ends_size(rows)))
         ):
             return False
         if self.key_nulls and not self.room_for_bits(KEY_BITS, rows):
@@ -528,16 +566,17 @@ class Decoder:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def walk(self, at: Source, end: Source, readable: Source) -> cython.bint:
+    def walk(self, at: Source, end: Source, readable: Source, stays: cython.bint) -> cython.bint:
         """Check all records from `at` to `end`, and add those that are wanted.
 
-        Copies may read up to `readable`. Where one record is bad, none is added.
+        Copies may read up to `readable`; views may refer to what `stays`. Where one record is bad,
+        none is added.
         """
         headers: int64_t = self.headers
         name_end: int64_t = self.name_end
         content_end: int64_t = self.content_end
         content_nulls: int64_t = self.content_nulls
-        if self.records(at, end, readable):
+        if self.records(at, end, readable, stays):
             return True
         self.headers = headers
         self.name_end = name_end
@@ -562,7 +601,9 @@ class Decoder:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def records(self, at: Source, end: Source, readable: Source) -> cython.bint:
+    def records(
+        self, at: Source, end: Source, readable: Source, stays: cython.bint
+    ) -> cython.bint:
         """Do the work of `walk`; what it changed half-way is mended there."""
         count: int64_t = self.header.count
         base: int64_t = self.header.base
@@ -589,6 +630,10 @@ class Decoder:
         _index: int64_t
         want_key: cython.bint = self.want_key
         want_value: cython.bint = self.want_value
+        viewed: cython.bint = self.viewed
+        refer: cython.bint = viewed and stays
+        copy_key: cython.bint = want_key and not refer
+        copy_value: cython.bint = want_value and not refer
         key_end: int64_t = self.key_end
         value_end: int64_t = self.value_end
         key_nulls: int64_t = self.key_nulls
@@ -613,7 +658,7 @@ class Decoder:
         key_room: int64_t = self.blocks[KEY_DATA].capacity - PAD
         value_data: Bytes = self.blocks[VALUE_DATA].data
         value_room: int64_t = self.blocks[VALUE_DATA].capacity - PAD
-        if first == 0:
+        if first == 0 and not viewed:
             if want_key:
                 key_ends[0] = 0
             if want_value:
@@ -646,7 +691,7 @@ class Decoder:
             key = at
             if key_size >= 0 and key_size <= stop - at:
                 at += key_size
-                if keep and want_key:
+                if keep and copy_key:
                     if key_size > key_room - key_end:
                         if not self.grow(KEY_DATA, key_end + key_size):
                             return False
@@ -661,7 +706,7 @@ class Decoder:
             value = at
             if value_size >= 0 and value_size <= stop - at:
                 at += value_size
-                if keep and want_value:
+                if keep and copy_value:
                     if value_size > value_room - value_end:
                         if not self.grow(VALUE_DATA, value_end + value_size):
                             return False
@@ -700,18 +745,34 @@ class Decoder:
                         return False
                     key_nulls += 1
                     clear_bit(self.blocks[KEY_BITS].data, row)
+                    key_size = 0
+                if refer:
+                    put_view(
+                        cython.cast(Bytes, key_ends + 4 * row), key, key_size, 0, key - self.source
+                    )
+                elif viewed:
+                    put_view(cython.cast(Bytes, key_ends + 4 * row), key, key_size, 1, key_end)
+                    key_end += key_size if key_size > INLINE else 0
                 else:
                     key_end += key_size
-                key_ends[row + 1] = cython.cast(int32_t, key_end)
+                    key_ends[row + 1] = cython.cast(int32_t, key_end)
             if want_value:
                 if value_size < 0:
                     if value_nulls == 0 and not self.room_for_bits(VALUE_BITS, full):
                         return False
                     value_nulls += 1
                     clear_bit(self.blocks[VALUE_BITS].data, row)
+                    value_size = 0
+                if refer:
+                    put_view(
+                        cython.cast(Bytes, value_ends + 4 * row), value, value_size, 0, value - self.source
+                    )
+                elif viewed:
+                    put_view(cython.cast(Bytes, value_ends + 4 * row), value, value_size, 1, value_end)
+                    value_end += value_size if value_size > INLINE else 0
                 else:
                     value_end += value_size
-                value_ends[row + 1] = cython.cast(int32_t, value_end)
+                    value_ends[row + 1] = cython.cast(int32_t, value_end)
             if self.headers:
                 cython.cast(cython.pointer(int32_t), self.blocks[LIST_ENDS].data)[row + 1] = (
                     cython.cast(int32_t, self.headers)
@@ -720,6 +781,7 @@ class Decoder:
         if at != end:
             return self.fail(BATCH_END, end - at, 0)
         memset(self.blocks[TYPES].data + first, append_time, row - first)
+        self.refers = self.refers or (refer and row > first)
         self.rows = row
         self.key_end = key_end
         self.value_end = value_end
@@ -904,7 +966,7 @@ class Decoder:
         if self.header.attributes & 7 and (self.header.count or size > HEADER):
             return COMPRESSED
         self.decompressed += size - CHECKED
-        if not self.walk(at + HEADER, at + size, self.source + self.size):
+        if not self.walk(at + HEADER, at + size, self.source + self.size, True):
             return BAD_RECORDS
         return 0
 
@@ -962,11 +1024,15 @@ class Decoder:
         self.start_with(TIMES, 8 * rows)
         self.start_with(TYPES, rows)
         if self.want_key:
-            self.start_with(KEY_ENDS, 4 * rows + 4)
+            self.start_with(KEY_ENDS, self.ends_size(rows))
+        if self.want_value:
+            self.start_with(VALUE_ENDS, self.ends_size(rows))
+        if self.viewed and not packed:
+            return
+        if self.want_key:
             claimed = rows * (_key_bytes + _key_bytes // 4) + 256
             self.start_with(KEY_DATA, claimed if packed else min(claimed, payload))
         if self.want_value:
-            self.start_with(VALUE_ENDS, 4 * rows + 4)
             self.start_with(VALUE_DATA, payload)
 
     # ------------------------------------------------------------ the result
@@ -999,38 +1065,49 @@ class Decoder:
         return self.column(index, (entries + 7) // 8, b"B", 1)
 
     @cython.cfunc
-    def columns(self):
+    def payload(
+        self,
+        ends: cython.int,
+        data: cython.int,
+        bits: cython.int,
+        size: int64_t,
+        nulls: int64_t,
+        whole: memoryview,
+    ):
+        """Hand the keys or the values over; `whole` is the buffer that views refer to."""
+        rows: int64_t = self.rows
+        validity = self.bits(bits, rows) if nulls else None
+        if not self.viewed:
+            return Column(
+                self.column(ends, rows + 1, b"i", 4), self.column(data, size, b"B", 1), validity
+            )
+        buffers = (whole if self.refers else b"",)
+        if size:
+            buffers = (buffers[0], self.column(data, size, b"B", 1))
+        return ViewColumn(self.column(ends, VIEW * rows, b"B", 1), buffers, validity)
+
+    @cython.cfunc
+    def columns(self, whole: memoryview):
         """Hand all columns over."""
         global _key_bytes, _value_bytes
         rows: int64_t = self.rows
-        keys = values = headers = None
+        keys = values = None
         if not rows:
-            return RecordColumns(
-                0,
-                _NO_NUMBERS,
-                _NO_NUMBERS,
-                b"",
-                _NO_BINARY if self.want_key else None,
-                _NO_BINARY if self.want_value else None,
-                None,
-            )
+            nothing = _NO_VIEWS if self.viewed else _NO_BINARY
+            keys = nothing if self.want_key else None
+            values = nothing if self.want_value else None
+            return RecordColumns(0, _NO_NUMBERS, _NO_NUMBERS, b"", keys, values, None)
         if rows >= 64:
-            _key_bytes = self.key_end // rows + 1 if self.want_key else _key_bytes
-            _value_bytes = self.value_end // rows + 1 if self.want_value else _value_bytes
+            _key_bytes = self.key_end // rows + 1 if self.key_end else _key_bytes
+            _value_bytes = self.value_end // rows + 1 if self.value_end else _value_bytes
         if self.want_key:
-            keys = Column(
-                self.column(KEY_ENDS, rows + 1, b"i", 4),
-                self.column(KEY_DATA, self.key_end, b"B", 1),
-                self.bits(KEY_BITS, rows) if self.key_nulls else None,
+            keys = self.payload(
+                KEY_ENDS, KEY_DATA, KEY_BITS, self.key_end, self.key_nulls, whole
             )
         if self.want_value:
-            values = Column(
-                self.column(VALUE_ENDS, rows + 1, b"i", 4),
-                self.column(VALUE_DATA, self.value_end, b"B", 1),
-                self.bits(VALUE_BITS, rows) if self.value_nulls else None,
+            values = self.payload(
+                VALUE_ENDS, VALUE_DATA, VALUE_BITS, self.value_end, self.value_nulls, whole
             )
-        if self.headers:
-            headers = self.header_column()
         return RecordColumns(
             rows,
             self.column(OFFSETS, rows, b"q", 8),
@@ -1038,7 +1115,7 @@ class Decoder:
             self.column(TYPES, rows, b"B", 1),
             keys,
             values,
-            headers,
+            self.header_column() if self.headers else None,
         )
 
     @cython.cfunc
@@ -1087,6 +1164,7 @@ class Column(BinaryColumn):
 
 _NO_NUMBERS = array("q")
 _NO_BINARY = BinaryColumn(array("i", (0,)), b"", None)
+_NO_VIEWS = ViewColumn(b"", (b"",), None)
 _scratches: list[Scratch] = []
 """Memory to decompress into, one for each thread that decodes at this moment."""
 
@@ -1149,6 +1227,7 @@ def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch):
                 cython.cast(Source, view.buf),
                 cython.cast(Source, view.buf) + view.len,
                 cython.cast(Source, view.buf) + view.len,
+                False,
             )
     finally:
         PyBuffer_Release(cython.address(view))
@@ -1239,6 +1318,7 @@ def decode(
     want_headers: cython.bint = True,
     max_records=None,
     stop_after=None,
+    layout: str = "binary",
 ):
     """Decode one partition's records; see `reference.decode`, whose twin this is."""
     work: Decoder = Decoder()
@@ -1254,18 +1334,22 @@ def decode(
     work.want_value = want_value
     work.want_headers = want_headers
     work.tracked = transactions is not None
+    if layout not in LAYOUTS:
+        raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
     work.epoch = -1
     whole = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     PyObject_GetBuffer(whole, cython.address(view), PyBUF_SIMPLE)
     try:
         work.source = cython.cast(Source, view.buf)
         work.size = view.len
+        # A view has 31 bits to say where its bytes lie.
+        work.viewed = layout == "binary_view" and view.len <= LARGEST_VIEWED
         work.prepare()
         finished = consume(work, whole, transactions)
     finally:
         PyBuffer_Release(cython.address(view))
     return DecodedRecords(
-        work.columns(),
+        work.columns(whole),
         work.position,
         finished,
         work.batches,
@@ -1404,7 +1488,7 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
     if (
         start < 0
         or count < 0
-        or start + count > min(offsets.shape[0], times.shape[0], types.shape[0])
+        or count > min(offsets.shape[0], times.shape[0], types.shape[0]) - start
     ):
         raise IndexError("more rows than the columns have")
     if columns.keys is not None:
