@@ -9,7 +9,7 @@ Must not trust a size that the data claims.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's names, each at its number in the attributes of a batch."""
+_GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 DECOMPRESSED_LIMIT = 256 << 20
 """No batch may become larger than this; brokers refuse batches of a few MB by default."""
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
@@ -59,12 +60,11 @@ def codec_number(name: str | None, level: int | None = None) -> int:
 
 def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearray:
     """Compress the records of a batch with a codec that `codec_number` gave."""
-    name = CODECS[codec]
-    if name == "gzip":
+    if codec == _GZIP:
         return _gzip(level, data)
-    if name == "lz4":
+    if codec == _LZ4:
         return lz4_frame.write(data, level)
-    if name == "snappy":
+    if codec == _SNAPPY:
         return snappy_frame.write(data)
     return _zstd(_ZSTD_DEFAULT if level is None else level, data)
 
@@ -76,25 +76,21 @@ class Scratch:
     a thread. Not safe for two threads at once.
     """
 
-    __slots__ = ("_buffer", "_unzstd")
+    __slots__ = ("_unzstd", "kept")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self.kept = memoryview(bytearray())
+        """What is there already, writable."""
         self._unzstd: zstandard.ZstdDecompressor | None = None
-
-    @property
-    def size(self) -> int:
-        """What is there already."""
-        return len(self._buffer)
 
     def room(self, size: int) -> memoryview:
         """Give exactly `size` writable bytes; what was given before is no longer valid."""
         if size > _SCRATCH_KEPT:
             return memoryview(bytearray(size))
-        if size > len(self._buffer):
+        if size > len(self.kept):
             # Not resized: views of the old one may still be alive, and its bytes aren't needed.
-            self._buffer = bytearray(size)
-        return memoryview(self._buffer)[:size]
+            self.kept = memoryview(bytearray(size))
+        return self.kept[:size]
 
     def unzstd(self) -> zstandard.ZstdDecompressor:
         """Give the decompressor of zstd, whose tables are worth keeping too."""
@@ -126,33 +122,29 @@ def decompress_into(
     so a bomb costs time up to `limit` but never its memory. Honest data that shrank more than 64
     times pays by being decompressed twice.
     """
-    name = CODECS[codec] if codec < len(CODECS) else None
     view = memoryview(data)
-    if name == "snappy":
+    if codec == _SNAPPY:
         return _unsnappy(view, scratch, limit)
-    if name not in ("gzip", "lz4", "zstd"):
+    read = _READERS.get(codec)
+    if read is None:
         raise BadBatchError(f"its codec has the unknown number {codec}")
-    free = min(limit, max(_FREE_ALLOWANCE, _FREE_RATIO * len(view)))
-    size = min(limit, max(scratch.size, _SMALLEST_ROOM, _GROWTH * len(view)))
-    while True:
-        room = scratch.room(size)
-        if name == "lz4":
-            found = lz4_frame.read_into(view, room)
-        else:
-            found = (_gunzip_into if name == "gzip" else _unzstd_into)(view, room, scratch)
-        if found != NO_ROOM:
-            return room[:found]
+    room = scratch.kept
+    if len(room) > limit or not room:
+        room = scratch.room(min(limit, max(_SMALLEST_ROOM, _GROWTH * len(view))))
+    while (found := read(view, room, scratch)) == NO_ROOM:
+        size, free = len(room), min(limit, max(_FREE_ALLOWANCE, _FREE_RATIO * len(view)))
         del room  # before there is more
-        size = min(free, _GROWTH * size) if size < free else _measure(name, view, scratch, limit)
+        size = min(free, _GROWTH * size) if size < free else _measure(codec, view, scratch, limit)
+        room = scratch.room(size)
+    return room[:found]
 
 
-def _measure(name: str, data: memoryview, scratch: Scratch, limit: int) -> int:
+def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
     """Decompress only to count."""
-    if name == "lz4":
+    if codec == _LZ4:
         sizes = lz4_frame.measure(data)
     else:
-        pieces = _gunzip(data) if name == "gzip" else _unzstd(data, scratch)
-        sizes = map(len, pieces)
+        sizes = map(len, _gunzip(data) if codec == _GZIP else _unzstd(data, scratch))
     total = 0
     for size in sizes:
         total += size
@@ -292,3 +284,11 @@ def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
                 yield chunk
     except zstandard.ZstdError as error:
         raise BadBatchError(f"its zstd data is broken ({error})") from error
+
+
+_READERS: dict[int, Callable[[memoryview, memoryview, Scratch], int]] = {
+    _GZIP: _gunzip_into,
+    _LZ4: lambda data, room, _: lz4_frame.read_into(data, room),
+    _ZSTD: _unzstd_into,
+}
+"""They decompress into the room they are given and tell the size, or `NO_ROOM`."""

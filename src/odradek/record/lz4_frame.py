@@ -11,6 +11,7 @@ which is always verified, covers the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -35,7 +36,8 @@ _HEADERS = {
     for code, size in _SIZES.items()
 }
 _HEADER_SIZE = 7
-_VERSION, _LINKED_BIT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 1, 0x20, 0x10, 0x08, 0x04
+_VERSION = 1
+_INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
 _UNKNOWN_FLAGS = 0x03  # one is reserved, one means a dictionary
 _LARGEST_RATIO = 255
 """A byte of a block stands for so many bytes at most: runs are counted with 255 to the byte."""
@@ -43,17 +45,16 @@ _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
 
 
-class _Frame(NamedTuple):
-    """What the header of a frame says, and where its first block is."""
+class _Layout(NamedTuple):
+    """What the two bytes at the beginning of a frame say."""
 
-    first: int
     block_size: int
     linked: bool
     block_checksum: int
     """Bytes behind each block."""
     content_checksum: int
     """Bytes behind the last one."""
-    content_size: int | None
+    has_content_size: bool
 
 
 def write(data: memoryview, level: int | None) -> bytearray:
@@ -91,65 +92,71 @@ def _write_high(data: memoryview, level: int) -> bytearray:
     packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     packer.compress(bytes(data))
     packed = memoryview(packer.finish())
-    found = _header(packed, 0)
-    frame = bytearray(_HEADERS[found.block_size])
-    at = found.first
-    while span := _block(packed, at, found):
+    layout, at, _ = _header(packed, 0)
+    frame = bytearray(_HEADERS[layout.block_size])
+    while span := _block(packed, at, layout):
         _, end, _ = span
         frame += packed[at:end]
-        at = end + found.block_checksum
+        at = end + layout.block_checksum
     frame += _END
     return frame
 
 
 def read_into(data: memoryview, room: memoryview) -> int:
-    """Decompress into `room` and give the size; `NO_ROOM` where that is too small."""
-    total = 0
-    for size in _pieces(data, room, keep=True):
-        if size == NO_ROOM:
-            return NO_ROOM
-        total += size
-    return total
-
-
-def measure(data: memoryview) -> Iterator[int]:
-    """Give the decompressed sizes piece by piece, in memory for one block (linked: one frame)."""
-    return _pieces(data, memoryview(bytearray(_LARGEST_SIZE)), keep=False)
-
-
-def _pieces(data: memoryview, room: memoryview, *, keep: bool) -> Iterator[int]:
-    """Decompress block by block: one behind the other, or each at the beginning of `room`.
+    """Decompress into `room` and give the size; `NO_ROOM` where that is too small.
 
     Frames may follow each other, though Kafka's clients write one.
     """
     at = total = 0
     while at < len(data) or not at:
-        start, before = at, total
-        frame = _header(data, at)
-        at = frame.first
-        while span := _block(data, at, frame):
-            first, at, stored = span
-            if not frame.linked:
-                place = total if keep else 0
-                left = room[place : place + frame.block_size]
-                size = _read(data[first:at], stored, left, frame.block_size)
-                yield size
-                total += size
-            at += frame.block_checksum
-        at += _BLOCK.size + frame.content_checksum
-        if at > len(data):
-            raise BadBatchError("its lz4 data ends early")
-        if frame.linked:
-            most = _most(data, frame)
-            size = _read_linked(
-                data[start:at], room[total:] if keep else memoryview(bytearray(most)), most
-            )
-            yield size
+        layout, start, content_size = _header(data, at)
+        before = total
+        if layout.linked:
+            end, most = _extent(data, start, layout)
+            size = _read_linked(data[at:end], room[total:], most)
+            if size == NO_ROOM:
+                return NO_ROOM
             total += size
-        if frame.content_size not in (None, total - before):
+            at = end
+        else:
+            at = start
+            while span := _block(data, at, layout):
+                start, at, stored = span
+                left = room[total : total + layout.block_size]
+                size = _read(data[start:at], stored, left, layout.block_size)
+                if size == NO_ROOM:
+                    return NO_ROOM
+                total += size
+                at += layout.block_checksum
+            at += _BLOCK.size + layout.content_checksum
+            if at > len(data):
+                raise BadBatchError("its lz4 data ends early")
+        if content_size not in (None, total - before):
             raise BadBatchError(
-                f"an lz4 frame claims {frame.content_size} bytes and has {total - before}"
+                f"an lz4 frame claims {content_size} bytes and has {total - before}"
             )
+    return total
+
+
+def measure(data: memoryview) -> Iterator[int]:
+    """Give the decompressed sizes piece by piece, in memory for one block (linked: one frame).
+
+    Checks no more than it needs to: `read_into` follows.
+    """
+    room = memoryview(bytearray(_LARGEST_SIZE))
+    at = 0
+    while at < len(data):
+        layout, first, _ = _header(data, at)
+        end, most = _extent(data, first, layout)
+        if layout.linked:
+            yield _read_linked(data[at:end], memoryview(bytearray(most)), most)
+        else:
+            at = first
+            while span := _block(data, at, layout):
+                start, at, stored = span
+                yield _read(data[start:at], stored, room[: layout.block_size], layout.block_size)
+                at += layout.block_checksum
+        at = end
 
 
 def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) -> int:
@@ -177,57 +184,64 @@ def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
         raise BadBatchError(f"its lz4 data is broken ({error})") from error
 
 
-def _most(data: memoryview, frame: _Frame) -> int:
-    """Give what a frame can become at most, from the sizes of its blocks."""
-    total, at = 0, frame.first
-    while span := _block(data, at, frame):
+def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:
+    """Give where a frame ends whose blocks begin at `at`, and what it can become at most."""
+    most = 0
+    while span := _block(data, at, layout):
         start, end, _ = span
-        total += min(frame.block_size, _LARGEST_RATIO * (end - start))
-        at = end + frame.block_checksum
-    return total
+        most += min(layout.block_size, _LARGEST_RATIO * (end - start))
+        at = end + layout.block_checksum
+    end = at + _BLOCK.size + layout.content_checksum
+    if end > len(data):
+        raise BadBatchError("its lz4 data ends early")
+    return end, most
 
 
-def _header(data: memoryview, start: int) -> _Frame:
-    """Read the header of the frame at `start`."""
+def _header(data: memoryview, start: int) -> tuple[_Layout, int, int | None]:
+    """Read the header of the frame at `start`: layout, where blocks begin, the size it claims."""
     if len(data) - start < _HEADER_SIZE:
         raise BadBatchError("its lz4 data ends early")
     magic, flags, sizes = _FRAME.unpack_from(data, start)
     if magic != _MAGIC:
         raise BadBatchError(f"its lz4 data begins with {data[start : start + 4].hex()}, no frame")
+    layout = _layout(flags, sizes)
+    if not layout.has_content_size:
+        return layout, start + _HEADER_SIZE, None
+    if len(data) - start < _HEADER_SIZE + _CONTENT.size:
+        raise BadBatchError("its lz4 data ends early")
+    (claimed,) = _CONTENT.unpack_from(data, start + _FRAME.size)
+    return layout, start + _HEADER_SIZE + _CONTENT.size, claimed
+
+
+@cache
+def _layout(flags: int, sizes: int) -> _Layout:
     size = _SIZES.get(sizes >> 4)
     if flags >> 6 != _VERSION or flags & _UNKNOWN_FLAGS or sizes & 0x0F or not size:
         raise BadBatchError(f"an lz4 frame has the unknown flags {flags:02x} {sizes:02x}")
-    first, content_size = start + _HEADER_SIZE, None
-    if flags & _CONTENT_SIZE:
-        first += _CONTENT.size
-        if first > len(data):
-            raise BadBatchError("its lz4 data ends early")
-        (content_size,) = _CONTENT.unpack_from(data, start + _FRAME.size)
-    return _Frame(
-        first,
+    return _Layout(
         size,
-        not flags & _LINKED_BIT,
+        not flags & _INDEPENDENT,
         _BLOCK.size if flags & _BLOCK_CHECKSUM else 0,
         _BLOCK.size if flags & _CONTENT_CHECKSUM else 0,
-        content_size,
+        bool(flags & _CONTENT_SIZE),
     )
 
 
-def _block(data: memoryview, at: int, frame: _Frame) -> tuple[int, int, bool] | None:
+def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] | None:
     """Give where the bytes of the block at `at` start and end, and whether they are as they were.
 
     None at the mark behind the last block.
     """
-    left = len(data) - at - _BLOCK.size
+    start = at + _BLOCK.size
+    left = len(data) - start
     if left < 0:
         raise BadBatchError("its lz4 data ends early")
     (field,) = _BLOCK.unpack_from(data, at)
     if not field:
         return None
     length = field & ~_STORED
-    if length > frame.block_size or length + frame.block_checksum > left:
+    if length > layout.block_size or length + layout.block_checksum > left:
         raise BadBatchError(
-            f"an lz4 block claims {length} bytes of at most {frame.block_size}, {left} are left"
+            f"an lz4 block claims {length} bytes of at most {layout.block_size}, {left} are left"
         )
-    at += _BLOCK.size
-    return at, at + length, field != length
+    return start, start + length, field != length

@@ -7,10 +7,16 @@ Must not trust a size: a block that claims more than snappy can pack into its by
 
 from __future__ import annotations
 
+from struct import Struct
+
+from cramjam import DecompressionError, snappy
+
 from odradek.record.batch import BadBatchError
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + (1).to_bytes(4, "big") * 2  # its version, and the oldest that can read it
+_MAGIC_HEAD = int.from_bytes(_MAGIC[:4], "big")
+_LENGTH = Struct(">I")
 _CHUNK = 1 << 16  # snappy looks back no further, so larger chunks wouldn't shrink better
 _LARGEST_RATIO = 22
 """A copy takes three bytes for 64 at most, or two for eleven."""
@@ -22,39 +28,41 @@ Block = tuple[int, int, int]
 
 def write(data: memoryview) -> bytearray:
     """Compress into chunks, each a block of its own behind its length."""
-    from cramjam import snappy
-
     parts = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
-    packed = bytearray(len(_HEADER) + sum(4 + snappy.compress_raw_max_len(part) for part in parts))
+    packed = bytearray(
+        len(_HEADER) + sum(_LENGTH.size + snappy.compress_raw_max_len(part) for part in parts)
+    )
     packed[: len(_HEADER)] = _HEADER
     at = len(_HEADER)
     with memoryview(packed) as room:
         for part in parts:
-            size = snappy.compress_raw_into(part, room[at + 4 :])
-            room[at : at + 4] = size.to_bytes(4, "big")
-            at += 4 + size
+            size = snappy.compress_raw_into(part, room[at + _LENGTH.size :])
+            _LENGTH.pack_into(packed, at, size)
+            at += _LENGTH.size + size
     del packed[at:]
     return packed
 
 
 def blocks(data: memoryview) -> list[Block]:
     """Find the blocks; their sizes are checked against what their bytes can hold."""
-    if data[: len(_MAGIC)] != _MAGIC:
+    if bytes(data[: len(_MAGIC)]) != _MAGIC:
         return [_block(data, 0, len(data))]
     found: list[Block] = []
     at = 0
     while at < len(data):
-        if data[at : at + len(_MAGIC)] == _MAGIC:  # streams may be joined
-            at += len(_HEADER)
+        start = at + _LENGTH.size
+        if start > len(data):
+            raise BadBatchError("its snappy data ends early")
+        (length,) = _LENGTH.unpack_from(data, at)
+        if length == _MAGIC_HEAD and bytes(data[at : at + len(_MAGIC)]) == _MAGIC:
+            at += len(_HEADER)  # also in between: streams may be joined
             if at > len(data):
                 raise BadBatchError("its snappy data ends early")
             continue
-        length = int.from_bytes(data[at : at + 4], "big")
-        at += 4
-        if length > len(data) - at:
-            raise BadBatchError(f"a snappy chunk claims {length} of {len(data) - at} bytes left")
-        found.append(_block(data, at, at + length))
-        at += length
+        at = start + length
+        if at > len(data):
+            raise BadBatchError(f"a snappy chunk claims {length} of {len(data) - start} bytes left")
+        found.append(_block(data, start, at))
     return found
 
 
@@ -72,8 +80,6 @@ def _block(data: memoryview, start: int, end: int) -> Block:
 
 def read_into(data: memoryview, found: list[Block], room: memoryview) -> None:
     """Decompress blocks that `blocks` found; `room` has exactly what they claim."""
-    from cramjam import DecompressionError, snappy
-
     at = 0
     for start, end, size in found:
         try:

@@ -58,11 +58,12 @@ def test_runs_shrink_as_far_as_snappy_can() -> None:
         (b"\x05\x00a", "snappy data is broken"),
         (raw(TEXT)[:-1], "snappy data is broken"),
         (HEADER[:10], "snappy data ends early"),
-        (HEADER + b"\0\0", "snappy chunk claims"),
+        (HEADER + b"\0\0", "snappy data ends early"),
         (HEADER + b"\0\0\1\0abc", "snappy chunk claims 256 of 3 bytes left"),
         (HEADER + b"\xff\xff\xff\xff", "snappy chunk claims 4294967295 of 0 bytes left"),
         (HEADER + b"\0\0\0\0", "snappy block has no size"),
-        (HEADER + chunk(TEXT) + b"abc", "snappy chunk claims"),
+        (HEADER + chunk(TEXT) + b"abc", "snappy data ends early"),
+        (HEADER + chunk(TEXT) + HEADER[:-1], "snappy data ends early"),
     ],
 )
 def test_broken_data(written: bytes, says: str) -> None:
