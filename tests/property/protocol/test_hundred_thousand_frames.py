@@ -24,7 +24,8 @@ from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import ClientBrokenError, KafkaError, MalformedMessageError
 from odradek.common.types import TopicPartition
 from odradek.network.effects import Send
-from odradek.network.frame import STEP, FrameReader
+from odradek.network.frame import FrameReader
+from odradek.network.frame_buffers import STEP
 from odradek.protocol.headers import (
     decode_request_header,
     decode_response,

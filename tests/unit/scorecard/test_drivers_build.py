@@ -79,4 +79,4 @@ def test_without_java_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         raise JavaNotFoundError("no Java anywhere")
 
     monkeypatch.setattr(building, "java_home", missing)
-    assert build.java_command() == build.Built(None, "no Java anywhere")
+    assert build.java_command() == building.Built(None, "no Java anywhere")
