@@ -146,7 +146,6 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--rate", type=float, default=100.0)
-    parser.add_argument("--host", choices=("selector", "thread"), default="selector")
     parser.add_argument("--layout", choices=("binary", "binary_view"), default="binary")
     parser.add_argument("--passes", type=int, default=1)
     options = parser.parse_args()

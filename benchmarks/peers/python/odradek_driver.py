@@ -19,25 +19,21 @@ from odradek.record import KERNEL
 POLL_RECORDS = 10_000
 
 
-def reader(options: argparse.Namespace) -> Consumer:
+def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer:
     """A consumer with its partitions, from the beginning."""
-    consumer = Consumer({"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"})
+    config = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
+    consumer = Consumer(config, background=background)
     consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
     return consumer
 
 
-def arrow_one(options: argparse.Namespace) -> Found:
-    """The same with all work in the caller's thread, as in a task of Spark."""
-    return arrow(options)
-
-
-def arrow(options: argparse.Namespace) -> Found:
-    """Batches, each let go when it was counted."""
+def arrow(options: argparse.Namespace, *, background: bool = True) -> Found:
+    """Batches, each let go when it was counted; a thread receives while this one decodes."""
     watch = Watch()
-    consumer = reader(options)
+    consumer = reader(options, background=background)
     records = size = 0
     while records < options.records:
-        batch = consumer.poll_arrow(timeout=TIMEOUT)
+        batch = consumer.poll_arrow(timeout=TIMEOUT, layout=options.layout)
         if batch is None:
             raise RuntimeError(f"{records} records of {options.records}")
         watch.seen()
@@ -46,10 +42,15 @@ def arrow(options: argparse.Namespace) -> Found:
     return watch.stop("Arrow record batches, CRC checked", records, size)
 
 
+def arrow_one(options: argparse.Namespace) -> Found:
+    """The same with all work in the caller's thread, as in a task of Spark."""
+    return arrow(options, background=False)
+
+
 def consume(options: argparse.Namespace) -> Found:
     """One object per record, key and value read."""
     watch = Watch()
-    consumer = reader(options)
+    consumer = reader(options, background=True)
     records = size = 0
     while records < options.records:
         found = consumer.poll(timeout=TIMEOUT, max_records=POLL_RECORDS)
@@ -63,7 +64,7 @@ def consume(options: argparse.Namespace) -> Found:
 def soak(options: argparse.Namespace) -> Found:
     """Arrow batches, back to the beginning after each pass: does memory stay level."""
     watch = Watch()
-    consumer = reader(options)
+    consumer = reader(options, background=True)
     levels = []
     for _ in range(options.passes):
         consumer.seek_to_beginning()
