@@ -67,6 +67,8 @@ SLACK = cython.declare(cython.longlong, 64)
 NULL_SPAN = cython.declare(cython.longlong, -1)
 BAD_SPAN = cython.declare(cython.longlong, -2)
 
+AHEAD = cython.declare(cython.longlong, 8)
+
 DONE = cython.declare(cython.int, 0)
 BATCH = cython.declare(cython.int, 1)
 FULL = cython.declare(cython.int, 2)
@@ -351,27 +353,18 @@ def _body_size(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _record_size(
-    batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
-) -> int64_t:
-    """Give the size of a record, 0 where its time can't be told in this batch."""
-    if batch.count and batch.base_time < 0 and time == INT64_MAX:
-        return 0  # from -1, for none, to the very last: the one distance that needs 65 bits
-    size: int64_t = _body_size(batch, key, value, headers, time)
-    return varint_size(size) + size
+def _is_too_far(batch: cython.pointer(Batch), time: int64_t) -> cython.bint:
+    """From -1, for none, to the very last: the one distance that can't be told in 64 bits."""
+    return batch.count != 0 and batch.base_time < 0 and time == INT64_MAX
 
 
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _begin(
-    batch: cython.pointer(Batch), key: int64_t, value: int64_t, headers: int64_t, time: int64_t
-) -> cython.pointer(uint8_t):
+def _begin(batch: cython.pointer(Batch), body: int64_t, time: int64_t) -> cython.pointer(uint8_t):
     """Write what stands before the key; the caller has made room for the record."""
-    at: cython.pointer(uint8_t) = put_varint(
-        batch.data + batch.size, _body_size(batch, key, value, headers, time)
-    )
+    at: cython.pointer(uint8_t) = put_varint(batch.data + batch.size, body)
     at[0] = 0
     at = put_varint(at + 1, time - batch.base_time if batch.count else 0)
     return put_varint(at, batch.count)
@@ -560,17 +553,19 @@ class BatchBuilder:
         at: cython.pointer(uint8_t)
         index: int64_t = batch.count
         header_size: int64_t = 1 if headers is None else PyBytes_GET_SIZE(headers)
+        body: int64_t
         size: int64_t
         if batch.closed or (self.turn is not None and self.turn.running):
             return None
         if _length(key_size) + _length(value_size) + header_size > RECORD_LIMIT - RECORD_OVERHEAD:
             raise RecordTooLargeError("a record of 2 GiB fits into no batch")
-        size = _record_size(batch, key_size, value_size, header_size, time)
-        if size == 0 or not _fits(batch, size):
+        body = _body_size(batch, key_size, value_size, header_size, time)
+        size = varint_size(body) + body
+        if not _fits(batch, size) or _is_too_far(batch, time):
             return None
         if batch.capacity - batch.size < size:
             _grow(batch, batch.size + size, False)
-        at = _begin(batch, key_size, value_size, header_size, time)
+        at = _begin(batch, body, time)
         at = _put(batch, at, key, key_size, key_size)
         at = _put(batch, at, value, value_size, value_size)
         if headers is None:
@@ -1200,7 +1195,11 @@ class ColumnEncoder:
         sticky_room: int64_t,
     ) -> cython.int:
         """Append from `self.row` on and say why it ended. GROW asks for memory and another call."""
-        row: Row
+        rows: Row[8]
+        row: cython.pointer(Row)
+        here: int64_t = 0
+        ahead: int64_t = 0
+        body: int64_t
         size: int64_t
         time: int64_t
         keyless: cython.bint
@@ -1208,17 +1207,17 @@ class ColumnEncoder:
         batch: cython.pointer(Batch)
         owner: cython.p_void = cython.cast(cython.p_void, self.turn)
         while self.row < stop:
-            if not self.measure(self.row, cython.address(row)):
-                return BAD
-            keyless = row.partition < 0 and (row.key < 0 or self.ignore_keys)
+            if here == ahead:
+                here = 0
+                ahead = self.look_ahead(rows, min(stop - self.row, AHEAD))
+                if ahead == 0:
+                    return BAD
+            row = cython.address(rows[here])
+            keyless = row.partition < 0
             if keyless:
                 if sticky < 0 or self.sticky_bytes >= sticky_room:
                     return STICKY
                 row.partition = sticky
-            elif row.partition < 0:
-                row.partition = (
-                    _murmur2(self.keys.data + row.key_at, row.key) & 0x7FFFFFFF
-                ) % cython.cast(uint32_t, self.partition_count)
             self.size = row.most
             if row.most > room - self.added:
                 return ROOM
@@ -1230,13 +1229,14 @@ class ColumnEncoder:
             if slot.count != 0 and slot.first + slot.count != batch.count:
                 return BATCH
             time = row.time if row.timed else given_time
-            size = _record_size(batch, row.key, row.value, row.headers, time)
-            if size == 0 or not _fits(batch, size):
+            body = _body_size(batch, row.key, row.value, row.headers, time)
+            size = varint_size(body) + body
+            if not _fits(batch, size) or _is_too_far(batch, time):
                 return BATCH
             if size > batch.capacity - batch.size:
                 self.size = size
                 return GROW
-            if not self.put_row(batch, cython.address(row), size, time):
+            if not self.put_row(batch, row, body, time):
                 return BAD
             if slot.count == 0:
                 slot.first = batch.count - 1
@@ -1245,20 +1245,43 @@ class ColumnEncoder:
             if keyless:
                 self.sticky_bytes += size
             self.row += 1
+            here += 1
             if batch.size >= batch.limit:
                 return FULL
         return DONE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def look_ahead(self, rows: cython.pointer(Row), most: int64_t) -> int64_t:
+        """Measure some rows and hash their keys; gives how many are good.
+
+        Hashes of several rows are computed at once that way: alone each would only wait for its
+        own multiplications.
+        """
+        found: int64_t = 0
+        row: cython.pointer(Row)
+        while found < most:
+            row = rows + found
+            if not self.measure(self.row + found, row):
+                break
+            if row.partition < 0 and row.key >= 0 and not self.ignore_keys:
+                row.partition = (
+                    _murmur2(self.keys.data + row.key_at, row.key) & 0x7FFFFFFF
+                ) % cython.cast(uint32_t, self.partition_count)
+            found += 1
+        return found
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def put_row(
-        self, batch: cython.pointer(Batch), row: cython.pointer(Row), size: int64_t, time: int64_t
+        self, batch: cython.pointer(Batch), row: cython.pointer(Row), body: int64_t, time: int64_t
     ) -> cython.bint:
-        """Write a record of `size` bytes, for which there is room; false if its columns changed."""
-        end: cython.pointer(uint8_t) = batch.data + batch.size + size
-        at: cython.pointer(uint8_t) = _begin(batch, row.key, row.value, row.headers, time)
+        """Write a record, for which there is room; false if its columns changed meanwhile."""
+        at: cython.pointer(uint8_t) = _begin(batch, body, time)
+        end: cython.pointer(uint8_t) = batch.data + batch.size + varint_size(body) + body
         at = _put(batch, at, self.keys.data + row.key_at, row.key, self.keys.size - row.key_at)
         at = _put(
             batch, at, self.values.data + row.value_at, row.value, self.values.size - row.value_at
