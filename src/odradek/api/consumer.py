@@ -24,7 +24,7 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.record.arrow import Layout
+    from odradek.record.columns import Layout
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import KafkaError
-from odradek.record.columns import BinaryColumn, RecordColumns, ViewColumn
+from odradek.record.columns import LAYOUTS, BinaryColumn, Layout, RecordColumns, ViewColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +29,6 @@ COLUMN_NAMES = (
     "headers",
 )
 """All columns in the order of Spark's Kafka source; `headers` only where it was asked for."""
-
-Layout = Literal["binary", "binary_view"]
-"""How `key` and `value` lie: each in one piece of its own, or as views into what was fetched."""
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 class ArrowSchemaError(KafkaError, ValueError):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from struct import Struct
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 IntBuffer: TypeAlias = "array[int] | memoryview"
 ByteBuffer = bytes | bytearray | memoryview
@@ -19,12 +19,17 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Row = tuple[int, int, int, bytes | None, bytes | None, Headers]
 """offset, timestamp_ms, timestamp_type, key, value, headers"""
 
+Layout = Literal["binary", "binary_view"]
+"""How keys and values lie: each in one piece of its own, or as views into what was fetched."""
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 """Values of `timestamp_type`, with Kafka's numbers."""
 
 _ROWS_AT_ONCE = 1024
 _VIEW = Struct("<i4sii")
 """Length, first four bytes, number of the buffer, where in it."""
+_SHORT = Struct("<i12s")
 _INLINE = 12
 
 
@@ -66,6 +71,18 @@ class ViewColumn:
     views: ByteBuffer
     buffers: tuple[ByteBuffer, ...]
     validity: ByteBuffer | None = None
+
+    @classmethod
+    def of(cls, column: BinaryColumn) -> ViewColumn:
+        """View what lies in one piece already."""
+        data = bytes(column.data)
+        views = bytearray()
+        for a, b in pairwise(column.offsets):
+            if b - a <= _INLINE:
+                views += _SHORT.pack(b - a, data[a:b])
+            else:
+                views += _VIEW.pack(b - a, data[a : a + 4], 0, a)
+        return cls(views, (column.data,), column.validity)
 
     def values(self, start: int, stop: int) -> list[bytes | None]:
         """Copy the entries from `start` to `stop` out as `bytes`."""

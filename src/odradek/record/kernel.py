@@ -58,6 +58,7 @@ from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import reference
 from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
 from odradek.record.columns import (
+    LAYOUTS,
     BinaryColumn,
     DecodedRecords,
     HeaderColumn,
@@ -601,9 +602,7 @@ class Decoder:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def records(
-        self, at: Source, end: Source, readable: Source, stays: cython.bint
-    ) -> cython.bint:
+    def records(self, at: Source, end: Source, readable: Source, stays: cython.bint) -> cython.bint:
         """Do the work of `walk`; what it changed half-way is mended there."""
         count: int64_t = self.header.count
         base: int64_t = self.header.base
@@ -627,6 +626,7 @@ class Decoder:
         stop: Source
         key: Source
         value: Source
+        entry: Bytes
         _index: int64_t
         want_key: cython.bint = self.want_key
         want_value: cython.bint = self.want_value
@@ -747,11 +747,11 @@ class Decoder:
                     clear_bit(self.blocks[KEY_BITS].data, row)
                     key_size = 0
                 if refer:
-                    put_view(
-                        cython.cast(Bytes, key_ends + 4 * row), key, key_size, 0, key - self.source
-                    )
+                    entry = cython.cast(Bytes, key_ends + 4 * row)
+                    put_view(entry, key, key_size, 0, key - self.source)
                 elif viewed:
-                    put_view(cython.cast(Bytes, key_ends + 4 * row), key, key_size, 1, key_end)
+                    entry = cython.cast(Bytes, key_ends + 4 * row)
+                    put_view(entry, key, key_size, 1, key_end)
                     key_end += key_size if key_size > INLINE else 0
                 else:
                     key_end += key_size
@@ -765,10 +765,16 @@ class Decoder:
                     value_size = 0
                 if refer:
                     put_view(
-                        cython.cast(Bytes, value_ends + 4 * row), value, value_size, 0, value - self.source
+                        cython.cast(Bytes, value_ends + 4 * row),
+                        value,
+                        value_size,
+                        0,
+                        value - self.source,
                     )
                 elif viewed:
-                    put_view(cython.cast(Bytes, value_ends + 4 * row), value, value_size, 1, value_end)
+                    put_view(
+                        cython.cast(Bytes, value_ends + 4 * row), value, value_size, 1, value_end
+                    )
                     value_end += value_size if value_size > INLINE else 0
                 else:
                     value_end += value_size
@@ -1101,9 +1107,7 @@ class Decoder:
             _key_bytes = self.key_end // rows + 1 if self.key_end else _key_bytes
             _value_bytes = self.value_end // rows + 1 if self.value_end else _value_bytes
         if self.want_key:
-            keys = self.payload(
-                KEY_ENDS, KEY_DATA, KEY_BITS, self.key_end, self.key_nulls, whole
-            )
+            keys = self.payload(KEY_ENDS, KEY_DATA, KEY_BITS, self.key_end, self.key_nulls, whole)
         if self.want_value:
             values = self.payload(
                 VALUE_ENDS, VALUE_DATA, VALUE_BITS, self.value_end, self.value_nulls, whole

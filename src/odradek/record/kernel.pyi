@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer, RecordColumns
+from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer, Layout, RecordColumns
 
 _R = TypeVar("_R", bound=tuple[Any, ...])
 
@@ -19,6 +19,7 @@ def decode(
     want_headers: bool = True,
     max_records: int | None = None,
     stop_after: int | None = None,
+    layout: Layout = "binary",
 ) -> DecodedRecords: ...
 def survey_batches(
     buffer: memoryview, offset: int

@@ -15,12 +15,15 @@ from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import batch as b
 from odradek.record.columns import (
     CREATE_TIME,
+    LAYOUTS,
     LOG_APPEND_TIME,
     BinaryColumn,
     DecodedRecords,
     HeaderColumn,
+    Layout,
     RecordColumns,
     Row,
+    ViewColumn,
 )
 from odradek.record.compression import (
     DECOMPRESSED_LIMIT,
@@ -62,6 +65,10 @@ class _Binary:
 
     def finish(self) -> BinaryColumn:
         return BinaryColumn(self.offsets, bytes(self.data), _bitmap(self.valid))
+
+
+def _as_it_is(column: BinaryColumn) -> BinaryColumn:
+    return column
 
 
 def _bitmap(digits: bytearray) -> bytes | None:
@@ -116,7 +123,7 @@ class _Columns:
         self.header_keys.cut(self.header_ends[-1])
         self.header_values.cut(self.header_ends[-1])
 
-    def finish(self) -> RecordColumns:
+    def finish(self, layout: Layout) -> RecordColumns:
         headers = None
         if self.header_ends[-1]:
             ends = self.header_ends
@@ -126,13 +133,14 @@ class _Columns:
             headers = HeaderColumn(
                 ends, self.header_keys.finish(), self.header_values.finish(), _bitmap(valid)
             )
+        laid_out = ViewColumn.of if layout == "binary_view" else _as_it_is
         return RecordColumns(
             count=len(self.offsets),
             offsets=self.offsets,
             timestamps_ms=self.timestamps,
             timestamp_types=bytes(self.types),
-            keys=None if self.keys is None else self.keys.finish(),
-            values=None if self.values is None else self.values.finish(),
+            keys=None if self.keys is None else laid_out(self.keys.finish()),
+            values=None if self.values is None else laid_out(self.values.finish()),
             headers=headers,
         )
 
@@ -371,17 +379,21 @@ def decode(
     want_headers: bool = True,
     max_records: int | None = None,
     stop_after: int | None = None,
+    layout: Layout = "binary",
 ) -> DecodedRecords:
     """Decode one partition's records from `start_offset` up to, not including, `until_offset`.
 
     `aborted` lists (producer id, first offset) of aborted transactions, for read_committed.
     `max_records` cuts exactly, in mid-batch too, and the cut batch is decoded again by the next
     call. `stop_after` ends behind the batch that reaches so many rows: nothing is decoded twice,
-    and the caller slices the columns.
+    and the caller slices the columns. With the layout `binary_view` keys and values are
+    `ViewColumn`s, which may keep the whole buffer alive.
 
     A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) when it is the first;
     behind good ones it ends the call unfinished, so that the next call raises.
     """
+    if layout not in LAYOUTS:
+        raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
     out = _Columns(want_key, want_value, want_headers)
     work = _Decoding(start_offset, until_offset, aborted, out)
     most = b.INT64_MAX if max_records is None else max_records
@@ -389,7 +401,7 @@ def decode(
         memoryview(buffer), most, most if stop_after is None else min(most, stop_after)
     )
     return DecodedRecords(
-        columns=out.finish(),
+        columns=out.finish(layout),
         next_offset=work.position,
         finished=finished,
         batches=work.batches,

@@ -20,8 +20,9 @@ import pytest
 
 from odradek.common.errors import CorruptRecordError
 from odradek.record import kernel_sources, reference
+from odradek.record.arrow import to_record_batch
 from odradek.record.batch import CRC_START, crc32c
-from odradek.record.columns import BinaryColumn, Headers, Row
+from odradek.record.columns import BinaryColumn, Headers, Row, ViewColumn
 from odradek.record.reference import encode
 from odradek.record.rows import build_rows
 from odradek.record.survey import survey_batches
@@ -264,6 +265,38 @@ def test_threads_decode_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_views_refer_to_the_buffer_and_keep_it(codec: str | None) -> None:
+    buffer = batches(300, 40, codec=codec, headers=True)
+    mixed = memoryview(bytes(batches(3)) + bytes(batches(50, codec="lz4")))
+    for source, options in (
+        (buffer, {}),
+        (buffer, {"start_offset": 7, "until_offset": 320}),
+        (buffer, {"want_key": False}),
+        (mixed, {"start_offset": 1}),
+        (buffer[:0], {}),
+    ):
+        wanted: dict[str, Any] = {"start_offset": 0, **options}
+        expected = list(reference.decode(source, **wanted).columns)
+        for decode in (kernel.decode, reference.decode):
+            columns = decode(source, **wanted, layout="binary_view").columns
+            assert list(columns) == expected
+            assert isinstance(columns.values, ViewColumn)
+            assert (columns.keys is None) == (options.get("want_key") is False)
+            arrow = to_record_batch(columns, "t", 0, names=["value"], layout="binary_view")
+            arrow.validate(full=True)
+            assert arrow.column("value").to_pylist() == [row[4] for row in expected]
+    values = kernel.decode(buffer, start_offset=0, layout="binary_view").columns.values
+    assert isinstance(values, ViewColumn)
+    if codec is None:
+        assert len(values.buffers) == 1
+        assert memoryview(values.buffers[0]).obj is buffer.obj
+    else:
+        assert values.buffers[0] == b""  # what was decompressed lies elsewhere: it isn't kept
+    with pytest.raises(ValueError, match="no layout 'wide'"):
+        kernel.decode(buffer, start_offset=0, layout="wide")  # type: ignore[arg-type]
 
 
 class Made(NamedTuple):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
-    from odradek.record.arrow import Layout
+    from odradek.record.columns import Layout
 
 ARROW_ROWS = 131072
 """Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
@@ -105,6 +105,7 @@ class Delivery:
                     key="key" in wanted,
                     value="value" in wanted,
                     headers="headers" in wanted,
+                    layout=layout,
                 )
             except (CorruptRecordError, UnsupportedFeatureError) as error:
                 raise self._undecodable(entry, error, now) from error

@@ -15,7 +15,7 @@ from typing import TypeVar
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.types import Address, Lock, NullLock
 from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
-from odradek.record.columns import EMPTY
+from odradek.record.columns import EMPTY, Layout
 
 NULL_LOCK = NullLock()
 R = TypeVar("R")
@@ -111,6 +111,7 @@ class Fetched:
         key: bool = True,
         value: bool = True,
         headers: bool = True,
+        layout: Layout = "binary",
     ) -> RecordColumns:
         """Hand out the next rows, at most so many, and move the position behind them.
 
@@ -118,7 +119,7 @@ class Fetched:
         seek that came while this was decoded). At least `ahead` rows are decoded where any are.
         Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
         """
-        columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers)
+        columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers, layout=layout)
         decoded = self._decoded
         with self._lock:
             if not self.valid or decoded is None:
@@ -136,6 +137,7 @@ class Fetched:
         key: bool = True,
         value: bool = True,
         headers: bool = True,
+        layout: Layout = "binary",
     ) -> RecordColumns:
         """Give the next rows as `take` does, but leave the position where it is."""
         decoded = self._decoded
@@ -147,7 +149,7 @@ class Fetched:
             self._start = decoded.next_offset_after(self._row)
             decoded = None
         while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
-            decoded = self._decode_on(max(most, ahead), key, value, headers)
+            decoded = self._decode_on(max(most, ahead), key, value, headers, layout)
         return decoded.columns.slice(self._row, self._row + most)
 
     def walk(self, records: list[R]) -> Iterator[R]:
@@ -175,7 +177,9 @@ class Fetched:
             self._done = True
             self._records, self._decoded = memoryview(b""), None
 
-    def _decode_on(self, enough: int, key: bool, value: bool, headers: bool) -> DecodedRecords:
+    def _decode_on(
+        self, enough: int, key: bool, value: bool, headers: bool, layout: Layout
+    ) -> DecodedRecords:
         until = self.state.until
         self._before, self._wanted = (self._at, self._aborted), (key, value, headers)
         decoded = decode(
@@ -187,6 +191,7 @@ class Fetched:
             want_value=value,
             want_headers=headers,
             stop_after=enough,
+            layout=layout,
         )
         self._start, self._aborted = decoded.next_offset, decoded.aborted_left
         self._at += decoded.bytes_consumed
