@@ -912,6 +912,11 @@ class ColumnEncoder:
             piece = Piece(partition, slot.first, slot.count)
         slot.first = slot.count = 0
         builder.check_turn()
+        left: BatchBuilder = self.builders.get(partition)
+        if left is not None and left.turn is self.turn:
+            # It isn't ours any more: its owner may seal it while this encoder goes on elsewhere.
+            left.turn = None
+            left.batch.owner = cython.NULL
         builder.turn = self.turn
         builder.batch.owner = cython.cast(cython.p_void, self.turn)
         # The pointer leads into the builder, which lives as long as it stands in the dictionary.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -333,3 +334,28 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
         encoder(use, columns(3), partitions=0)
     with pytest.raises(InvalidRowError, match="-1 rows"):
         encoder(use, SentColumns(-1, None))
+
+
+def test_a_batch_that_was_left_is_sealed_while_the_encoder_writes_into_others(
+    use: Encoding,
+) -> None:
+    """As the producer's I/O thread does, in the middle of a call of `encode`."""
+    rows = 20_000
+    if not use.BatchBuilder.ATOMIC:
+        rows = 500  # in plain Python, threads take turns anyway
+    sent = columns(rows, partitions=numbers("i", [0, 1] * (rows // 2)))
+    for _ in range(3):
+        made = encoder(use, sent)
+        first = use.BatchBuilder(1 << 20, None)
+        made.use(0, first)
+        made.use(1, use.BatchBuilder(1 << 30, None))
+        options: dict[str, Any] = {"timestamp_ms": NOW, "room": 1 << 30}
+        stop = made.encode(0, 10, **options)
+        assert made.use(0, use.BatchBuilder(1 << 30, None)) == Piece(0, 0, 5)
+        args = (stop.row, rows)
+        thread = threading.Thread(target=made.encode, args=args, kwargs=options)
+        thread.start()
+        while thread.is_alive():
+            first.limit_bytes += 1  # as `build` and `release` do, it asks whose turn it is
+        thread.join()
+        assert first.build() is not None
