@@ -25,7 +25,7 @@ from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import Completion
 from odradek.network.host import Host
-from odradek.record import BatchBuilder, SentColumns, estimate_record_size
+from odradek.record import BatchBuilder, SentColumns, estimate_record_size, partition_for_key
 
 CLOSE_TIMEOUT = 30.0
 
@@ -59,7 +59,10 @@ class Producer(Client[ProducerEngine]):
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)
         )
+        # Kept at hand for `send`: each look-up through another object counts there.
         self._lanes: dict[str, TopicLane] = {}
+        self._metadata = self._engine.metadata
+        self._wall_clock = self._host.wall_clock
         self._pid = getpid()
         self._lock_free = (
             BatchBuilder.ATOMIC and settled["max.request.size"] >= settled["batch.size"]
@@ -92,12 +95,15 @@ class Producer(Client[ProducerEngine]):
         `TopicAuthorizationFailedError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
         come out of the future.
         """
-        at = int(self._host.wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+        at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
         lane = self._lanes.get(topic)
-        if lane is None or lane.snapshot is not self._engine.metadata.snapshot:
+        if lane is None or lane.snapshot is not self._metadata.snapshot:
             lane = self._lane(topic)
         if partition is None:
-            partition = lane.partition(key, value)
+            if key is None or not lane.by_key:
+                partition = lane.sticky(key, value)
+            else:
+                partition = partition_for_key(key, lane.count)
         batch = lane.open.get(partition)
         if batch is not None and self._lock_free and getpid() == self._pid:
             index = batch.append(key, value, headers, at)
@@ -271,7 +277,7 @@ class Producer(Client[ProducerEngine]):
         self._check_open()
         if engine.ended is not None:
             raise engine.ended
-        at = int(host.wall_clock() * 1000)
+        at = int(self._wall_clock() * 1000)
         writer = engine.writer(columns, self._topic(name), delivery.add, host.wake)
         while missing := writer.advance(host.now(), at):
             deadline = host.now() + self._config["max.block.ms"]

@@ -83,9 +83,8 @@ class ThreadHost:
         """Monotonic seconds."""
         return self._clock()
 
-    def wall_clock(self) -> float:
-        """Seconds since the epoch."""
-        return self._inner.wall_clock()
+    wall_clock = staticmethod(time.time)
+    """Seconds since the epoch; without a call between, as a producer asks for each record."""
 
     def rng(self) -> Rng:
         """This client's generator, used by the engine inside the thread."""

@@ -1,6 +1,6 @@
 """What `send` needs to know of a topic for each record, kept at hand.
 
-In: a topic as one snapshot has it. Out: the partition of a record, and the open batches.
+In: a topic as one snapshot has it. Out: the sticky partition, and the open batches.
 Must not: outlive its snapshot; `send` makes a new one when the metadata changed.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.metadata.cluster import Topic
-from odradek.record import partition_for_key
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 class TopicLane:
     """One topic's partitions and open batches."""
 
-    __slots__ = ("_by_key", "_partitioner", "count", "open", "snapshot", "topic")
+    __slots__ = ("_partitioner", "by_key", "count", "open", "snapshot", "topic")
 
     def __init__(self, engine: ProducerEngine, topic: Topic) -> None:
         self.topic = topic
@@ -26,15 +25,14 @@ class TopicLane:
         self.count = len(topic.partitions)
         self.open = engine.accumulator.lane(topic.name)
         """The open batches by partition; it changes under the accumulator's lock."""
+        self.by_key = not engine.partitioner.ignores_keys
+        """Whether a key decides about the partition."""
         self._partitioner = engine.partitioner
-        self._by_key = not engine.partitioner.ignores_keys
 
-    def partition(self, key: bytes | None, value: bytes | None) -> int:
-        """Where a record goes whose caller didn't say."""
-        if key is not None and self._by_key:
-            return partition_for_key(key, self.count)
+    def sticky(self, key: bytes | None, value: bytes | None) -> int:
+        """Where a record goes about whose partition neither its caller nor its key decides."""
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-        return self._partitioner.partition(self.topic, key, size)
+        return self._partitioner.partition(self.topic, None, size)
 
 
 RECORD_OVERHEAD = 8
