@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import about, peers, table
+from benchmarks import about, peers, picture, table
 from benchmarks.rows import ROWS, TUNED_BATCH, Lane, Row
 from benchmarks.topics import Topics, new_cluster
 
@@ -111,7 +111,7 @@ def in_a_process(command: list[str], environment: dict[str, str]) -> dict[str, A
     except subprocess.TimeoutExpired:
         return {"error": f"it didn't end within {MEASURE_TIMEOUT:g} s"}
     if done.returncode:
-        return {"error": " ".join(done.stderr.strip().splitlines()[-1:])[:300] or "it failed"}
+        return {"error": " ".join(done.stderr.strip().splitlines()[-3:])[-300:] or "it failed"}
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return table.derived(result)
 
@@ -120,7 +120,7 @@ def variant(options: argparse.Namespace) -> str:
     """Under which circumstances: results of different ones stand beside each other."""
     parts = [f"cpus {options.cpus}"] if options.cpus is not None else []
     parts += [f"batches of {options.batch_size}"] if options.batch_size else []
-    return ", ".join(parts) or "all cores"
+    return ", ".join(parts) or table.ALL_CORES
 
 
 def with_batches(row: Row, size: int) -> Row:
@@ -151,6 +151,8 @@ def write(path: Path, store: dict[str, Any]) -> None:
     for name in ("sittings", "results"):
         lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in store[name].items())
         parts.append(f'"{name}": {{\n{lines}\n}}')
+    if "stages" in store:
+        parts.append(f'"stages": {json.dumps(store["stages"])}')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{" + ",\n".join(parts) + "}\n")
 
@@ -223,8 +225,10 @@ def main() -> None:
     text = table.markdown(store)
     options.markdown.parent.mkdir(parents=True, exist_ok=True)
     options.markdown.write_text(text)
+    results = table.Results(store, table.ALL_CORES)
+    options.picture.write_text(picture.render(results, table.in_a_line(store)))
     print(text)
-    progress(f"written: {options.json}, {options.markdown}")
+    progress(f"written: {options.json}, {options.markdown}, {options.picture}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from benchmarks.rows import ROWS, Goal, Lane, Row
 
 Store = dict[str, Any]
 OTHER_SITTING = "†"
+ALL_CORES = "all cores"
 _FIGURES = {
     "speed": ("records/s", 1.0),
     "cpu_per_million": ("CPU s per million", 1.0),
@@ -61,6 +62,9 @@ class Results:
             for key, result in store["results"].items()
             if key.startswith(f"{variant}/")
         }
+
+    def __contains__(self, row_and_lane: str) -> bool:
+        return row_and_lane in self._found
 
     def measured(self, row: Row) -> list[Lane]:
         """The lanes of a row of which there is anything, failures too."""
@@ -122,10 +126,9 @@ def goals_table(results: Results) -> str:
     for row in ROWS.values():
         titles = {lane.key: lane.title for lane in row.lanes}
         for goal in row.goals:
-            found = results.goal(row.key, goal)
-            if found is None:
+            if f"{row.key}/{goal.lane}" not in results:
                 continue
-            reached, met = found
+            found = results.goal(row.key, goal)
             unit, scale = _FIGURES[goal.figure]
             sign = "≤" if goal.at_most else "≥"
             if goal.against is None:
@@ -134,14 +137,24 @@ def goals_table(results: Results) -> str:
                 against, times = titles[goal.against], "×"
                 if goal.figure != "speed":
                     against += f", {unit}"
-                if results.sitting(row.key, goal.lane) != results.sitting(row.key, goal.against):
+                other = f"{row.key}/{goal.against}"
+                if other in results and results.sitting(row.key, goal.lane) != results.sitting(
+                    row.key, goal.against
+                ):
                     against += f" {OTHER_SITTING}"
             lines.append(
                 f"| {row.title}: {titles[goal.lane]} | {against} | "
-                f"{sign} {goal.limit / scale:g}{times} | {number(reached / scale)}{times} | "
-                f"{'met' if met else 'MISSED'} |"
+                f"{sign} {goal.limit / scale:g}{times} | {_verdict(found, scale, times)} |"
             )
     return "\n".join(lines)
+
+
+def _verdict(found: tuple[float, bool] | None, scale: float, times: str) -> str:
+    """What was reached, and whether that is enough."""
+    if found is None:
+        return "| no figure"
+    reached, met = found
+    return f"{number(reached / scale)}{times} | {'met' if met else 'MISSED'}"
 
 
 def row_table(results: Results, row: Row) -> str:
@@ -214,6 +227,18 @@ def circumstances(store: Store) -> str:
     lines.append("- versions: " + ", ".join(f"{name} {version}" for name, version in versions))
     lines.append(f"- {OTHER_SITTING}: measured in another sitting than what it is compared with")
     return "\n".join(lines)
+
+
+def in_a_line(store: Store) -> str:
+    """The newest sitting's circumstances, for below a picture's title."""
+    found = list(store["sittings"].values())
+    if not found:
+        return "nothing measured"
+    at = found[-1]["machine"]
+    return (
+        f"{at['cpu']}, {at['cores']} cores shared with one broker of Kafka {found[-1]['kafka']}; "
+        f"medians; {found[-1]['id'][:10]}"
+    )
 
 
 def spread(values: list[float], scale: float = 1.0) -> str:
