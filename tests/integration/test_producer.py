@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Iterator
 
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 from tests.interop.other_client import Row, read_all
 
 from odradek.api.producer import Producer
+from odradek.clients.producer.delivery import OffsetRange
 from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.common.kafka_errors import MessageTooLargeError
 from odradek.testing import LocalCluster
@@ -93,7 +97,10 @@ def test_rows_of_arrow_data(cluster: LocalCluster, topic: str) -> None:
         future = producer.send_arrow(topic, table)
         ranges = future.result(timeout=20)
     assert future.rows == len(MIXED)
-    assert sum(r.last_offset - r.first_offset + 1 for r in ranges) == len(MIXED)
+    half = len(MIXED) // 2
+    assert [(r.partition.partition, r.first_offset, r.last_offset, r.records) for r in ranges] == [
+        (p, 0, half - 1, half) for p in (0, 1)
+    ]
     assert read_all(cluster.bootstrap_servers, topic, 2) == {0: MIXED[::2], 1: MIXED[1::2]}
 
 
@@ -116,6 +123,72 @@ def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
     for thread in range(4):
         mine = [r.value for r in rows if r.key == b"%d" % thread]
         assert mine == [b"%d:%d" % (thread, n) for n in range(1000)]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_large_arrow_data_from_threads_through_a_small_memory(
+    cluster: LocalCluster, topic: str, codec: str
+) -> None:
+    """Streams, records one by one and a flush at the same time: each keeps its own order."""
+    cluster.create_topic(topic, partitions=3)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
+    rows, pieces = 40_000, 8
+    with Producer(config, buffer_memory=3 << 20) as producer:
+
+        def stream(thread: int) -> None:
+            def batches() -> Iterator[pa.RecordBatch]:
+                for start in range(0, rows, rows // pieces):
+                    numbers = range(start, start + rows // pieces)
+                    yield pa.record_batch(
+                        {
+                            "key": pa.array([b"%d" % (n % 50) for n in numbers], pa.binary()),
+                            "value": pa.array([b"%d:%0100d" % (thread, n) for n in numbers]),
+                        }
+                    )
+
+            schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+            reader = pa.RecordBatchReader.from_batches(schema, batches())
+            outcomes[thread] = producer.send_arrow(topic, reader).result(timeout=60)
+
+        def send() -> None:
+            for n in range(2000):
+                producer.send(topic, b"9:%d" % n, b"%d" % (n % 50))
+            producer.flush(timeout=60)
+
+        outcomes: dict[int, list[OffsetRange]] = {}
+        threads = [threading.Thread(target=stream, args=(n,)) for n in (0, 1)]
+        threads.append(threading.Thread(target=send))
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(90)
+        assert producer._engine.accumulator.used == 0
+    found = read_all(cluster.bootstrap_servers, topic, 3)
+    assert sum(map(len, found.values())) == 2 * rows + 2000
+    for partition, records in found.items():
+        for thread in (0, 1, 9):
+            mark = b"%d:" % thread
+            mine = [int((r.value or b"")[2:]) for r in records if (r.value or b"").startswith(mark)]
+            assert mine == sorted(set(mine))
+            ranges = [r for r in outcomes.get(thread, ()) if r.partition.partition == partition]
+            assert thread == 9 or sum(r.records for r in ranges) == len(mine)
+            for r in ranges:
+                part = records[r.first_offset : r.last_offset + 1]
+                assert {(one.value or b"")[:2] for one in part} == {mark}
+
+
+def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=1)
+    rows = {"id": ["a", "b", None], "text": ["x", None, "é"], "at": [1, 2, 3]}
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for frame in (polars.DataFrame(rows), pandas.DataFrame(rows)):
+            producer.send_arrow(topic, frame, key="id", value="text", timestamp="at").result(20)
+    expected = [
+        Row(b"a", b"x", (), 1),
+        Row(b"b", None, (), 2),
+        Row(None, "é".encode(), (), 3),
+    ]
+    assert read_all(cluster.bootstrap_servers, topic, 1) == {0: expected * 2}
 
 
 def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, topic: str) -> None:
