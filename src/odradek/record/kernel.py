@@ -38,7 +38,6 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringA
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
     PyObject_GC_UnTrack,
@@ -47,6 +46,9 @@ from cython.cimports.odradek.record.native import (
     copy_near,
     get32,
     get64,
+    odradek_block_give,
+    odradek_block_grow,
+    odradek_block_take,
     odradek_crc32c,
     odradek_crc_by_table,
     odradek_crc_kind,
@@ -145,7 +147,7 @@ def pool_take(size: int64_t) -> Bytes:
     index: cython.int = size_class(size)
     block: Bytes
     if index < 0:
-        return cython.cast(Bytes, malloc(size))
+        return cython.cast(Bytes, odradek_block_take(size))
     if index < CLASSES:
         _clock += 1
         _idle_used[index] = _clock
@@ -156,7 +158,7 @@ def pool_take(size: int64_t) -> Bytes:
             _hits += 1
             return block
     _misses += 1
-    return cython.cast(Bytes, malloc(rounded(size)))
+    return cython.cast(Bytes, odradek_block_take(rounded(size)))
 
 
 @cython.cfunc
@@ -166,7 +168,7 @@ def pool_give(block: Bytes, size: int64_t) -> cython.void:
     global _held
     index: cython.int = size_class(size)
     if index < 0 or index >= CLASSES or size > _limit:
-        free(block)
+        odradek_block_give(block, size)
         return
     while _held + size > _limit:
         pool_drop()
@@ -190,7 +192,7 @@ def pool_drop() -> cython.void:
     block = _idle[oldest]
     memcpy(cython.address(_idle[oldest]), block, cython.sizeof(Bytes))
     _held -= class_size(oldest)
-    free(block)
+    odradek_block_give(block, class_size(oldest))
 
 
 def pool_state() -> tuple[int, int, int, int, int]:
@@ -508,7 +510,7 @@ class Decoder:
         if size <= block.capacity:
             return True
         size = rounded(max(size, 2 * block.capacity))
-        data = cython.cast(Bytes, realloc(block.data, size))
+        data = cython.cast(Bytes, odradek_block_grow(block.data, block.capacity, size))
         if not data:
             self.error = NO_MEMORY
             return False

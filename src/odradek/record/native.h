@@ -5,8 +5,12 @@
 #ifndef ODRADEK_NATIVE_H
 #define ODRADEK_NATIVE_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mremap */
+#endif
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef ODRADEK_DIGEST
@@ -159,6 +163,58 @@ static inline uint32_t odradek_crc32c(const uint8_t *data, size_t size) {
         return odradek_crc_by_instruction(data, size);
 #endif
     return odradek_crc_by_table(data, size);
+}
+
+/* Blocks of a megabyte come and go with every answer. malloc would keep them in its heap, where one
+   small piece above them holds hundreds of megabytes back, so larger ones are mapped: what is given
+   back is gone, and growing moves pages and no bytes. (Huge pages were tried: sometimes half as much
+   again, sometimes a third, and more memory.) */
+#if defined(__linux__)
+#include <sys/mman.h>
+#define ODRADEK_MAPPED ((size_t)128 << 10)
+
+static inline void *odradek_map(size_t size) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+#else
+#define ODRADEK_MAPPED (~(size_t)0)
+#define odradek_map(size) NULL
+#endif
+
+/* Sizes from ODRADEK_MAPPED on are multiples of a page: the kernel's size classes. */
+static inline void *odradek_block_take(size_t size) {
+    return size < ODRADEK_MAPPED ? malloc(size) : odradek_map(size);
+}
+
+static inline void odradek_block_give(void *block, size_t size) {
+#if defined(__linux__)
+    if (size >= ODRADEK_MAPPED) {
+        munmap(block, size);
+        return;
+    }
+#endif
+    (void)size;
+    free(block);
+}
+
+/* NULL leaves the old block as it was; an old size of 0 means that there is none. */
+static inline void *odradek_block_grow(void *block, size_t old, size_t size) {
+    void *larger;
+    if (!old || size < ODRADEK_MAPPED)
+        return old ? realloc(block, size) : odradek_block_take(size);
+#if defined(__linux__)
+    if (old >= ODRADEK_MAPPED) {
+        larger = mremap(block, old, size, MREMAP_MAYMOVE);
+        return larger == MAP_FAILED ? NULL : larger;
+    }
+#endif
+    larger = odradek_map(size);
+    if (larger) {
+        memcpy(larger, block, old);
+        free(block);
+    }
+    return larger;
 }
 
 #endif
