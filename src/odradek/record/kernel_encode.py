@@ -121,14 +121,17 @@ Row = cython.struct(
 
 
 # Memory: blocks of a power of two (and some slack), kept for the next batch. Fresh pages cost ten
-# times as much to write as pages that were written before.
+# times as much to write as pages that were written before. All of it is done under the GIL.
 
 SMALLEST = cython.declare(cython.int, 12)
 CLASSES = cython.declare(cython.int, 13)
 Block = cython.struct(next=cython.p_void)
 _free = cython.declare(cython.p_void[13])  # lists, one for each class; C sets them to NULL
-_kept = cython.declare(cython.longlong, 0)
-_keep_limit = cython.declare(cython.longlong, 32 << 20)
+_held = cython.declare(cython.longlong, 0)
+_limit = cython.declare(cython.longlong, 32 << 20)
+_lent = cython.declare(cython.longlong, 0)
+_hits = cython.declare(cython.longlong, 0)
+_misses = cython.declare(cython.longlong, 0)
 
 
 @cython.cfunc
@@ -143,21 +146,23 @@ def _class_of(size: int64_t) -> cython.int:
 
 @cython.cfunc
 def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.pointer(uint8_t):
-    """Give at least `size` bytes and SLACK behind them. Under the GIL."""
-    global _kept
+    """Give at least `size` bytes and SLACK behind them."""
+    global _held, _lent, _hits, _misses
     index: cython.int = _class_of(size)
-    found: cython.p_void
+    found: cython.p_void = cython.NULL
     if index < CLASSES:
         size = cython.cast(int64_t, 1) << (SMALLEST + index)
         found = _free[index]
-        if found:
-            _free[index] = cython.cast(cython.pointer(Block), found).next
-            _kept -= size
-            capacity[0] = size
-            return cython.cast(cython.pointer(uint8_t), found)
-    found = malloc(size + SLACK)
-    if not found:
-        raise MemoryError(f"no {size} bytes for a record batch")
+    if found:
+        _free[index] = cython.cast(cython.pointer(Block), found).next
+        _held -= size
+        _hits += 1
+    else:
+        found = malloc(size + SLACK)
+        if not found:
+            raise MemoryError(f"no {size} bytes for a record batch")
+        _misses += 1
+    _lent += size
     capacity[0] = size
     return cython.cast(cython.pointer(uint8_t), found)
 
@@ -165,17 +170,48 @@ def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.poi
 @cython.cfunc
 @cython.exceptval(check=False)
 def _give_memory(data: cython.pointer(uint8_t), capacity: int64_t) -> cython.void:
-    """Take a block back: for the next batch, or to the system. Under the GIL."""
-    global _kept
+    """Take a block back: for the next batch, or to the system."""
+    global _held, _lent
     index: cython.int = _class_of(capacity)
     if not data:
         return
-    if index < CLASSES and _kept + capacity <= _keep_limit:
-        cython.cast(cython.pointer(Block), data).next = _free[index]
-        _free[index] = data
-        _kept += capacity
-    else:
+    _lent -= capacity
+    if index == CLASSES or capacity > _limit:
         free(data)
+        return
+    _drop_memory(_limit - capacity)
+    cython.cast(cython.pointer(Block), data).next = _free[index]
+    _free[index] = data
+    _held += capacity
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _drop_memory(limit: int64_t) -> cython.void:
+    """Let idle blocks go, the largest first, until no more than `limit` bytes are held."""
+    global _held
+    index: cython.int = CLASSES - 1
+    block: cython.p_void
+    while _held > limit:
+        block = _free[index]
+        if not block:
+            index -= 1
+            continue
+        _free[index] = cython.cast(cython.pointer(Block), block).next
+        _held -= cython.cast(int64_t, 1) << (SMALLEST + index)
+        free(block)
+
+
+def pool_state() -> tuple[int, int, int, int, int]:
+    """Give bytes held idle, their limit, bytes lent out to batches, hits and misses."""
+    return _held, _limit, _lent, _hits, _misses
+
+
+def set_pool_limit(limit: cython.longlong) -> None:
+    """Hold at most so many idle bytes from now on."""
+    global _limit
+    _limit = max(0, limit)
+    _drop_memory(_limit)
 
 
 @cython.final

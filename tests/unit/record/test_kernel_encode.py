@@ -1,0 +1,162 @@
+"""The native encoder: its memory, and threads that meet in it.
+
+That it makes what the plain one makes is tested in test_encoder, test_builder and tests/property.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.common.errors import IllegalStateError
+from odradek.record import SentBinary, SentColumns, StopReason, kernel_sources
+
+if isinstance(kernel_sources.load(kernel_sources.ENCODER), str):
+    pytest.skip("there is no native encoder here", allow_module_level=True)
+
+from odradek.record import kernel_encode
+
+KIB = 1 << 10
+VALUE = b"v" * 1000
+
+
+@pytest.fixture(autouse=True)
+def empty_pool() -> Iterator[None]:
+    """Nothing idle before or left behind."""
+    gc.collect()
+    limit = kernel_encode.pool_state()[1]
+    kernel_encode.set_pool_limit(0)
+    kernel_encode.set_pool_limit(limit)
+    yield
+    kernel_encode.set_pool_limit(limit)
+
+
+def filled(records: int, limit: int = 1 << 20, codec: str | None = None) -> memoryview:
+    builder = kernel_encode.BatchBuilder(limit, codec)
+    for i in range(records):
+        assert builder.append(None, VALUE, (), i) == i
+    return builder.build()
+
+
+def same_values(count: int) -> SentColumns:
+    """Rows with the same value each: their offsets say so."""
+    ends = b"".join(n.to_bytes(4, "little") for n in (0, 1)) * (count // 2 + 1)
+    valid = b"\x55" * (count // 8 + 1)  # every second one: from 1 to 0 would be a lie
+    return SentColumns(count, SentBinary(ends, b"x", valid))
+
+
+def test_memory_comes_back_with_the_last_view_and_is_used_again() -> None:
+    _, _, lent, _, misses = kernel_encode.pool_state()
+    view = filled(100)
+    part = view[61:70]
+    assert kernel_encode.pool_state()[2] >= lent + 100 * len(VALUE)
+    bytes_before = bytes(part)
+    del view
+    gc.collect()
+    assert kernel_encode.pool_state()[2] >= lent + 100 * len(VALUE)
+    assert bytes(part) == bytes_before
+    part.release()
+    del part
+    held, limit, now_lent, hits, new_misses = kernel_encode.pool_state()
+    assert now_lent == lent
+    assert 100 * len(VALUE) <= held <= limit
+    assert new_misses > misses
+    again = filled(100)
+    after = kernel_encode.pool_state()
+    assert after[3] > hits
+    assert after[4] == new_misses
+    again.release()
+
+
+def test_a_batch_grows_with_its_records_not_to_its_limit() -> None:
+    lent = kernel_encode.pool_state()[2]
+    builders = [kernel_encode.BatchBuilder(1 << 20, None) for _ in range(100)]
+    for builder in builders:
+        builder.append(b"k", b"v", (), 5)
+    assert kernel_encode.pool_state()[2] - lent <= 100 * 4 * KIB
+    for builder in builders:
+        builder.release()
+    assert kernel_encode.pool_state()[2] == lent
+
+
+def test_idle_memory_has_a_limit() -> None:
+    kernel_encode.set_pool_limit(300 * KIB)
+    views = [filled(100), filled(1), filled(200), filled(1), filled(3000, 4 << 20)]
+    for view in views:
+        view.release()
+    del views, view
+    held, limit, *_ = kernel_encode.pool_state()
+    assert 0 < held <= limit == 300 * KIB
+    kernel_encode.set_pool_limit(-1)
+    assert kernel_encode.pool_state()[:2] == (0, 0)
+
+
+def test_a_compressed_batch_keeps_only_what_is_sent() -> None:
+    lent = kernel_encode.pool_state()[2]
+    view = filled(500, codec="zstd")
+    assert len(view) < 20 * KIB
+    assert kernel_encode.pool_state()[2] - lent <= 32 * KIB
+    view.release()
+    assert kernel_encode.pool_state()[2] == lent
+
+
+def test_a_codec_that_fails_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = kernel_encode.BatchBuilder(1 << 20, "zstd")
+    for i in range(50):
+        builder.append(None, VALUE, (), i)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_encode, "compress", None)
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                builder.build()
+    assert bytes(builder.build()) == bytes(filled(50, codec="zstd"))
+
+
+def test_views_are_read_only() -> None:
+    view = filled(1)
+    assert view.readonly
+    assert (view.format, view.itemsize, view.ndim, view.contiguous) == ("B", 1, 1, True)
+
+
+def test_what_is_written_without_the_gil_is_left_alone_by_other_threads() -> None:
+    rows = 1_000_000
+    encoder = kernel_encode.ColumnEncoder(same_values(rows), 1, 1000)
+    batch = kernel_encode.BatchBuilder(1 << 30, None)
+    encoder.use(0, batch)
+    found = []
+
+    def work() -> None:
+        room = 1 << 40
+        found.append(encoder.encode(0, rows, timestamp_ms=5, room=room, sticky=0, sticky_room=room))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    refused = added = 0
+    while thread.is_alive():
+        try:
+            batch.limit_bytes = 1 << 30
+        except IllegalStateError:
+            refused += 1
+            index = batch.append(None, b"x", (), 5)
+            if index is not None:  # the call has just ended
+                assert index == rows + added
+                added += 1
+    thread.join()
+    assert found[0][:2] == (rows, StopReason.DONE)
+    assert refused
+    assert batch.count == rows + added
+
+
+def test_the_batch_of_another_encoder_must_be_taken_over_first() -> None:
+    first, second = (kernel_encode.ColumnEncoder(same_values(10), 1, 1000) for _ in range(2))
+    batch = kernel_encode.BatchBuilder(1 << 20, None)
+    first.use(0, batch)
+    second.use(0, batch)
+    stop = first.encode(0, 10, timestamp_ms=5, room=1000, sticky=0, sticky_room=1000)
+    assert (stop.row, stop.reason) == (0, StopReason.BATCH)
+    stop = second.encode(0, 10, timestamp_ms=5, room=1000, sticky=0, sticky_room=1000)
+    assert stop.reason is StopReason.DONE
+    assert batch.count == 10
