@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules bench bench-all fuzz scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules bench bench-all fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 setup: ## the venv .venv with all that is pinned (quick when nothing changed)
 	@$(PYTHON) tools/setup_venv.py
@@ -27,6 +27,9 @@ check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_house.py
 
+broken-bounds: setup ## disable each bound check of the kernels: a test must notice (ARGS="--list")
+	@$(BIN)/python tools/break_bounds.py $(ARGS)
+
 bench: setup ## Odradek beside its peers on one broker, some rows in a few minutes (ARGS="--help")
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
@@ -36,8 +39,15 @@ bench-all: setup ## all rows with ten million records (an hour)
 broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_rules.py $(ARGS)
 
-fuzz: setup ## random schedules of faults for SECONDS (600), then the property tests under other examples
+fuzz: fuzz-kernels fuzz-schedules fuzz-properties ## kernels under sanitizers, then schedules, SECONDS (600) each; properties
+
+fuzz-kernels: setup ## both kernels under ASan and UBSan for SECONDS (600); new cases each time, or SEED=...
+	FUZZ_SECONDS=$(or $(SECONDS),600) FUZZ_SEED=$(or $(SEED),$$(date +%s)) $(BIN)/pytest -q -s tests/fuzz
+
+fuzz-schedules: setup ## random schedules of faults for SECONDS (600)
 	$(BIN)/odradek simulate explore --jobs 2 --seconds $(or $(SECONDS),600) $(ARGS)
+
+fuzz-properties: setup ## the property tests under other examples
 	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
 
 scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")

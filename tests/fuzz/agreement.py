@@ -1,6 +1,6 @@
 """What a decoder made of a case, in a form in which two decoders' results can be compared.
 
-In: a decoder and a case of `frames`. Out: plain tuples: errors by type and batch, results by rows
+In: a decoder and a case of `frames`. Out: plain tuples: errors by type and words, results by rows
 (how a column's buffers are laid out is the decoder's own affair, as long as they are sound).
 """
 
@@ -91,16 +91,11 @@ def result(found: DecodedRecords) -> Outcome:
 
 
 def outcome(decode: Decode, buffer: memoryview, arguments: Arguments) -> Outcome:
-    """What a call gave, or which error about which batch; other errors go through."""
+    """What a call gave, or which error; other errors go through."""
     try:
         found = decode(buffer, **arguments)
     except (CorruptRecordError, UnsupportedFeatureError) as error:
-        batch, separator, _ = str(error).partition(" have the ")
-        if not separator:
-            batch, separator, _ = str(error).partition(": ")
-        if not separator:
-            raise
-        return type(error).__name__, batch
+        return type(error).__name__, str(error)
     return result(found)
 
 

@@ -329,9 +329,13 @@ class Frames:
     def _nothing(self, seed: Seed | None, body: bytearray, checked: list[int]) -> None:
         """Leave it valid."""
 
-    def _hostile(self, spot: Spot, seed: Seed) -> bytes:
+    def _hostile(self, spot: Spot, seed: Seed) -> bytes | bytearray:
         """Some bytes where a number stands."""
-        kind = self._pick(10)
+        kind = self._pick(12)
+        if kind >= 10:  # what it says already, in more bytes, in too many, or without an end
+            said = bytearray(seed.body[spot.start : spot.stop])
+            said[-1] |= 0x80
+            return said + b"\x80" * self._pick(10) + (b"" if kind == 10 else b"\0")
         if kind < 5:  # at the very edges of what encloses it
             end = seed.spans[spot.record].end if kind < 3 else len(seed.body)
             left = end - spot.stop

@@ -15,6 +15,7 @@ import gc
 import json
 import mmap
 import os
+import random
 import struct
 import sys
 import time
@@ -29,6 +30,7 @@ from tests.fuzz.corpus import write_case
 from tests.fuzz.frames import Frames
 from tests.fuzz.kernels import built
 from tests.fuzz.sent import Sendings, drive, exact
+from tests.fuzz.services import Services
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import builder, encoder, reference
@@ -57,13 +59,15 @@ def decode_chunk(seed: int) -> Callable[[bool], Any]:
     """Cases for the decoder; each call does one and gives it."""
     kernel = load("kernel")
     decode, frames = kernel.decode, Frames(seed)
+    services = Services(kernel, random.Random(seed).random)
 
     def one(compare: bool) -> Any:
         case = frames.case()
         view = exact(case[0])
         if not compare:
+            services.look(view, case[1]["start_offset"])
             with suppress(CorruptRecordError, UnsupportedFeatureError):
-                decode(view, **case[1])
+                services.read(decode(view, **case[1]))
             return case
         ours = outcome(decode, view, case[1])  # type: ignore[arg-type]
         theirs = outcome(reference.decode, memoryview(case[0]), case[1])

@@ -1,0 +1,124 @@
+"""The kernel's smaller services beside the decoder: surveys, entries and rows of columns.
+
+In: a record set and, where it could be decoded, its columns; some of both with lies in them. Each
+service must do what its plain twin does, or refuse what reaches beyond a buffer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tests.fuzz.sent import exact
+
+from odradek.record import rows, survey
+from odradek.record.columns import BinaryColumn, DecodedRecords, RecordColumns
+
+_LIES = (-1, 1, 3, 300, (1 << 31) - 1, -(1 << 31), 100_000)
+_FAR = (-1, 1, 2, 8, (1 << 63) - 1, -(1 << 63), 1 << 40, (1 << 62))
+
+
+class Record(NamedTuple):
+    """A row as `build_rows` makes it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Any
+    leader_epoch: int
+
+
+class Services:
+    """Calls the services with what it is given, and with worse."""
+
+    def __init__(self, kernel: Any, chance: Callable[[], float]) -> None:
+        self._kernel = kernel
+        self._chance = chance
+
+    def _pick(self, count: int) -> int:
+        return int(self._chance() * count)
+
+    def look(self, view: Any, offset: int) -> None:
+        """Survey a record set, whole or not."""
+        found = self._kernel.survey_batches(view, offset)
+        expected = survey.survey_batches(memoryview(bytes(view)), offset)
+        assert found == expected, ("survey", found, expected)
+
+    def read(self, found: DecodedRecords) -> None:
+        """Read entries and rows out of columns, and out of what isn't quite these columns."""
+        columns = found.columns
+        for column in (columns.values, columns.keys):
+            if isinstance(column, BinaryColumn):
+                self._entries(column, columns.count)
+        self._rows(columns)
+
+    def _entries(self, column: BinaryColumn, count: int) -> None:
+        ends = array("i", memoryview(column.offsets))
+        data, bits = bytes(column.data), column.validity
+        start = self._pick(count + 1)
+        stop = start + self._pick(count - start + 1)
+        sound = self._chance() < 0.4
+        if not sound:
+            kind = self._pick(5)
+            if kind == 0:
+                ends[self._pick(len(ends))] += _LIES[self._pick(len(_LIES))] % 5 - 2
+            elif kind == 1:
+                ends[self._pick(len(ends))] = _LIES[self._pick(len(_LIES))]
+            elif kind == 2:
+                start, stop = start + self._far(), stop + self._far()
+            elif kind == 3:
+                data = data[: len(data) - 1 - self._pick(3)]
+            elif bits is not None:
+                bits = bytes(bits)[:-1]
+        lengths = memoryview(exact(ends.tobytes())).cast("i")
+        there = None if bits is None else exact(bytes(bits))
+        try:
+            found = self._kernel.binary_values(lengths, exact(data), there, start, stop)
+        except (IndexError, ValueError, OverflowError):
+            assert not sound, "sound entries were refused"
+            return
+        assert found == self._plainly(ends, data, bits, start, stop)
+
+    def _plainly(
+        self, ends: Any, data: bytes, bits: Any, start: int, stop: int
+    ) -> list[bytes | None]:
+        assert 0 <= start <= stop < len(ends), "entries that aren't there were read"
+        told: list[bytes | None] = []
+        for i in range(start, stop):
+            assert 0 <= ends[i] <= ends[i + 1] <= len(data), "bytes that aren't there were read"
+            there = bits is None or bits[i >> 3] >> (i & 7) & 1
+            told.append(data[ends[i] : ends[i + 1]] if there else None)
+        return told
+
+    def _far(self) -> int:
+        found = _FAR[self._pick(len(_FAR))]
+        return found if self._pick(2) else found % 5
+
+    def _rows(self, columns: RecordColumns) -> None:
+        epochs: Any = 3 if self._pick(2) else [7] * columns.count
+        start = self._pick(columns.count + 1)
+        part = columns.slice(start, start + self._pick(columns.count - start + 1))
+        if not isinstance(epochs, int):
+            epochs = epochs[: part.count]
+        sound = self._chance() < 0.5
+        if not sound:
+            kind = self._pick(3)
+            if kind == 0:
+                part = replace(part, start=(part.start + self._far()) % (1 << 63))
+            elif kind == 1:
+                part = replace(part, count=(part.count + self._far()) % (1 << 63))
+            elif part.count:
+                epochs = [3] * (part.count - 1)
+        try:
+            found = self._kernel.build_rows(Record, "t", 1, part, epochs)
+        except (IndexError, ValueError, OverflowError):
+            assert not sound, "sound rows were refused"
+            return
+        assert part.start + part.count <= columns.count, "rows that aren't there were read"
+        assert found == rows.build_rows(Record, "t", 1, part, epochs)

@@ -1,0 +1,170 @@
+"""`make broken-bounds`: disable one bound check of the kernels after the other; a test must notice.
+
+The kernels are built once, with sanitizers and with all their checks behind a number (`bounds.py`);
+each number is given to a process of the fuzz targets of its own, with the seed of the test command.
+What isn't noticed there goes through the tests of the record room. Printed is who noticed, or
+SURVIVED, which makes the exit status 1. Before that all must pass with every check in its place.
+
+    python tools/break_bounds.py               all of them (some minutes for each kernel)
+    python tools/break_bounds.py walk grow     those whose name holds one of the words
+    python tools/break_bounds.py --by-one      weaker by one instead of disabled
+    python tools/break_bounds.py --list        what there is
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import bounds
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the harness is a part of the tests
+
+from tests.fuzz import sanitized  # noqa: E402
+
+KERNELS = {"kernel": "decode", "kernel_encode": "encode"}
+READY = "odradek_crc_prepare()\n\nSOURCES"
+"""Behind this line of a kernel the number is read."""
+TESTS = (
+    *("tests/property/record/test_kernel_decode.py", "tests/property/record/test_kernel_encode.py"),
+    *("tests/unit/record/test_kernel.py", "tests/unit/record/test_encoder.py"),
+    "tests/unit/record/test_builder.py",
+)
+SECONDS = 60.0
+"""What the test command gives to a target."""
+
+NO_BOUNDS = {
+    r": cython.compiled$": "says whether this is compiled",
+    r": (not )?(data|found|self\.slots|block\.data|work\.error == NO_MEMORY)$": "no memory",
+}
+"""Found by their shape, but no bounds, and why; patterns of names."""
+
+
+def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
+    """Give a kernel's checks by number."""
+    source = (ROOT / "src" / "odradek" / "record" / f"{kernel}.py").read_text()
+    return {
+        number: bound
+        for number, bound in enumerate(bounds.find(source))
+        if bound.by_one == by_one and not any(re.search(p, bound.name) for p in NO_BOUNDS)
+    }
+
+
+def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
+    """Copy the package and put its kernels' checks behind numbers."""
+    package = sanitized.copy(folder)
+    for kernel, found in chosen.items():
+        path = package / "record" / f"{kernel}.py"
+        path.write_text(bounds.armed(path.read_text(), found, READY.partition("\n")[0]))
+
+
+def first_line(text: str) -> str:
+    """What of a report says most."""
+    for pattern in (r"ERROR: (AddressSanitizer: [\w-]+)", r"runtime error: (.*)", r"(.+)"):
+        if found := re.search(pattern, text):
+            return found[1][:90]
+    return "?"
+
+
+def noticed(
+    build: sanitized.Build, kernel: str, number: int, folder: Path, seconds: float, quick: bool
+) -> str | None:
+    """Say who noticed that a check is disabled; None when nobody did."""
+    own = folder / f"{kernel}-{number}"
+    own.mkdir()
+    flag = {bounds.VARIABLE: str(number)}
+    process = sanitized.Process(
+        build, KERNELS[kernel], own, "--seconds", str(seconds), "--seed", "1", **flag
+    )
+    told = process.wait(seconds + 60)
+    if told["failure"] is not None:
+        failure = told["failure"]
+        return f"{KERNELS[kernel]}, {failure['error']}: {first_line(failure['text'])}"
+    if quick:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--tb=line", "--no-header"]
+    command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={own / 'pytest'}"]
+    done = subprocess.run(
+        [*command, *TESTS],
+        env=build.environment(**flag), cwd=ROOT, capture_output=True, text=True, check=False,
+        timeout=900,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return None
+    failed = re.search(r"^FAILED (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    return failed[1] if failed else first_line(done.stderr or done.stdout)
+
+
+def try_all(
+    build: sanitized.Build,
+    chosen: dict[str, dict[int, bounds.Bound]],
+    folder: Path,
+    seconds: float,
+    jobs: int,
+    quick: bool,
+) -> int:
+    """Disable one check after the other; how many weren't noticed."""
+    survived = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [
+            (kernel, bound, pool.submit(noticed, build, kernel, number, folder, seconds, quick))
+            for kernel, found in chosen.items()
+            for number, bound in found.items()
+        ]
+        for kernel, bound, result in running:
+            verdict = result.result()
+            survived += verdict is None
+            print(f"{kernel}:{bound.line} {bound.name}: {verdict or 'SURVIVED'}", flush=True)
+    print(f"{len(running) - survived} of {len(running)} broken bounds were noticed")
+    return survived
+
+
+def main() -> int:
+    """Disable all checks, or those that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only checks whose name holds one of these")
+    parser.add_argument("--list", action="store_true", help="name them and end")
+    parser.add_argument("--by-one", action="store_true", help="make them weaker by one instead")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each in its target")
+    parser.add_argument("--quick", action="store_true", help="only the targets, not the tests")
+    parser.add_argument("--jobs", type=int, default=2, help="so many at the same time")
+    options = parser.parse_args()
+    chosen = {
+        kernel: {
+            number: bound
+            for number, bound in checks(kernel, by_one=options.by_one).items()
+            if not options.words or any(word in bound.name for word in options.words)
+        }
+        for kernel in KERNELS
+    }
+    if not any(chosen.values()):
+        parser.error(f"no check's name holds {' or '.join(options.words)}")
+    if options.list:
+        for kernel, found in chosen.items():
+            for bound in found.values():
+                print(f"{kernel}:{bound.line} {bound.name}")
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        arm(folder, chosen)
+        build = sanitized.build(folder)
+        if isinstance(build, str):
+            print(f"not run: {build}")
+            return 1
+        for kernel in KERNELS:
+            if (verdict := noticed(build, kernel, -1, folder, 5, True)) is not None:
+                print(f"{kernel}: {verdict}\nAll must pass before anything is broken.")
+                return 1
+        return (
+            1 if try_all(build, chosen, folder, options.seconds, options.jobs, options.quick) else 0
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
