@@ -7,7 +7,6 @@ Must not: decide anything; the engine does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import getpid
 from typing import Any
 
 from odradek.api.base import GRACE, Client
@@ -55,6 +54,8 @@ class Producer(Client[ProducerEngine]):
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have (transactions, TLS, SASL …).
         """
+        from odradek.runtime.fork import ForkSwitch
+
         settled = Config(PRODUCER, config, **keywords)
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)
@@ -63,7 +64,7 @@ class Producer(Client[ProducerEngine]):
         self._lanes: dict[str, TopicLane] = {}
         self._metadata = self._engine.metadata
         self._wall_clock = self._host.wall_clock
-        self._pid = getpid()
+        self._process = ForkSwitch()
         self._lock_free = (
             BatchBuilder.ATOMIC and settled["max.request.size"] >= settled["batch.size"]
         )
@@ -105,7 +106,7 @@ class Producer(Client[ProducerEngine]):
             else:
                 partition = partition_for_key(key, lane.count)
         batch = lane.open.get(partition)
-        if batch is not None and self._lock_free and getpid() == self._pid:
+        if batch is not None and self._lock_free and self._process.here:
             index = batch.append(key, value, headers, at)
             if index is not None:
                 return RecordFuture(self, batch, index, at)

@@ -44,6 +44,24 @@ def _abandon_all() -> None:
     _opened.clear()
 
 
+class ForkSwitch:
+    """Says whether this is still the process that made it, to those who ask for each record.
+
+    To ask for the pid is a system call. A child that wasn't forked by Python isn't noticed here; it
+    is by the guard, which everything asks that takes a lock or touches a socket.
+    """
+
+    __slots__ = ("__weakref__", "here")
+
+    def __init__(self) -> None:
+        self.here = True
+        watch(self)
+
+    def abandon(self) -> None:
+        """Called in a forked child."""
+        self.here = False
+
+
 class ForkGuard:
     """Remembers the process that made a client."""
 

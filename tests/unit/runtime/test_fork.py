@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
 
+from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
 from odradek.common.events import Event
 from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost, ThreadHost
 from odradek.runtime.events_dir import EventFile
+from odradek.simulation import SimulatedCluster, World
 
 Host = SelectorHost | ThreadHost
 
@@ -103,3 +105,26 @@ def test_a_child_writes_no_events(tmp_path: Path) -> None:
     events(Event(2.0, "closed"))
     assert len(events.path.read_text().splitlines()) == 2
     events.close()
+
+
+def test_a_producer_takes_no_record_in_a_child() -> None:
+    """Also where it would only have to put one into a batch that is open."""
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=1)
+    host = ThreadHost()
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}
+    with Producer(config, _host=world.host("producer")) as producer:
+        producer.send("t", b"1")
+        producer._host, producer._engine.accumulator.lock = host, host.lock
+
+        def check() -> None:
+            for _ in range(3):
+                with pytest.raises(ClientForkedError, match="forked child"):
+                    producer.send("t", b"2")
+            assert producer._lanes["t"].open[0].count == 1
+
+        in_child(check)
+        assert producer.send("t", b"3") is not None
+        assert producer._lanes["t"].open[0].count == 2
+        producer._host = world.hosts["producer"]
