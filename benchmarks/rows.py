@@ -89,13 +89,13 @@ def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:
         lane("librdkafka", "librdkafka (C)", "librdkafka", "consume"),
         lane("librdkafka-crc", "librdkafka (C), check.crcs", "librdkafka", "consume", 1.0,
              "--check-crcs", "true"),
-        lane("confluent", "confluent-kafka", "confluent", "consume", 0.6),
-        lane("confluent-arrow", "confluent-kafka → Arrow", "confluent", "arrow", 0.4),
-        lane("kafkarrow", "kafkarrow → Arrow", "kafkarrow", "arrow", 0.2),
-        lane("aiokafka", "aiokafka", "aiokafka", "consume", 0.2),
-        lane("aiokafka-arrow", "aiokafka → Arrow", "aiokafka", "arrow", 0.1),
-        lane("kafka-python", "kafka-python", "kafka-python", "consume", 0.03),
-        lane("kafka-python-arrow", "kafka-python → Arrow", "kafka-python", "arrow", 0.03),
+        lane("confluent", "confluent-kafka", "confluent", "consume", 0.4),
+        lane("confluent-arrow", "confluent-kafka → Arrow", "confluent", "arrow", 0.2),
+        lane("kafkarrow", "kafkarrow → Arrow", "kafkarrow", "arrow", 0.1),
+        lane("aiokafka", "aiokafka", "aiokafka", "consume", 0.1),
+        lane("aiokafka-arrow", "aiokafka → Arrow", "aiokafka", "arrow", 0.05),
+        lane("kafka-python", "kafka-python", "kafka-python", "consume", 0.01),
+        lane("kafka-python-arrow", "kafka-python → Arrow", "kafka-python", "arrow", 0.01),
     )  # fmt: skip
 
 
