@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import data, peers
 from benchmarks.rows import Shape
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from odradek.testing import LocalCluster
 

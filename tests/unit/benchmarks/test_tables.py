@@ -1,0 +1,135 @@
+"""From measurements to tables: medians, ratios, goals, and what isn't comparable."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import page, picture, run, table
+from benchmarks.rows import ROWS, TUNED_BATCH, Goal
+
+
+def measured(seconds: float, records: int = 1_000_000) -> dict[str, Any]:
+    return table.derived(
+        {
+            "records": records,
+            "seconds": seconds,
+            "cpu": seconds / 2,
+            "bytes": 116 * records,
+            "peak_rss": 300_000_000,
+            "rss_before": 60_000_000,
+            "delivers": "things",
+            "library": "some",
+            "version": "1.0",
+        }
+    )
+
+
+def store(**lanes: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    sitting = {
+        "commit": "abc",
+        "records": 1_000_000,
+        "runs": 3,
+        "kafka": "4.3.1",
+        "skipped": {"sarama": "no go on PATH"},
+        "machine": {"cpu": "a CPU", "cores": 2, "load": 0.1, "python": "3.11"},
+    }
+    return {
+        "sittings": {s: {"id": f"{s} 12:00", **sitting} for s, _ in lanes.values()},
+        "results": {
+            f"{table.ALL_CORES}/consume/{lane.replace('_', '-')}": {"sitting": s, "runs": runs}
+            for lane, (s, runs) in lanes.items()
+        },
+    }
+
+
+def results(found: dict[str, Any]) -> table.Results:
+    return table.Results(found, table.ALL_CORES)
+
+
+def test_a_ratio_is_that_of_medians() -> None:
+    ours = [measured(0.1), measured(0.2), measured(5.0)]
+    theirs = [measured(2.0), measured(1.0), measured(4.0)]
+    found = results(store(odradek_arrow=("one", ours), java=("one", theirs)))
+    assert found.goal("consume", Goal("odradek-arrow", "java", 9)) == (10.0, True)
+    assert found.goal("consume", Goal("odradek-arrow", "java", 11)) == (10.0, False)
+    assert found.goal("consume", Goal("odradek-arrow", None, 0.1, "cpu_per_million", True)) == (
+        0.1,
+        True,
+    )
+
+
+def test_a_goal_whose_lane_failed_is_shown_without_a_figure() -> None:
+    found = store(odradek_arrow=("one", [{"error": "it broke"}]), java=("one", [measured(1.0)]))
+    lines = [x for x in table.goals_table(results(found)).splitlines() if "| Java |" in x]
+    assert lines == ["| consume 100 B: Odradek → Arrow | Java | ≥ 9× | | no figure |"]
+    assert "failed: it broke" in table.markdown(found)
+
+
+def test_what_was_measured_at_another_time_is_marked() -> None:
+    same = store(odradek_arrow=("one", [measured(1.0)]), java=("one", [measured(1.0)]))
+    other = store(odradek_arrow=("one", [measured(1.0)]), java=("two", [measured(1.0)]))
+    assert table.OTHER_SITTING not in table.goals_table(results(same))
+    assert f"Java {table.OTHER_SITTING}" in table.goals_table(results(other))
+
+
+def test_clients_that_were_skipped_are_named_with_the_reason() -> None:
+    found = store(odradek_arrow=("one", [measured(1.0)]))
+    assert "skipped: sarama: no go on PATH" in table.markdown(found)
+
+
+def test_memory_that_drifts_is_counted_from_the_third_pass_on() -> None:
+    levels = [50, 90, 100, 100, 130]
+    assert table.derived({"rss_after_pass": levels})["rss_drift"] == 30
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.key)
+def test_goals_speak_of_lanes_that_there_are(row: Any) -> None:
+    lanes = {lane.key for lane in row.lanes}
+    assert len(lanes) == len(row.lanes)
+    for goal in row.goals:
+        assert goal.lane in lanes
+        assert goal.against is None or goal.against in lanes
+    assert row.warm_up is None or row.warm_up in lanes
+
+
+def test_smaller_batches_are_for_topics_that_have_no_size_of_their_own() -> None:
+    assert {x.shape.batch_size for x in run.with_batches(ROWS["consume"], 1024).lanes} == {1024}
+    sizes = {x.shape.batch_size for x in run.with_batches(ROWS["batches"], 1024).lanes}
+    assert TUNED_BATCH not in sizes
+    assert 16 << 10 in sizes
+
+
+def test_what_is_written_can_be_read_and_old_sittings_go(tmp_path: Path) -> None:
+    found = store(odradek_arrow=("one", [measured(1.0)]))
+    found["sittings"]["nothing left of it"] = {}
+    run.write(tmp_path / "bench.json", found)
+    assert run.read(tmp_path / "bench.json")["results"] == found["results"]
+    assert list(run.read(tmp_path / "bench.json")["sittings"]) == ["one"]
+    assert run.read(tmp_path / "none.json") == {"sittings": {}, "results": {}}
+
+
+def test_only_what_stands_between_marks_is_written_anew() -> None:
+    text = "a\n<!-- bench consume, all cores -->\nold\n<!-- end -->\nb\n"
+    found = store(odradek_arrow=("one", [measured(1.0)]))
+    once, missing = page.filled(text, found)
+    assert missing == []
+    assert once.startswith("a\n")
+    assert once.endswith("<!-- end -->\nb\n")
+    assert "old" not in once
+    assert "Odradek → Arrow | 1.00" in once
+    assert page.filled(once, found) == (once, [])
+    _, missing = page.filled("<!-- bench soak, all cores -->\n<!-- end -->", found)
+    assert missing == ["soak, all cores"]
+
+
+def test_the_picture_draws_what_was_measured_from_nought() -> None:
+    found = store(odradek_arrow=("one", [measured(1.0)]), java=("one", [measured(4.0)]))
+    text = picture.render(results(found), "a note")
+    root = ElementTree.fromstring(text)  # noqa: S314 - our own text
+    bars = [e for e in root.iter() if e.tag.endswith("rect")][1:]
+    widths = [float(bar.attrib["width"]) for bar in bars]
+    assert widths[0] == pytest.approx(4 * widths[1], abs=0.3)
+    assert {bar.attrib["x"] for bar in bars} == {str(picture.LABELS)}
