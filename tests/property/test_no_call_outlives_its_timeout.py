@@ -35,7 +35,7 @@ FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {
     "ready_close": lambda cluster, i: cluster.ready_then_close(i),
     "dns_dead": lambda cluster, i: cluster.crash(i),
 }
-QUIET = {"poll", "poll_arrow", "close"}
+QUIET = {"poll", "poll_arrow", "batches", "records", "close"}
 """These come back with nothing instead of raising."""
 
 
@@ -62,6 +62,8 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Consumer, "position"): lambda c, t: c.position(T0, timeout=t),
     (Consumer, "poll"): lambda c, t: c.poll(timeout=t),
     (Consumer, "poll_arrow"): lambda c, t: c.poll_arrow(timeout=t),
+    (Consumer, "batches"): lambda c, t: list(c.batches(timeout=t)),
+    (Consumer, "records"): lambda c, t: list(c.records(timeout=t)),
     (Consumer, "beginning_offsets"): lambda c, t: c.beginning_offsets([T0], timeout=t),
     (Consumer, "end_offsets"): lambda c, t: c.end_offsets([T0], timeout=t),
     (Consumer, "offsets_for_times"): lambda c, t: c.offsets_for_times({T0: 5}, timeout=t),

@@ -19,6 +19,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.registry import api_name
 from odradek.simulation.broker_handlers import HANDLERS, Picture, api_versions
 from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
+from odradek.simulation.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
@@ -124,6 +125,7 @@ class SimulatedBroker:
         """The controller believes it to be alive: it stands in metadata answers and may lead."""
         self.fault = Misbehaviour.NONE
         self.sessions: dict[BrokerSession, None] = {}
+        self.fetch_sessions = FetchSessions()
         self.processing = 0.0002
         """Seconds of work on a request, on average."""
         self.throttle = 0.0

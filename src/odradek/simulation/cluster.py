@@ -415,6 +415,7 @@ class SimulatedCluster:
 
     def _take_down(self, broker: SimulatedBroker) -> None:
         broker.alive = False
+        broker.fetch_sessions.clear()
         broker.fault = Misbehaviour.NONE
         self.environment.unlisten(broker.address)
         broker.disconnect_all()

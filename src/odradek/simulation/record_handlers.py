@@ -176,13 +176,16 @@ def fetch(
     broker: SimulatedBroker, request: f.FetchRequest, version: int, reply: Reply
 ) -> f.FetchResponse | None:
     """Read committed bytes; with too few of them wait for more, at most `max_wait_ms`."""
-    if request.session_id != 0 and request.session_epoch > 0:  # sessions aren't kept
-        return f.FetchResponse(error_code=errors.FetchSessionIdNotFoundError.code)
-    response, size, failed = _read_all(broker, request, version)
-    enough = size >= request.min_bytes or failed or not request.topics
+    try:
+        session = broker.fetch_sessions.session(request)
+    except BrokerError as error:
+        return f.FetchResponse(error_code=error.code or -1)
+    whole = session.whole(request)
+    response, size, failed = _read_all(broker, whole, version)
+    enough = size >= request.min_bytes or failed or not whole.topics
     if enough or request.max_wait_ms <= 0:
-        return response
-    _LongPoll(broker, request, version, reply).begin()
+        return session.finish(response)
+    _LongPoll(broker, whole, version, lambda late: reply(session.finish(late))).begin()
     return None
 
 
@@ -190,7 +193,11 @@ class _LongPoll:
     """A fetch that waits until there is enough, an error, or its time is up."""
 
     def __init__(
-        self, broker: SimulatedBroker, request: f.FetchRequest, version: int, reply: Reply
+        self,
+        broker: SimulatedBroker,
+        request: f.FetchRequest,
+        version: int,
+        reply: Callable[[f.FetchResponse], None],
     ) -> None:
         self._broker, self._request, self._version = broker, request, version
         self._reply = reply

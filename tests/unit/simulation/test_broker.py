@@ -266,11 +266,32 @@ def test_requests_of_a_connection_wait_for_the_long_poll_before_them(setting: Se
     assert [m.API_NAME for _, m in setting.client.answers] == ["Fetch", "DescribeCluster"]
 
 
-def test_fetch_sessions_are_declined(setting: Setting) -> None:
+def test_fetch_sessions_tell_what_is_new(setting: Setting) -> None:
     first = setting.ask(setting.fetch(18, session_epoch=0), 18)
-    assert first.session_id == 0
-    later = setting.ask(f.FetchRequest(session_id=5, session_epoch=1), 18)
-    assert later.error_code == errors.FetchSessionIdNotFoundError.code
+    assert first.session_id > 0
+    assert len(first.responses[0].partitions) == 1
+    more = f.FetchRequest(session_id=first.session_id, session_epoch=1)
+    assert setting.ask(more, 18).responses == []
+    setting.produced(13, records(b"a"))
+    more.session_epoch = 2
+    (topic,) = setting.ask(more, 18).responses
+    assert len(topic.partitions[0].records) > 0
+    more.session_epoch = 3  # nobody said that it has been read
+    assert setting.ask(more, 18).responses != []
+    more.session_epoch = 4
+    more.forgotten_topics_data = [f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])]
+    assert setting.ask(more, 18).responses == []
+    more.session_epoch = 4
+    assert setting.ask(more, 18).error_code == errors.InvalidFetchSessionEpochError.code
+    setting.broker.fetch_sessions.clear()
+    assert setting.ask(more, 18).error_code == errors.FetchSessionIdNotFoundError.code
+
+
+def test_a_fetch_without_a_session_says_everything(setting: Setting) -> None:
+    for version in (4, 6, 18):
+        single = setting.ask(setting.fetch(version), version)
+        assert single.session_id == 0
+        assert len(single.responses[0].partitions) == 1
 
 
 def test_offsets_by_time(setting: Setting) -> None:

@@ -90,13 +90,9 @@ class ConsumerEngine(ClientEngine):
 
     # Positions
 
-    def start_resets(self, now: float) -> bool:
+    def start_resets(self, lost: Iterable[PartitionState], now: float) -> bool:
         """Look up positions for partitions that have none; part of the fetcher's advance."""
-        states = [
-            s
-            for s in self.subscription.partitions.values()
-            if s.position is None and not s.resetting and s.error is None and s.backoff.until <= now
-        ]
+        states = [s for s in lost if not s.resetting and s.error is None]
         wanted: dict[TopicPartition, int] = {}
         resets: dict[TopicPartition, tuple[PartitionState, int]] = {}
         for state in states:
@@ -124,6 +120,7 @@ class ConsumerEngine(ClientEngine):
                 self.subscription.fail(state, result, self.now)
             else:
                 state.move_to(result.offset)
+                self.subscription.changes += 1
             self.subscription.changed.notify()
             self.fetcher.changed.notify()
 
@@ -161,6 +158,7 @@ class ConsumerEngine(ClientEngine):
         while state.position is None:
             if state.error is not None:
                 error, state.error = state.error, None
+                self.subscription.changes += 1
                 raise error
             if now >= deadline:
                 raise self.timeout(f"position of {partition}", now)

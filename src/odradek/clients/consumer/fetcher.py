@@ -1,8 +1,8 @@
 """Fetches: one in flight per leader, and the next one as soon as an answer has come.
 
 In: positions, the snapshot, fetch answers. Out: `Fetched` records in the order they came, leader
-hints, wishes for metadata, errors for the next poll. Sessionless (KIP-227 comes later), by topic id
-from version 13 on. Must not: decode records, or move a position.
+hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
+version 13 on. Must not: decode records, or move a position.
 
 Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request that is
 under way and half for what is buffered; so nobody is starved and the sum is kept.
@@ -13,9 +13,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from odradek.clients.cluster_check import ClusterCheck
+from odradek.clients.consumer.asked import Asked
+from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetched import Fetched, survey
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
 from odradek.common.errors import KafkaError
@@ -34,13 +37,7 @@ from odradek.metadata.cluster import NO_ID, Broker, Cluster, Partition, Topic
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
-from odradek.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.primitives import records_view
 
 if TYPE_CHECKING:
@@ -48,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.consumer")
 
-TOPIC_IDS_FROM = 13
-"""KIP-516: from this version on a topic is named by its id alone."""
 SMALLEST_SHARE = 1
 GONE = frozenset(
     (
@@ -63,17 +58,7 @@ RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableErr
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
 
 
-class Asked:
-    """One fetch that is under way."""
-
-    __slots__ = ("address", "names", "parts", "version")
-
-    def __init__(self, address: Address, version: int) -> None:
-        self.address = address
-        self.version = version
-        self.parts: dict[tuple[str, int], tuple[PartitionState, int, int]] = {}
-        """(topic, partition) to its state, generation and the offset asked for."""
-        self.names: dict[bytes, str] = {}
+_served = attrgetter("served")
 
 
 class Fetcher:
@@ -94,46 +79,60 @@ class Fetcher:
         """Notified when there is something for the caller: records or an error."""
         self.fetched: deque[Fetched] = deque()
         self._buffered: dict[Address, int] = {}
-        self._under_way: dict[Address, Asked] = {}
+        self._asked: dict[Address, Asked] = {}
         self._served = 0
         self._room_made = False
         self._wake_at = math.inf
         self._seen: Cluster | None = None
+        self._settled: tuple[int, int] | None = None
+        """How often things had changed when there was nothing more to do; None: look again."""
 
     # The component's part
 
     def advance(self, now: float) -> bool:
         """Send a fetch to every leader that has none under way and isn't full."""
-        self._wake_at = math.inf
-        if not self._subscription.partitions:
-            return False
+        subscription, network = self._subscription, self._engine.network
         snapshot = self._engine.metadata.snapshot
-        if snapshot is None:
+        changes = (subscription.changes, network.changed.serial)
+        if self._settled == changes and snapshot is self._seen and now < self._wake_at:
+            return False  # a piece of an answer came, say: not worth a look at 5,000 partitions
+        self._wake_at, self._settled = math.inf, changes
+        if not subscription.partitions or snapshot is None:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
             self._release(snapshot)
-        moved = self._engine.start_resets(now)
-        groups = self._by_leader(snapshot, now)
-        half = max(SMALLEST_SHARE, self._budget // (2 * max(1, len(groups))))
-        network = self._engine.network
+        lost, states = self._candidates(now)
+        moved = bool(lost) and self._engine.start_resets(lost, now)
+        groups = self._by_leader(snapshot, states, now)
+        for address, asked in self._asked.items():
+            if asked.parts:
+                groups.setdefault(address, [])  # what it was asked before is asked again
+        sharers = max(1, len(groups.keys() | self._buffered.keys()))
+        half = max(SMALLEST_SHARE, self._budget // (2 * sharers))
         for address, parts in groups.items():
-            if address in self._under_way or self._buffered.get(address, 0) > half:
+            before = self._asked.get(address)
+            if (before is not None and before.under_way) or self._buffered.get(address, 0) > half:
                 continue
             connection = network.ready(address, now)
             if connection is None:
                 self._wake_at = min(self._wake_at, network.next_dial_at(address, now))
+                self._settled = None
                 continue
             _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
             if newest < TOPIC_IDS_FROM and not self._check.passed(connection, now):
+                self._settled = None
                 continue
-            moved = self._send(connection, parts, half, now) or moved
+            if before is None:
+                before = self._asked[address] = Asked(address)
+            moved = self._send(before, connection, parts, half, now) or moved
         return moved
 
     def next_deadline(self, now: float) -> float | None:
         """When a backoff ends or a leader may be dialled."""
-        wake = min(self._wake_at, self._subscription.next_backoff(now))
-        return None if wake == math.inf else max(wake, now)
+        if self._settled is None or self._settled[0] != self._subscription.changes:
+            self._candidates(now)  # a backoff may have begun since
+        return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client has ended: nothing is handed out any more."""
@@ -144,31 +143,47 @@ class Fetcher:
     # Asking
 
     def _release(self, snapshot: Cluster) -> None:
-        """Don't wait for a former leader's answer: it may be silent for request.timeout.ms."""
-        for asked in self._under_way.values():
-            for key, (state, _, _) in list(asked.parts.items()):
+        """Look at everything anew; and don't wait for the answer of a former leader, who may be
+        silent for request.timeout.ms.
+        """
+        here = {broker.address for broker in snapshot.brokers.values()}
+        for asked in list(self._asked.values()):
+            if not asked.under_way:
+                asked.release_all()
+                if asked.address not in here:
+                    del self._asked[asked.address]
+                continue
+            asked.outdated = True
+            for key in list(asked.parts):
                 leader = snapshot.leader(*key)
                 if leader is not None and leader.address != asked.address:
-                    del asked.parts[key]
-                    if state.asked is asked:
-                        state.asked = None
+                    asked.release(key)
+
+    def _candidates(self, now: float) -> tuple[list[PartitionState], list[PartitionState]]:
+        """Partitions without a position, and those to be fetched, who waited longest first."""
+        lost: list[PartitionState] = []
+        states: list[PartitionState] = []
+        for state in self._subscription.partitions.values():
+            if state.backoff.until > now:
+                self._wake_at = min(self._wake_at, state.backoff.until)
+            elif state.position is None:
+                lost.append(state)
+            elif state.asked is None and state.wants_fetch():
+                states.append(state)
+        states.sort(key=_served)
+        return lost, states
 
     def _by_leader(
-        self, snapshot: Cluster, now: float
+        self, snapshot: Cluster, states: list[PartitionState], now: float
     ) -> dict[Address, list[tuple[PartitionState, Topic, Partition]]]:
         groups: dict[Address, list[tuple[PartitionState, Topic, Partition]]] = {}
-        states = [
-            s
-            for s in self._subscription.partitions.values()
-            if s.wants_fetch() and s.backoff.until <= now
-        ]
-        states.sort(key=lambda s: s.served)
         for state in states:
             name, number = state.partition.topic, state.partition.partition
             topic = snapshot.topic(name)
             partition = snapshot.partition(name, number)
             broker = None if partition is None else snapshot.brokers.get(partition.leader)
             if topic is None or partition is None or broker is None:
+                self._settled = None
                 self._leaderless(state, partition, now)
             elif self._same_topic(state, topic):
                 groups.setdefault(broker.address, []).append((state, topic, partition))
@@ -213,6 +228,7 @@ class Fetcher:
 
     def _send(
         self,
+        asked: Asked,
         connection: Connection,
         parts: list[tuple[PartitionState, Topic, Partition]],
         most: int,
@@ -226,41 +242,28 @@ class Fetcher:
                 self._subscription.fail(state, error, now)
             self.changed.notify()
             return False
-        if any(topic.topic_id == NO_ID for _, topic, _ in parts):
+        asked.forget_moved(self._subscription.changes)
+        if asked.nameless or any(topic.topic_id == NO_ID for _, topic, _ in parts):
             version = min(version, TOPIC_IDS_FROM - 1)
-        asked = Asked(connection.address, version)
-        topics: dict[str, FetchTopic] = {}
+        if version != asked.version:
+            again = bool(asked.parts)
+            asked.begin(version)
+            if again:  # what was released joins the others in the next turn
+                self._settled = None
+                return True
         for state, topic, partition in parts:
-            offset = state.fetch_offset
-            if offset is None:
-                continue
-            entry = topics.get(topic.name)
-            if entry is None:
-                if version >= TOPIC_IDS_FROM:
-                    entry = FetchTopic(topic_id=topic.topic_id)
-                    asked.names[topic.topic_id] = topic.name
-                else:
-                    entry = FetchTopic(topic=topic.name)
-                topics[topic.name] = entry
-            entry.partitions.append(
-                FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=offset,
-                    partition_max_bytes=state.max_bytes or self._partition_bytes,
-                )
-            )
-            state.asked = asked
-            asked.parts[topic.name, partition.partition] = (state, state.generation, offset)
+            asked.add(state, topic, partition, state.max_bytes or self._partition_bytes)
+        if not asked.parts:
+            return False
         largest = max((s.max_bytes or 0 for s, _, _ in parts), default=0)
         body = FetchRequest(
             max_wait_ms=int(self._max_wait * 1000),
             min_bytes=self._min_bytes,
             max_bytes=max(most, largest),
             isolation_level=self._isolation,
-            topics=list(topics.values()),
         )
-        self._under_way[connection.address] = asked
+        asked.session.fill(body, asked.wanted, version)
+        asked.under_way = True
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
         request.reply.when_done(lambda reply: self._answered(asked, reply))
@@ -270,44 +273,42 @@ class Fetcher:
 
     def _answered(self, asked: Asked, reply: Completion[Message]) -> None:
         now = self._engine.now
-        if self._under_way.get(asked.address) is asked:
-            del self._under_way[asked.address]
-        parts = {
-            key: (state, offset)
-            for key, (state, generation, offset) in asked.parts.items()
-            if state.asked is asked and state.generation == generation
-        }
-        for state, _ in parts.values():
-            state.asked = None
+        self._settled = None
+        asked.under_way = False
         if reply.error is not None:
-            self._lost(parts, reply.error, now)
+            asked.session.reset()
+            self._lost(asked.release_all(), reply.error, now)
             return
         response = cast("FetchResponse", reply.result())
         if response.error_code:
+            states = asked.release_all()
+            if asked.session.refused(response.error_code):
+                return  # the broker has forgotten the session: the next request says everything
             error = error_for(response.error_code, f"Fetch from {asked.address}")
-            for state, _ in parts.values():
+            for state in states:
                 self._retry(state, error, now)
             return
+        asked.session.answered(response.session_id)
         brokers = [
             Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
         ]
+        by_id = asked.version >= TOPIC_IDS_FROM
         for item in response.responses:
-            by_id = asked.version >= TOPIC_IDS_FROM
             name = asked.names.get(item.topic_id) if by_id else item.topic
             for data in item.partitions:
-                found = parts.get((name or "", data.partition_index))
+                found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked.address, brokers, now)
+        for state in asked.without_news():
+            state.missing_since = None
+            state.backoff.succeeded()
+        if asked.outdated or not asked.session.id:
+            asked.release_all()
 
-    def _lost(
-        self,
-        parts: dict[tuple[str, int], tuple[PartitionState, int]],
-        error: BaseException,
-        now: float,
-    ) -> None:
+    def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""
         if isinstance(error, KafkaError) and not error.retriable:
-            for state, _ in parts.values():
+            for state in states:
                 self._subscription.fail(state, error, now)
             self.changed.notify()
 
@@ -425,6 +426,7 @@ class Fetcher:
     def _drop(self, entry: Fetched) -> None:
         self.fetched.popleft()
         self._room_made = True
+        self._settled = None
         left = self._buffered.get(entry.address, 0) - entry.size
         if left > 0:
             self._buffered[entry.address] = left

@@ -7,7 +7,6 @@ Must not: fetch, or know brokers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Signal
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.fetcher import Asked
+    from odradek.clients.consumer.asked import Asked
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 MAX_OFFSET = (1 << 63) - 1
@@ -108,6 +107,8 @@ class SubscriptionState:
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.changed = Signal()
         """Notified when a position or an error is there."""
+        self.changes = 0
+        """Grows with whatever may make another partition worth a fetch."""
         self._failed: dict[PartitionState, None] = {}
         """All that may have an error: nobody looks through thousands of partitions for one."""
 
@@ -115,6 +116,7 @@ class SubscriptionState:
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
     ) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
+        self.changes += 1
         wanted = dict.fromkeys(partitions)
         for partition in wanted:
             if not partition.topic or partition.partition < 0:
@@ -153,10 +155,12 @@ class SubscriptionState:
         """Go to an offset; whether it is in the log shows at the next fetch."""
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
+        self.changes += 1
         self.get(partition).move_to(offset)
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
         """Have positions looked up, at the next poll or position()."""
+        self.changes += 1
         for partition in list(self.partitions if partitions is None else partitions):
             state = self.get(partition)
             state.move_to(None)
@@ -164,6 +168,7 @@ class SubscriptionState:
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Stop or go on fetching; what is buffered of a paused partition is fetched again later."""
+        self.changes += 1
         for partition in list(partitions):
             state = self.get(partition)
             if paused and not state.paused and state.position is not None:
@@ -172,6 +177,7 @@ class SubscriptionState:
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
         """Let the policy find a new position."""
+        self.changes += 1
         state.move_to(None)
         state.reset = policy or self._policy
 
@@ -182,6 +188,7 @@ class SubscriptionState:
 
     def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
         """Have the next poll raise an error; then the partition is tried again, with backoff."""
+        self.changes += 1
         state.backoff.failed(now)
         if state.error is None:
             state.error = error
@@ -194,6 +201,7 @@ class SubscriptionState:
             state = next(iter(self._failed))
             del self._failed[state]
             error, state.error = state.error, None
+            self.changes += 1
             if error is not None:
                 raise error
 
@@ -210,10 +218,3 @@ class SubscriptionState:
     def finished(self) -> bool:
         """Nothing more can come: every partition has reached its `until`."""
         return all(s.finished for s in self.partitions.values())
-
-    def next_backoff(self, now: float) -> float:
-        """When the first partition that backs off may be tried again."""
-        return min(
-            (s.backoff.until for s in self.partitions.values() if s.backoff.until > now),
-            default=math.inf,
-        )

@@ -79,7 +79,7 @@ def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:
     s.fail(state, KafkaError("first"), 10.0)
     s.fail(state, KafkaError("second"), 10.0)
     assert not state.wants_fetch()
-    assert 10.0 < s.next_backoff(10.0) < 10.3
+    assert 10.0 < state.backoff.until < 10.3
     with pytest.raises(KafkaError, match="first"):
         s.raise_pending()
     assert not s.pending

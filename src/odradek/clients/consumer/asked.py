@@ -1,0 +1,110 @@
+"""What one leader is asked for, from one fetch to the next.
+
+In: partitions that want a fetch, answers. Out: all that the next request is about. Partitions
+without news stay here, so that with thousands of them a fetch costs what has changed, not what
+there is. Must not: move positions, or know the network.
+"""
+
+from __future__ import annotations
+
+from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM, FetchSession, Key, Wanted
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.types import Address
+from odradek.metadata.cluster import Partition, Topic
+
+Name = tuple[str, int]
+
+
+class Asked:
+    """One leader's partitions; each state refers to the `Asked` that it stands in."""
+
+    __slots__ = (
+        "_changes",
+        "_doubtful",
+        "address",
+        "names",
+        "outdated",
+        "parts",
+        "session",
+        "under_way",
+        "version",
+        "wanted",
+    )
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.session = FetchSession()
+        self.version = -1
+        self.under_way = False
+        """A request is unanswered."""
+        self.outdated = False
+        """The metadata has changed since the request under way was sent."""
+        self.parts: dict[Name, tuple[PartitionState, int, int, Key]] = {}
+        """State, its generation, the offset asked for, and the key on the wire."""
+        self.wanted: dict[Key, Wanted] = {}
+        self.names: dict[bytes, str] = {}
+        self._doubtful: dict[Name, None] = {}
+        """Partitions that failed before: an answer without news of them ends their backoff."""
+        self._changes = -1
+
+    @property
+    def nameless(self) -> bool:
+        """Something here has no topic id, so nothing can be named by it."""
+        return bool(self.parts) and 0 <= self.version < TOPIC_IDS_FROM
+
+    def begin(self, version: int) -> None:
+        """Speak another version from now on: what stands here is named otherwise then."""
+        self.release_all()
+        self.version = version
+        self.names.clear()
+
+    def add(self, state: PartitionState, topic: Topic, partition: Partition, most: int) -> None:
+        """Ask for a partition from where it is to be fetched, at most so many bytes."""
+        offset = state.fetch_offset
+        if offset is None:
+            return
+        by_id = self.version >= TOPIC_IDS_FROM
+        if by_id:
+            self.names[topic.topic_id] = topic.name
+        key = (topic.topic_id if by_id else topic.name, partition.partition)
+        name = (topic.name, partition.partition)
+        self.wanted[key] = (partition.leader_epoch, offset, most)
+        self.parts[name] = (state, state.generation, offset, key)
+        state.asked = self
+        if state.backoff.failures or state.missing_since is not None:
+            self._doubtful[name] = None
+
+    def forget_moved(self, changes: int) -> None:
+        """Leave out what a seek, a pause or a new assignment has made useless meanwhile."""
+        if changes != self._changes:
+            self._changes = changes
+            for name, (state, generation, _, _) in list(self.parts.items()):
+                if state.asked is not self or state.generation != generation:
+                    self.release(name)
+
+    def release(self, name: Name) -> tuple[PartitionState, int] | None:
+        """Ask no more for a partition; gives its state and the offset asked for, or None where
+        nobody waits for it any more.
+        """
+        found = self.parts.pop(name, None)
+        if found is None:
+            return None
+        state, generation, offset, key = found
+        self.wanted.pop(key, None)
+        self._doubtful.pop(name, None)
+        if state.asked is not self:
+            return None
+        state.asked = None
+        return (state, offset) if state.generation == generation else None
+
+    def release_all(self) -> list[PartitionState]:
+        """Ask for nothing; gives the states that still wait."""
+        found = [self.release(name) for name in list(self.parts)]
+        self.outdated = False
+        return [one[0] for one in found if one is not None]
+
+    def without_news(self) -> list[PartitionState]:
+        """What has failed before and is well now: the answer has neither records nor an error."""
+        states = [self.parts[name][0] for name in self._doubtful]
+        self._doubtful.clear()
+        return states

@@ -1,0 +1,101 @@
+"""KIP-227 as a broker keeps it: what each client's fetches are about, from one to the next.
+
+In: a Fetch request that says everything or only what has changed. Out: the whole request, and the
+answer cut down to what is news. A broker forgets them all when its process ends, and the oldest
+when there are many. Must not: change a request: in message mode it is the client's own object.
+"""
+
+from __future__ import annotations
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.messages import fetch as f
+
+LARGEST_CACHE = 50
+"""Sessions that one broker keeps (Kafka: 1000): simulations shall meet a forgotten one."""
+
+Key = tuple[str, bytes, int]
+
+
+class FetchSession:
+    """One session, or a single fetch without one (`id` 0)."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.epoch = 1
+        self.full = True
+        """The answer under way has to name every partition."""
+        self._partitions: dict[Key, f.FetchPartition] = {}
+
+    def update(self, request: f.FetchRequest) -> None:
+        """Take over what has changed."""
+        for gone in request.forgotten_topics_data:
+            for number in gone.partitions:
+                self._partitions.pop((gone.topic, gone.topic_id, number), None)
+        for topic in request.topics:
+            for part in topic.partitions:
+                self._partitions[topic.topic, topic.topic_id, part.partition] = part
+
+    def whole(self, request: f.FetchRequest) -> f.FetchRequest:
+        """The request as if it had said everything, partitions in the session's order."""
+        topics: list[f.FetchTopic] = []
+        for (name, topic_id, _), part in self._partitions.items():
+            if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
+                topics.append(f.FetchTopic(name, topic_id))
+            topics[-1].partitions.append(part)
+        return f.FetchRequest(
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            isolation_level=request.isolation_level,
+            topics=topics,
+        )
+
+    def finish(self, response: f.FetchResponse) -> f.FetchResponse:
+        """Leave out what is no news; who got records goes to the end of the queue."""
+        response.session_id = self.id
+        for topic in response.responses:
+            for part in topic.partitions:
+                key = (topic.topic, topic.topic_id, part.partition_index)
+                if part.records and key in self._partitions:
+                    self._partitions[key] = self._partitions.pop(key)
+            if not self.full:
+                topic.partitions = [p for p in topic.partitions if p.error_code or p.records]
+        if not self.full:
+            response.responses = [topic for topic in response.responses if topic.partitions]
+        return response
+
+
+class FetchSessions:
+    """All sessions of one broker's process."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, FetchSession] = {}
+        self._last = 0
+
+    def clear(self) -> None:
+        """The process has ended."""
+        self._sessions.clear()
+
+    def session(self, request: f.FetchRequest) -> FetchSession:
+        """The session that a request belongs to, brought up to date. Raises what Kafka answers."""
+        if request.session_epoch <= 0:
+            self._sessions.pop(request.session_id, None)
+            single = request.session_epoch < 0
+            if not single:
+                self._last += 1
+            session = FetchSession(0 if single else self._last)
+            if not single:
+                self._sessions[session.id] = session
+            while len(self._sessions) > LARGEST_CACHE:
+                del self._sessions[next(iter(self._sessions))]
+        else:
+            found = self._sessions.get(request.session_id)
+            if found is None:
+                raise errors.FetchSessionIdNotFoundError(f"session {request.session_id}")
+            if request.session_epoch != found.epoch:
+                raise errors.InvalidFetchSessionEpochError(f"epoch {request.session_epoch}")
+            session = found
+            session.epoch += 1
+            session.full = False
+        session.update(request)
+        return session

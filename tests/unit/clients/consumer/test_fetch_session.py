@@ -1,0 +1,113 @@
+"""Only changes travel: what a request says, and what its answer means for the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.consumer.fetch_session import FetchSession, Key, Wanted
+from odradek.protocol.messages.fetch import FetchRequest
+
+T, U = b"t" * 16, b"u" * 16
+ALL: dict[Key, Wanted] = {(T, 0): (5, 10, 99), (T, 1): (5, 11, 99), (U, 0): (5, 12, 99)}
+NOT_FOUND, BAD_EPOCH, WRONG_TOPIC = 70, 71, 106
+
+
+def said(request: FetchRequest) -> dict[Key, tuple[int, int, int]]:
+    return {
+        (t.topic_id, p.partition): (
+            p.current_leader_epoch,
+            p.fetch_offset,
+            p.partition_max_bytes,
+        )
+        for t in request.topics
+        for p in t.partitions
+    }
+
+
+def forgotten(request: FetchRequest) -> set[Key]:
+    return {(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions}
+
+
+def ask(session: FetchSession, wanted: dict[Key, Wanted], version: int = 18) -> FetchRequest:
+    request = FetchRequest()
+    session.fill(request, wanted, version)
+    request.encode(version)
+    return request
+
+
+def open_session() -> FetchSession:
+    session = FetchSession()
+    first = ask(session, ALL)
+    assert (first.session_id, first.session_epoch, said(first)) == (0, 0, ALL)
+    session.answered(7)
+    return session
+
+
+def test_after_the_first_only_changes_are_said() -> None:
+    session = open_session()
+    quiet = ask(session, ALL)
+    assert (quiet.session_id, quiet.session_epoch, said(quiet)) == (7, 1, {})
+    session.answered(7)
+    changed: dict[Key, Wanted] = {(T, 0): (5, 20, 99), (U, 0): (5, 12, 99), (U, 3): (1, 0, 9)}
+    request = ask(session, changed)
+    assert request.session_epoch == 2
+    assert said(request) == {(T, 0): (5, 20, 99), (U, 3): (1, 0, 9)}
+    assert forgotten(request) == {(T, 1)}
+
+
+def test_what_is_wanted_may_be_changed_by_its_owner() -> None:
+    session = FetchSession()
+    wanted = dict(ALL)
+    ask(session, wanted)
+    session.answered(7)
+    wanted[T, 0] = (5, 20, 99)
+    assert said(ask(session, wanted)) == {(T, 0): (5, 20, 99)}
+
+
+def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+    session = FetchSession()
+    for _ in range(2):
+        assert said(ask(session, ALL)) == ALL
+        session.answered(0)
+    assert session.epoch == 0
+
+
+def test_a_lost_answer_begins_a_new_session_and_names_the_old_one() -> None:
+    session = open_session()
+    ask(session, ALL)
+    session.reset()
+    again = ask(session, ALL)
+    assert (again.session_id, again.session_epoch, said(again)) == (7, 0, ALL)
+    assert forgotten(again) == set()
+
+
+@pytest.mark.parametrize(("code", "kept"), [(NOT_FOUND, 0), (BAD_EPOCH, 7), (WRONG_TOPIC, 7)])
+def test_an_error_of_the_session_is_mended_once_without_a_backoff(code: int, kept: int) -> None:
+    session = open_session()
+    ask(session, ALL)
+    assert session.refused(code)
+    again = ask(session, ALL)
+    assert (again.session_id, again.session_epoch, said(again)) == (kept, 0, ALL)
+    assert not session.refused(code)
+    assert not session.refused(2)
+
+
+def test_epochs_go_round_without_zero() -> None:
+    session = open_session()
+    session.epoch = 2**31 - 1
+    ask(session, ALL)
+    session.answered(7)
+    assert session.epoch == 1
+
+
+def test_versions_without_sessions_or_topic_ids() -> None:
+    session = open_session()
+    named: dict[Key, Wanted] = {("t", 0): (5, 10, 99)}
+    request = ask(session, named, 12)
+    assert request.session_epoch == 0
+    assert [t.topic for t in request.topics] == ["t"]
+    session.answered(8)
+    ask(session, {}, 12)
+    old = ask(session, named, 6)
+    assert (old.session_id, old.session_epoch) == (0, -1)
+    assert len(old.topics) == 1
