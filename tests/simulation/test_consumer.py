@@ -522,8 +522,8 @@ def test_fetches_say_only_what_has_changed(mode: Mode) -> None:
     assert reader.poll(2.0) == 0
     sessions = [a.session for a in client._engine.fetcher._asked.values()]
     assert all(session.id and session.epoch > 1 for session in sessions)
-    cluster.crash(0)  # and with it the sessions of a broker
-    cluster.restart(0, after=1.0)
+    cluster.crash(1)  # and with it the sessions of a broker
+    cluster.restart(1, after=1.0)
     for broker in cluster.brokers.values():
         broker.fetch_sessions.clear()  # evicted by others
     world.advance(3)
