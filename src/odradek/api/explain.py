@@ -15,6 +15,7 @@ from odradek.common.outage import BOOTSTRAP, KNOWN
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
+from odradek.record import PoolState, pool_state
 
 NEVER = 1e15
 """Times beyond this stand for "only after something else happens"."""
@@ -108,6 +109,19 @@ class AttemptExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class BufferExplanation:
+    """Memory that is used again and again, in bytes."""
+
+    received: int
+    """Receive buffers that this client keeps, those in use included."""
+    received_limit: int
+    received_made: int
+    received_reused: int
+    columns: PoolState
+    """What all clients of this process decode into."""
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """What a client knows, what it tries and what its callers wait for. Times are in seconds."""
 
@@ -136,6 +150,7 @@ class Explanation:
     """What callers wait for, and how many seconds they still do."""
     attempts: tuple[AttemptExplanation, ...]
     """Of the running outage, the latest last."""
+    buffers: BufferExplanation
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -151,6 +166,8 @@ class Explanation:
         lines += [f"  waits for {what}, {left:.1f} s left" for what, left in self.waiting]
         if not self.waiting:
             lines.append("  no call waits")
+        if self.buffers.received_made:
+            lines.append(f"  {self.buffer_line()}")
         return "\n".join(lines)
 
     def metadata_line(self) -> str:
@@ -170,6 +187,16 @@ class Explanation:
             refresh = ""
         failed = f"; {self.rounds_failed} failed rounds" if self.rounds_failed else ""
         return f"metadata: {age}{refresh}{failed}"
+
+    def buffer_line(self) -> str:
+        """How much memory large answers and decoded columns take."""
+        b, c = self.buffers, self.buffers.columns
+        return (
+            f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for answers (made "
+            f"{b.received_made}, used again {b.received_reused} times); columns: {_mib(c.lent)} in "
+            f"use, {_mib(c.idle)} of {_mib(c.limit)} idle (made {c.made}, used again {c.reused} "
+            "times, by all clients here)"
+        )
 
     def outage_lines(self) -> list[str]:
         """The running outage and its last attempts."""
@@ -203,6 +230,10 @@ class Explanation:
             end = "not ended yet" if r.seconds is None else f"took {r.seconds:.1f} s, {r.address}"
             lines.append(f"rebootstrap {r.age:.1f} s ago: {r.why}; {end}")
         return lines or [f"no rebootstrap so far (strategy {self.recovery_strategy})"]
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
@@ -257,7 +288,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
             )
             for a in list(updater.attempts)
         ),
+        buffers=_buffers(engine),
     )
+
+
+def _buffers(engine: ClientEngine) -> BufferExplanation:
+    b = engine.network.buffers
+    return BufferExplanation(b.kept, b.limit, b.made, b.reused, pool_state())
 
 
 def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from odradek.record import kernel_sources
 from odradek.record.batch import BatchHeader, batch_size, read_header
 from odradek.record.builder import estimate_record_size
-from odradek.record.columns import BinaryColumn, DecodedRecords, HeaderColumn, RecordColumns
+from odradek.record.columns import (
+    BinaryColumn,
+    DecodedRecords,
+    HeaderColumn,
+    PoolState,
+    RecordColumns,
+)
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
 from odradek.record.sent_columns import (
     Encoded,
@@ -37,6 +43,7 @@ __all__ = [
     "HeaderColumn",
     "InvalidRowError",
     "Piece",
+    "PoolState",
     "RecordColumns",
     "SentBinary",
     "SentColumns",
@@ -51,15 +58,19 @@ __all__ = [
     "kernel_warning",
     "murmur2",
     "partition_for_key",
+    "pool_state",
     "read_header",
+    "set_pool_limit",
     "survey_batches",
 ]
 
 
 _asked = os.environ.get("ODRADEK_KERNEL")
+_decoder = choose_kernel(_asked, kernel_sources.DECODER)
+_encoder = choose_kernel(_asked, kernel_sources.ENCODER)
 
-if TYPE_CHECKING or choose_kernel(_asked, kernel_sources.DECODER) == "native":
-    from odradek.record.kernel import build_rows, decode, survey_batches
+if TYPE_CHECKING or _decoder == "native":
+    from odradek.record.kernel import build_rows, decode, pool_state, set_pool_limit, survey_batches
 else:
     from odradek.record import reference
     from odradek.record.rows import build_rows
@@ -70,12 +81,19 @@ else:
         kernel_sources.warn_once(_asked)
         return reference.decode(buffer, **options)
 
+    def pool_state() -> PoolState:
+        """There is no pool: Python's own memory is used."""
+        return PoolState()
+
+    def set_pool_limit(limit: int) -> None:
+        """There is no pool to be limited."""
+
 
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.murmur2 import murmur2, partition_for_key
-elif choose_kernel(_asked, kernel_sources.ENCODER) == "native":
+elif _encoder == "native":
     from odradek.record.kernel_encode import (
         BatchBuilder,
         ColumnEncoder,
@@ -97,5 +115,5 @@ else:
             super().__init__(*arguments)
 
 
-KERNEL = choose_kernel(_asked)
+KERNEL = "native" if _decoder == _encoder == "native" else "python"
 """What decodes and encodes in this process; `odradek version` prints it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from struct import Struct
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 IntBuffer: TypeAlias = "array[int] | memoryview"
 ByteBuffer = bytes | bytearray | memoryview
@@ -215,3 +215,18 @@ class DecodedRecords:
         if rows >= self.columns.count:
             return self.next_offset
         return self.columns.offset_at(rows)
+
+
+class PoolState(NamedTuple):
+    """The memory that columns are decoded into, of all clients of this process. Sizes in bytes."""
+
+    idle: int = 0
+    """Free and kept for the next columns."""
+    limit: int = 0
+    """No more than this is kept idle."""
+    lent: int = 0
+    """In columns, or Arrow arrays made of them, that somebody still refers to."""
+    reused: int = 0
+    """How many buffers were used again."""
+    made: int = 0
+    """How many had to be new: their pages cost ten times as much to write."""

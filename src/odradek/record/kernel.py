@@ -64,6 +64,7 @@ from odradek.record.columns import (
     BinaryColumn,
     DecodedRecords,
     HeaderColumn,
+    PoolState,
     RecordColumns,
     ViewColumn,
 )
@@ -195,9 +196,9 @@ def pool_drop() -> cython.void:
     odradek_block_give(block, class_size(oldest))
 
 
-def pool_state() -> tuple[int, int, int, int, int]:
-    """Give bytes held idle, their limit, bytes lent out in columns, hits and misses."""
-    return _held, _limit, _lent, _hits, _misses
+def pool_state():
+    """Say how much memory columns take and how often it was used again."""
+    return PoolState(_held, _limit, _lent, _hits, _misses)
 
 
 def set_pool_limit(limit: int64_t) -> None:

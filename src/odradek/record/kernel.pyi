@@ -1,7 +1,14 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from odradek.record.columns import ByteBuffer, DecodedRecords, IntBuffer, Layout, RecordColumns
+from odradek.record.columns import (
+    ByteBuffer,
+    DecodedRecords,
+    IntBuffer,
+    Layout,
+    PoolState,
+    RecordColumns,
+)
 
 _R = TypeVar("_R", bound=tuple[Any, ...])
 
@@ -34,7 +41,7 @@ def build_rows(
     columns: RecordColumns,
     leader_epochs: int | Sequence[int],
 ) -> list[_R]: ...
-def pool_state() -> tuple[int, int, int, int, int]: ...
+def pool_state() -> PoolState: ...
 def set_pool_limit(limit: int) -> None: ...
 def crc32c(data: ByteBuffer) -> int: ...
 def crc32c_by_table(data: ByteBuffer) -> int: ...

@@ -3,15 +3,16 @@
 `setup.py` embeds a digest of the sources in a binary, `load` compares it at import. A binary whose
 sources have changed since counts as not built: a stale kernel that shadows a changed one is the
 hardest of bugs to see. In: a folder with the sources. Out: a digest, a choice, a warning.
-Must import nothing of the package on its own: setup.py runs this file, too.
+Must import nothing of the package on its own, because setup.py runs this file, too, and no pathlib:
+that takes longer than all that is done here.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import zlib
 from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from types import ModuleType
 
 SHARED = ("native.pxd", "native.h")
@@ -27,12 +28,13 @@ def sources(kernel: str) -> tuple[str, ...]:
     return (f"{kernel.rpartition('.')[2]}.py", *SHARED)
 
 
-def digest(folder: Path, kernel: str) -> str | None:
+def digest(folder: str | os.PathLike[str], kernel: str) -> str | None:
     """Digest a kernel's sources; None where they aren't there to be compared."""
     check = size = 0
     try:
         for name in sources(kernel):
-            data = (folder / name).read_bytes()
+            with open(os.path.join(folder, name), "rb") as file:
+                data = file.read()
             check, size = zlib.crc32(data, check), size + len(data)
     except OSError:
         return None
@@ -45,9 +47,10 @@ def load(kernel: str) -> ModuleType | str:
     The binary is looked for first: without it Python would import the source, as a slow module
     where Cython is installed.
     """
-    folder = Path(__file__).parent
+    folder = os.path.dirname(__file__)
     name = kernel.rpartition(".")[2]
-    if not any((folder / f"{name}{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+    binaries = [os.path.join(folder, name + suffix) for suffix in EXTENSION_SUFFIXES]
+    if not any(map(os.path.exists, binaries)):
         return "it isn't built"
     try:
         module = importlib.import_module(kernel)

@@ -12,6 +12,7 @@ from odradek.api.explain import AddressExplanation, OutageExplanation
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.common import errors
 from odradek.common.types import Address
+from odradek.record import PoolState
 from odradek.simulation import SimulatedCluster, World
 
 ADDRESS = AddressExplanation(
@@ -139,4 +140,24 @@ def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
     monkeypatch.setattr(module, "_addresses", moving)
     assert admin.explain().cluster_id == cluster.cluster_id
     assert len(takes) == 3
+    admin.close()
+
+
+def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    cluster = SimulatedCluster(world)
+    admin = Admin(bootstrap_servers=cluster.bootstrap_servers, _host=world.host())
+    assert "buffers:" not in str(admin.explain())
+    buffers = admin._engine.network.buffers
+    buffers.limit = 64 << 20
+    kept = memoryview(buffers.take(8 << 20))
+    state = PoolState(idle=1 << 20, limit=64 << 20, lent=3 << 19, reused=9, made=2)
+    monkeypatch.setattr(module, "pool_state", lambda: state)
+    picture = admin.explain()
+    assert picture.buffers.received >= len(kept)
+    assert (
+        "of 64.0 MiB for answers (made 1, used again 0 times); columns: 1.5 MiB in use, "
+        "1.0 MiB of 64.0 MiB idle (made 2, used again 9 times, by all clients here)" in str(picture)
+    )
+    assert picture.to_dict()["buffers"]["received_made"] == 1
     admin.close()
