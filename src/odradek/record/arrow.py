@@ -7,6 +7,8 @@ pyarrow is imported on the first call of a function here and never at import.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -126,6 +128,26 @@ def to_record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _repeated(value: str | int, kind: Any, count: int) -> Any:
+    """Make a column of one text or int32 over and over.
+
+    By its buffers: `pa.scalar` and `pa.array` import pandas where it is installed, a third of a
+    second at the first batch of a process.
+    """
+    import pyarrow as pa
+
+    if isinstance(value, int):
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(value.to_bytes(4, sys.byteorder, signed=True) * count)]
+        )
+    text = value.encode()
+    size = len(text)
+    offsets = array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
+    return pa.Array.from_buffers(
+        kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+    )
+
+
 class _Constants:
     """Columns that hold one value in every row, kept for the next batch of the same partition.
 
@@ -143,14 +165,12 @@ class _Constants:
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
         """Give a column of `count` rows; its buffers are shared and must not be written."""
-        import pyarrow as pa
-
         if count < self.SMALLEST:
-            return pa.repeat(pa.scalar(value, kind), count)
+            return _repeated(value, kind, count)
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:
             return kept.slice(0, count)
-        made = pa.repeat(pa.scalar(value, kind), 1 << (count - 1).bit_length())
+        made = _repeated(value, kind, 1 << (count - 1).bit_length())
         self._keep(value, made)
         return made.slice(0, count)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -127,3 +129,24 @@ def test_times_that_microseconds_cannot_hold_are_null() -> None:
 
 def test_names() -> None:
     assert tuple(arrow_schema(True).names) == COLUMN_NAMES
+
+
+def test_a_batch_does_not_import_pandas() -> None:
+    """It would cost a third of a second at the first batch of every process."""
+    code = """
+import sys
+from odradek.record import BatchBuilder, decode
+from odradek.record.arrow import to_record_batch
+for count in (1, 2000):
+    builder = BatchBuilder(1 << 20, None)
+    for _ in range(count):
+        builder.append(b"k", b"v", (), 1)
+    columns = decode(memoryview(bytes(builder.build())), start_offset=0).columns
+    batch = to_record_batch(columns, "t\\u00f6pic", 7)
+    batch.validate(full=True)
+    assert batch.column("topic").to_pylist() == ["t\\u00f6pic"] * count
+    assert batch.column("partition").to_pylist() == [7] * count
+assert "pandas" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
