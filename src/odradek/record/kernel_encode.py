@@ -472,6 +472,7 @@ class BatchBuilder:
     def __cinit__(self):
         self.batch.data = cython.NULL
         self.batch.capacity = 0
+        self.batch.size = HEADER_SIZE  # here, so that one without __init__ has its header, too
 
     def __init__(self, limit_bytes, compression, level=None):
         if self.given_limit is not None:
@@ -479,7 +480,6 @@ class BatchBuilder:
         self.codec = codec_number(compression, level)
         self.level = level
         self.limit_bytes = limit_bytes
-        self.batch.size = HEADER_SIZE
         self.batch.count = 0
         self.batch.base_time = self.batch.latest = -1
         self.batch.closed = False

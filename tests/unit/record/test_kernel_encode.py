@@ -160,3 +160,23 @@ def test_the_batch_of_another_encoder_must_be_taken_over_first() -> None:
     stop = second.encode(0, 10, timestamp_ms=5, room=1000, sticky=0, sticky_room=1000)
     assert stop.reason is StopReason.DONE
     assert batch.count == 10
+
+
+def test_objects_that_were_never_initialized_do_no_harm() -> None:
+    batch = kernel_encode.BatchBuilder.__new__(kernel_encode.BatchBuilder)
+    assert batch.append(b"k", VALUE, (), 5) == 0
+    assert bytes(batch.build()) == bytes(_plain(b"k", VALUE))
+    encoder = kernel_encode.ColumnEncoder.__new__(kernel_encode.ColumnEncoder)
+    for call in (
+        encoder.pieces,
+        lambda: encoder.use(0, batch),
+        lambda: encoder.encode(0, 0, timestamp_ms=0, room=1),
+    ):
+        with pytest.raises((IllegalStateError, IndexError)):
+            call()
+
+
+def _plain(key: bytes, value: bytes) -> memoryview:
+    builder = kernel_encode.BatchBuilder(1, None)
+    builder.append(key, value, (), 5)
+    return builder.build()
