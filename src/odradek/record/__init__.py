@@ -15,8 +15,10 @@ from odradek.record.batch import BatchHeader, batch_size, read_header
 from odradek.record.builder import estimate_record_size
 from odradek.record.columns import (
     BinaryColumn,
+    ByteBuffer,
     DecodedRecords,
     HeaderColumn,
+    IntBuffer,
     PoolState,
     RecordColumns,
 )
@@ -56,12 +58,14 @@ __all__ = [
     "decode",
     "estimate_record_size",
     "kernel_warning",
+    "microseconds",
     "murmur2",
     "partition_for_key",
     "pool_state",
     "read_header",
     "set_pool_limit",
     "survey_batches",
+    "wide_types",
 ]
 
 
@@ -70,7 +74,15 @@ _decoder = choose_kernel(_asked, kernel_sources.DECODER)
 _encoder = choose_kernel(_asked, kernel_sources.ENCODER)
 
 if TYPE_CHECKING or _decoder == "native":
-    from odradek.record.kernel import build_rows, decode, pool_state, set_pool_limit, survey_batches
+    from odradek.record.kernel import (
+        build_rows,
+        decode,
+        microseconds,
+        pool_state,
+        set_pool_limit,
+        survey_batches,
+        wide_types,
+    )
 else:
     from odradek.record import reference
     from odradek.record.rows import build_rows
@@ -80,6 +92,12 @@ else:
         """Decode in plain Python, and say once that it is slow unless that was asked for."""
         kernel_sources.warn_once(_asked)
         return reference.decode(buffer, **options)
+
+    def microseconds(milliseconds: IntBuffer, start: int, count: int) -> None:
+        """Leave it to pyarrow."""
+
+    def wide_types(types: ByteBuffer, start: int, count: int) -> None:
+        """Leave it to pyarrow."""
 
     def pool_state() -> PoolState:
         """There is no pool: Python's own memory is used."""

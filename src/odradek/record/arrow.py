@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import KafkaError
+from odradek.record import microseconds, wide_types
 from odradek.record.columns import LAYOUTS, BinaryColumn, Layout, RecordColumns, ViewColumn
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def to_record_batch(
         elif name == "timestamp":
             arrays.append(_timestamps(columns, kind))
         elif name == "timestampType":
-            arrays.append(_numbers(columns.timestamp_types, pa.int8(), columns).cast(kind))
+            arrays.append(_types(columns, kind))
         else:
             arrays.append(_headers(columns, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -222,9 +223,21 @@ def _wrap(column: BinaryColumn, kind: pa.DataType, start: int, count: int) -> An
     return pa.Array.from_buffers(kind, count, buffers, offset=start)
 
 
+def _types(columns: RecordColumns, kind: pa.DataType) -> Any:
+    import pyarrow as pa
+
+    found = wide_types(columns.timestamp_types, columns.start, columns.count)
+    if found is not None:
+        return pa.Array.from_buffers(kind, columns.count, [None, pa.py_buffer(found)])
+    return _numbers(columns.timestamp_types, pa.int8(), columns).cast(kind)
+
+
 def _timestamps(columns: RecordColumns, kind: pa.DataType) -> Any:
     import pyarrow as pa
 
+    found = microseconds(columns.timestamps_ms, columns.start, columns.count)
+    if found is not None:
+        return pa.Array.from_buffers(kind, columns.count, [None, pa.py_buffer(found)])
     milliseconds = _numbers(columns.timestamps_ms, pa.timestamp("ms", "UTC"), columns)
     try:
         return milliseconds.cast(kind)

@@ -1464,6 +1464,54 @@ def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> lis
 
 
 @cython.cfunc
+def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
+    """Take memory for so many numbers from the pool."""
+    global _lent
+    found: Buffer = Buffer()
+    found.capacity = rounded(items * width + PAD)
+    found.data = pool_take(items * width + PAD)
+    if not found.data:
+        raise MemoryError
+    found.items = items
+    found.width = width
+    found.kind = kind
+    _lent += found.capacity
+    return found
+
+
+def microseconds(milliseconds, start: int64_t, count: int64_t):
+    """Multiply timestamps by a thousand, as int64; None where one of them becomes too large."""
+    source: cython.const[int64_t][::1] = milliseconds
+    index: int64_t
+    time: int64_t
+    large: cython.bint = False
+    if start < 0 or count < 0 or count > source.shape[0] - start:
+        raise IndexError("more timestamps than there are")
+    found: Buffer = new_column(count, b"q", 8)
+    to: cython.pointer(int64_t) = cython.cast(cython.pointer(int64_t), found.data)
+    with cython.nogil:
+        for index in range(count):
+            time = source[start + index]
+            large |= (time > INT64_MAX // 1000) | (time < -(INT64_MAX // 1000))
+            to[index] = cython.cast(int64_t, cython.cast(uint64_t, time) * 1000)
+    return None if large else memoryview(found)
+
+
+def wide_types(types, start: int64_t, count: int64_t):
+    """Give timestamp types as int32."""
+    source: cython.const[uint8_t][::1] = types
+    index: int64_t
+    if start < 0 or count < 0 or count > source.shape[0] - start:
+        raise IndexError("more timestamp types than there are")
+    found: Buffer = new_column(count, b"i", 4)
+    to: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), found.data)
+    with cython.nogil:
+        for index in range(count):
+            to[index] = source[start + index]
+    return memoryview(found)
+
+
+@cython.cfunc
 @cython.inline
 def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void:
     """Fill one place of a new tuple."""

@@ -12,6 +12,7 @@ import shutil
 import struct
 import sys
 import threading
+from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -346,6 +347,27 @@ def test_rows_need_a_tuple_and_whole_columns() -> None:
     with pytest.raises(IndexError, match="entries 0 to 9 of 5"):
         assert columns.values is not None
         columns.values.values(0, 9)
+
+
+def test_numbers_as_arrow_wants_them() -> None:
+    largest = ((1 << 63) - 1) // 1000
+    for times, fits in (
+        ([0, -1, 1_700_000_000_000, largest, -largest], True),
+        ([0, largest + 1], False),
+        ([-largest - 1], False),
+        ([], True),
+    ):
+        for start in range(len(times)):
+            found = kernel.microseconds(array("q", times), start, len(times) - start)
+            wanted = [1000 * time for time in times[start:]]
+            assert (found is not None) is (fits or max(map(abs, times[start:])) <= largest)
+            assert found is None or list(found) == wanted
+    assert list(kernel.wide_types(b"\0\1\0\1", 1, 3) or ()) == [1, 0, 1]
+    for start, count in ((-1, 1), (0, 3), (2, 1), (1, 1 << 62)):
+        with pytest.raises(IndexError, match="more timestamps"):
+            kernel.microseconds(array("q", [1, 2]), start, count)
+        with pytest.raises(IndexError, match="more timestamp types"):
+            kernel.wide_types(b"\0\1", start, count)
 
 
 def test_surveys_agree() -> None:
