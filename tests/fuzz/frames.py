@@ -78,6 +78,8 @@ class Seed:
     body: bytes
     spots: list[Spot]
     spans: list[Span]
+    codec: int | None = None
+    """Always compressed with this one; None: now and then, with any."""
 
     @property
     def size(self) -> int:
@@ -142,7 +144,16 @@ def write(contents: list[Content]) -> tuple[bytes, list[Spot], list[Span]]:
 
 
 SIZES = (0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 62, 63, 64, 65, 100, 127, 128, 129, 255, 256, 300)
-NAMES = (b"h", b"", b"trace-id", "schlüssel".encode(), b"\xff\xfe", b"a\xc3", b"\xed\xa0\x80x")
+NAMES = (
+    b"h",
+    b"",
+    b"\xff" * 90,
+    b"trace-id",
+    "schlüssel".encode(),
+    b"\xff\xfe",
+    b"a\xc3",
+    b"\xed\xa0\x80x",
+)
 
 
 def contents(rng: random.Random, count: int, gaps: bool) -> list[Content]:
@@ -197,10 +208,20 @@ def long_seed(rng: random.Random) -> Seed:
     return Seed([0, 1, 5, 5, -1, -1, -1, 2], body, spots, spans)
 
 
+def packed_seed(rng: random.Random) -> Seed:
+    """A batch of many records in few bytes: more than its size lets expect."""
+    headers: list[tuple[bytes, bytes | None]] = [(b"", None)] if rng.random() < 0.3 else []
+    value = rng.choice((None, b""))
+    found: list[Content] = [(0, i, None, value, headers) for i in range(700)]
+    body, spots, spans = write(found)
+    return Seed([0, 699, 5, 5, -1, -1, -1, 700], body, spots, spans, codec=rng.choice((1, 4)))
+
+
 def make_seeds(seed: int, count: int = 400) -> list[Seed]:
-    """Many shapes; one in twenty is large."""
+    """Many shapes; one in twenty is large, and one in a hundred has many records."""
     rng = random.Random(seed)
-    return [make_seed(rng) if i % 20 else long_seed(rng) for i in range(count)]
+    kinds = {0: packed_seed, 20: long_seed, 40: long_seed, 60: long_seed, 80: long_seed}
+    return [kinds.get(i % 100, make_seed)(rng) for i in range(count)]
 
 
 Arguments = dict[str, Any]
@@ -259,7 +280,15 @@ class Frames:
         buffer = parts[0] if len(parts) == 1 else b"".join(parts)
         if chance() < 0.06:
             buffer = buffer[: self._pick(len(buffer) + 1)]
+        elif chance() < 0.04:
+            buffer += self._stub(offset)
         return buffer, self._arguments(start, offset)
+
+    def _stub(self, offset: int) -> bytes:
+        """The front of a header, whose length says one thing or another."""
+        lengths = (-1, -13, 0, 13, 14, 15, 40, 48, 49, 50, 1000)
+        front = _FRONT.pack(offset, lengths[self._pick(11)], 3, (2, 2, 1)[self._pick(3)], 5)
+        return (front + bytes(41))[: 1 + self._pick(62)]
 
     def _arguments(self, first: int, end: int) -> Arguments:
         chance = self._chance
@@ -280,6 +309,7 @@ class Frames:
             "want_headers": headers,
             "max_records": most,
             "stop_after": enough,
+            "layout": "binary" if chance() < 0.75 else "binary_view",
         }
 
     def _add(self, parts: list[bytes], offset: int, valid: bool) -> int:
@@ -290,14 +320,19 @@ class Frames:
             self._changes[self._pick(len(self._changes))](seed, body, checked)
             if self._chance() < 0.08:  # one change may hide another: mostly one
                 self._flip(seed, body, checked)
-        parts.append(self._seal(offset, checked, self._packed(body, checked), valid))
+        packed = self._packed(body, checked, seed.codec)
+        parts.append(self._seal(offset, checked, packed, valid))
+        if seed.codec is not None and self._pick(2):  # twice, and the columns have to grow
+            parts.append(self._seal(offset + seed.size, checked, packed, True))
+            return offset + 2 * seed.size
         return offset + seed.size
 
-    def _packed(self, body: bytearray, checked: list[int]) -> bytes | bytearray:
+    def _packed(self, body: bytearray, checked: list[int], codec: int | None) -> bytes | bytearray:
         """Compress now and then, in front of the checksum: what is broken stays so inside."""
-        if self._chance() > 0.06 or not body:
+        if not body or (codec is None and self._chance() > 0.06):
             return body
-        codec = 1 + self._pick(len(CODECS) - 1)
+        if codec is None:
+            codec = 1 + self._pick(len(CODECS) - 1)
         checked[0] = checked[0] & ~7 | codec
         packed = compress(codec, None, memoryview(body))
         if self._chance() < 0.3:
@@ -332,6 +367,8 @@ class Frames:
     def _hostile(self, spot: Spot, seed: Seed) -> bytes | bytearray:
         """Some bytes where a number stands."""
         kind = self._pick(12)
+        if spot.says == TIME and kind < 4:
+            return ENCODINGS[8 + self._pick(5)]
         if kind >= 10:  # what it says already, in more bytes, in too many, or without an end
             said = bytearray(seed.body[spot.start : spot.stop])
             said[-1] |= 0x80
@@ -397,10 +434,14 @@ class Frames:
             checked[at] = max(checked[at] + self._pick(5) - 2, -1)
         else:
             checked[at] = choice[self._pick(len(choice))]
+            if checked[1] == -1 and self._pick(2):
+                checked[7] = 0  # then only the last offset is wrong
 
     def _count(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
         """Claim more or fewer records, with room for their offsets."""
         checked[7] = max(checked[7] + self._pick(7) - 3, 0)
+        if self._chance() < 0.1:  # a promise that must not cost memory
+            checked[7] = _FIELDS[7][self._pick(8)]
         checked[1] = max(checked[1], checked[7])
 
     def _double(self, seed: Seed, body: bytearray, checked: list[int]) -> None:

@@ -137,7 +137,7 @@ class Case:
     step: int
     extra: int
     """What else: 1 others append, too; 2 calls out of range; 3 batches are built again; 4 the
-    columns change once they were checked."""
+    columns change once they were checked; 5 batches are closed."""
     wound: tuple[int, int, int] = (0, 0, 0)
     """For 4: which column, where in it, and what is written there."""
 
@@ -157,8 +157,10 @@ def make_pool(rng: random.Random, count: int) -> _Pool:
     sizes = SIZES if count < 30 else SIZES[:8]
     now = 1_700_000_000_000
     spans = ((now, now + 9), (-1, 5), (now - 100_000, now + 100_000), (-1, _LONG - 1))
+    ends = (-1, _LONG - 1, _LONG - 2, 0)
     places = ((0, 0), (0, 0), (0, 2), (0, 6), (5, 6))
     times = [[rng.randint(*spans[i % 4]) for _ in range(count)] for i in range(8)]
+    times += [[rng.choice(ends) for _ in range(count)] for _ in range(2)]
     homes = [[rng.randint(*places[i % 5]) for _ in range(count)] for i in range(10)]
     large = (0, 100, 5000)
     return _Pool(
@@ -211,7 +213,7 @@ class Sendings:
             room=1 << 40 if chance() < 0.8 else self._pick(500),
             sticky_room=1 << 40 if chance() < 0.6 else 1 + self._pick(300),
             step=1000 if chance() < 0.8 else 1 + self._pick(5),
-            extra=1 + self._pick(4) if chance() < 0.4 else 0,
+            extra=1 + self._pick(5) if chance() < 0.5 else 0,
             wound=(self._pick(5), self._pick(1 << 16), self._one(HOSTILE)),
         )
 
@@ -403,6 +405,8 @@ def drive(encoders: Any, builders: Any, case: Case) -> Outcome:
             sticky = (sticky + 1) % case.partitions
         if case.extra == 1 and turn % 4 == 1 and batches:
             next(iter(batches.values())).append(None, b"x" * turn, (), case.time)
+        if case.extra == 5 and turn % 5 == 0 and batches:
+            next(reversed(batches.values())).close()
     if healed is not None:
         healed()
     events.append(encoder.pieces())

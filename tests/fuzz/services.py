@@ -110,7 +110,8 @@ class Services:
         if not sound:
             kind = self._pick(3)
             if kind == 0:
-                part = replace(part, start=(part.start + self._far()) % (1 << 63))
+                start = max(min(part.start + self._far(), (1 << 63) - 1), -(1 << 63))
+                part = replace(part, start=start)
             elif kind == 1:
                 part = replace(part, count=(part.count + self._far()) % (1 << 63))
             elif part.count:
@@ -120,5 +121,6 @@ class Services:
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound rows were refused"
             return
+        assert part.start >= 0, "rows that aren't there were read"
         assert part.start + part.count <= columns.count, "rows that aren't there were read"
         assert found == rows.build_rows(Record, "t", 1, part, epochs)

@@ -29,6 +29,7 @@ from tests.fuzz.agreement import outcome
 from tests.fuzz.corpus import write_case
 from tests.fuzz.frames import Frames
 from tests.fuzz.kernels import built
+from tests.fuzz.race import race
 from tests.fuzz.sent import Sendings, drive, exact
 from tests.fuzz.services import Services
 
@@ -117,8 +118,8 @@ def resident() -> int:
 
 
 def lent() -> int:
-    """Bytes of the decoder's pool that somebody still has."""
-    return int(load("kernel").pool_state()[2])
+    """Bytes of the kernels' pools that somebody still has."""
+    return sum(int(load(name).pool_state()[2]) for name in ("kernel", "kernel_encode"))
 
 
 class Run:
@@ -162,7 +163,14 @@ class Run:
     def run(self, seconds: float) -> None:
         """Do chunks until the time is over or something is wrong."""
         until = time.monotonic() + seconds
-        load("kernel").set_pool_limit(0)  # a block that is given back is freed: misuse shows
+        for name in ("kernel", "kernel_encode"):
+            load(name).set_pool_limit(0)  # a block that is given back is freed: misuse shows
+        if self.target == "encode":
+            try:
+                race(load("kernel_encode"), self.seed, min(seconds / 10, 20))
+            except Exception as error:
+                self.failure = {"error": f"race: {type(error).__name__}", "text": str(error)}
+                return
         chunk, first = 0, 0
         while time.monotonic() < until:
             if not self.chunk(self.seed * 1_000_000 + chunk, until):

@@ -16,11 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz import appends, corpus, sent
 from tests.fuzz.kernels import native
+from tests.fuzz.race import race
 
 from odradek.record import builder, encoder, murmur2, partition_for_key
 from odradek.record.reference import decode
+from odradek.record.sent_columns import SentColumns, StopReason
 
-SENDINGS = 20_000
+SENDINGS = 16_000
 APPENDINGS = 8_000
 CHUNKS = 4
 kernel = native("kernel_encode")
@@ -82,6 +84,26 @@ def test_batches_are_what_the_decoder_reads(
 def test_what_was_found_once(about: str, case: sent.Case) -> None:
     expected = sent.drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
     assert sent.drive(kernel.ColumnEncoder, kernel.BatchBuilder, case) == expected, about
+
+
+def test_a_batch_that_another_encoder_took() -> None:
+    """Its first one must be told, or it would write there without the other's knowledge."""
+    columns = SentColumns(3, None)
+    first, second = (kernel.ColumnEncoder(columns, 1, 1000) for _ in range(2))
+    batch = kernel.BatchBuilder(1000, None)
+    first.use(0, batch)
+    second.use(0, batch)
+    at_most: dict[str, Any] = {"timestamp_ms": 5, "room": 1000, "sticky": 0, "sticky_room": 1000}
+    assert first.encode(0, 3, **at_most)[:3] == (0, StopReason.BATCH, 0)
+    assert second.encode(0, 3, **at_most)[:2] == (3, StopReason.DONE)
+    first.use(0, batch)
+    assert first.encode(0, 3, **at_most)[:2] == (3, StopReason.DONE)
+    places = [(piece.first, piece.count) for piece in (*first.pieces(), *second.pieces())]
+    assert places == [(3, 3), (0, 3)]
+
+
+def test_columns_and_batches_that_change_meanwhile() -> None:
+    assert race(kernel, 1, 1.0) > 1000
 
 
 def test_the_hash_of_keys() -> None:
