@@ -11,6 +11,7 @@ from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.record.columns import Layout
 from odradek.testing import LocalCluster
 
 MIXED = [
@@ -120,3 +121,34 @@ def test_a_poll_waits_for_what_is_written_meanwhile(cluster: LocalCluster, topic
         text = str(client.explain())
         assert cluster.cluster_id in text
         assert cluster.bootstrap_servers in text
+
+
+@pytest.mark.parametrize("layout", ["binary", "binary_view"])
+def test_a_thread_of_its_own_fetches_while_the_caller_works(
+    cluster: LocalCluster, topic: str, layout: Layout
+) -> None:
+    cluster.create_topic(topic, partitions=2)
+    rows = [Row(b"%d" % n, b"%d" % n * 300, (), 10**12 + n) for n in range(2000)]
+    write_all(cluster.bootstrap_servers, topic, rows, [0, 1])
+    tps = [TopicPartition(topic, p) for p in (0, 1)]
+    small = {"fetch_max_bytes": 200_000, "max_partition_fetch_bytes": 50_000}
+    with consumer(cluster, background=True, **small) as client:
+        client.assign(tps, until=client.end_offsets(tps))
+        seen: dict[int, list[bytes | None]] = {0: [], 1: []}
+        for batch in client.batches(20.0, layout=layout):
+            partition = batch["partition"][0].as_py()
+            seen[partition] += batch["value"].to_pylist()
+            assert client.position(tps[partition]) == len(seen[partition])
+        assert seen == {p: [r.value for r in rows[p::2]] for p in (0, 1)}
+        buffers = client._engine.network.buffers
+        assert buffers.kept <= buffers.limit
+        client.seek(tps[0], 10)
+        first = next(client.records(20.0))
+        assert (first.partition, first.offset) == (0, 10)
+        assert client.poll(20.0, 5)[0].offset == 11
+        client.pause(tps)
+        assert client.poll(0.2) == []
+        client.resume(tps[:1])
+        assert client.poll(20.0, 1)[0].offset == 16
+        sessions = [a.session for a in client._engine.fetcher._asked.values()]
+        assert any(session.id for session in sessions)  # KIP-227

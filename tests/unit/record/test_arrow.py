@@ -25,6 +25,7 @@ from odradek.record import RecordColumns, decode
 from odradek.record.arrow import (
     COLUMN_NAMES,
     ArrowSchemaError,
+    _Constants,
     arrow_schema,
     to_record_batch,
 )
@@ -150,3 +151,18 @@ assert "pandas" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_constant_columns_are_written_once_and_shared() -> None:
+    made = _Constants()
+    first = made.array("a-topic", pa.string(), 3000)
+    again = made.array("a-topic", pa.string(), 2000)
+    assert first.to_pylist() == ["a-topic"] * 3000
+    assert again.buffers()[2].address == first.buffers()[2].address
+    assert len(made.array("a-topic", pa.string(), 9000)) == 9000
+    assert made.array(7, pa.int32(), 5).to_pylist() == [7] * 5
+    for partition in range(200):
+        column = made.array(partition, pa.int32(), 60_000)
+        assert column[59_999].as_py() == partition
+    assert made._bytes <= made.LARGEST
+    assert made._bytes == sum(kept.nbytes for kept in made._kept.values())
