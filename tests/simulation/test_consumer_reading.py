@@ -1,0 +1,103 @@
+"""How a consumer is read, in virtual time: loops over batches and records, and what fetches say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.test_consumer import PARTITIONS, Reader, consumer, make, write
+
+from odradek.api.consumer import Consumer
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.link import Mode
+
+pytestmark = pytest.mark.simulation
+
+
+def test_batches_and_records_end_with_silence_or_with_until() -> None:
+    world, _, client = make(40)
+    client.assign(PARTITIONS)
+    rows = {(b["partition"], b["offset"]) for t in client.batches(2.0) for b in t.to_pylist()}
+    assert rows == {(p, n) for p in range(3) for n in range(100)}
+    client.assign(PARTITIONS, until=dict.fromkeys(PARTITIONS, 50))
+    client.seek_to_beginning()
+    begin = world.now
+    found = [(r.partition, r.offset) for r in client.records()]
+    assert sorted(found) == [(p, n) for p in range(3) for n in range(50)]
+    assert list(client.batches()) == []
+    assert world.now - begin < 1.0
+    kinds = {
+        name: [str(b.schema.field(name).type) for b in _again(client, "binary_view")]
+        for name in ("key", "value")
+    }
+    assert set(kinds["value"] + kinds["key"]) == {"binary_view"}
+
+
+def _again(client: Consumer, layout: Any) -> Any:
+    client.seek_to_beginning()
+    return client.batches(1.0, layout=layout)
+
+
+def test_a_loop_over_records_moves_the_position_one_by_one() -> None:
+    _, _, client = make(41)
+    tp = PARTITIONS[0]
+    client.assign([tp])
+    for record in client.records(1.0):
+        assert client.position(tp) == record.offset + 1
+        if record.offset == 7:
+            break
+    assert client.poll(1.0, 2)[0].offset == 8
+    seen = []
+    for record in client.records(1.0):  # whatever moves the position in between is obeyed
+        seen.append(record.offset)
+        if record.offset == 12:
+            client.seek(tp, 50)
+        elif record.offset == 52:
+            assert [r.offset for r in client.poll(1.0, 3)] == [53, 54, 55]
+        elif record.offset == 60:
+            client.pause([tp])
+    assert seen == [10, 11, 12, 50, 51, 52, 56, 57, 58, 59, 60]
+
+
+@pytest.mark.parametrize("mode", ["bytes", "messages"])
+def test_fetches_say_only_what_has_changed(mode: Mode) -> None:
+    world, cluster, client = make(42, mode=mode)
+    reader = Reader(client)
+    client.assign(PARTITIONS)
+    reader.read(300, 10, world)
+    assert reader.poll(2.0) == 0
+    sessions = [a.session for a in client._engine.fetcher._asked.values()]
+    assert all(session.id and session.epoch > 1 for session in sessions)
+    cluster.crash(1)  # and with it the sessions of a broker
+    cluster.restart(1, after=1.0)
+    for broker in cluster.brokers.values():
+        broker.fetch_sessions.clear()  # evicted by others
+    world.advance(3)
+    write(world, cluster, range(300, 600))
+    reader.read(600, 20, world)
+    assert not world.hot_loops
+
+
+def test_thousands_of_partitions_cost_a_fetch_what_has_changed() -> None:
+    world = World(seed=43)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=3000)
+    client = consumer(world, cluster)
+    client.assign([TopicPartition("t", p) for p in range(3000)])
+    assert client.poll(2.0) == []
+    assert client.poll(2.0) == []
+    sent = []
+    fetcher = client._engine.network
+    original = fetcher.send_version
+
+    def watched(connection: Any, body: Any, *rest: Any, **more: Any) -> Any:
+        sent.append(sum(len(b) for b in body.encode(rest[0])))
+        return original(connection, body, *rest, **more)
+
+    fetcher.send_version = watched  # type: ignore[method-assign]
+    write(world, cluster, range(30))
+    records = [r for _ in range(4) for r in client.poll(1.0)]
+    assert len(records) == 30
+    assert sent
+    assert max(sent) < 500
