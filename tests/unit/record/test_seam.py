@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.record import kernel_sources
+from odradek.record import KERNEL, kernel_sources
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
 
 RECORD = Path(kernel_sources.__file__).parent
@@ -92,5 +92,5 @@ def test_records_need_no_arrow_and_no_codec() -> None:
         "assert len(list(record.decode(builder.build(), start_offset=0).columns)) == 1\n"
         "assert not {'pyarrow', 'numpy', 'zstandard', 'threading'} & set(sys.modules)\n"
     )
-    done = run(program)
+    done = run(program, ODRADEK_KERNEL=KERNEL)
     assert (done.returncode, done.stderr) == (0, "")
