@@ -169,14 +169,14 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
     first = lanes[0]
     base = results.median(row.key, first.key, "speed")
     yield (
-        f"| | million records/s | {first.title} is | CPU s per million | MB/s | "
+        f"| | million records/s | {first.title} is | CPU s per million | its CPU | MB/s | "
         "peak RSS MB (grown by) | delivers |"
     )
-    yield "|---|--:|--:|--:|--:|--:|---|"
+    yield "|---|--:|--:|--:|--:|--:|--:|---|"
     for lane in lanes:
         runs = results.runs(row.key, lane.key)
         if not runs:
-            yield f"| {lane.title} | failed: {results.error(row.key, lane.key)} | | | | | |"
+            yield f"| {lane.title} | failed: {results.error(row.key, lane.key)} | | | | | | |"
             continue
         speed = spread(results.values(row.key, lane.key, "speed"), 1e6)
         median = results.median(row.key, lane.key, "speed")
@@ -184,11 +184,15 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
         if results.sitting(row.key, lane.key) != results.sitting(row.key, first.key):
             ratio += f" {OTHER_SITTING}"
         cpu = spread(results.values(row.key, lane.key, "cpu_per_million"))
+        own, other = (
+            results.median(row.key, key, "cpu_per_million") for key in (first.key, lane.key)
+        )
+        share = f"{number(own / other)}×" if own and other and lane != first else ""
         size = statistics.median(r["bytes_per_second"] for r in runs) / 1e6
         peak = statistics.median(r["peak_rss"] for r in runs) / 1e6
         growth = statistics.median(r["rss_growth"] for r in runs) / 1e6
         yield (
-            f"| {lane.title} | {speed} | {ratio} | {cpu} | {size:,.0f} | "
+            f"| {lane.title} | {speed} | {ratio} | {cpu} | {share} | {size:,.0f} | "
             f"{peak:,.0f} ({growth:,.0f}) | {runs[0]['delivers']} |"
         )
 
