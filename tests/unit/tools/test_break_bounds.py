@@ -1,0 +1,129 @@
+"""The machinery of `make broken-bounds`: checks are found by their shape, and let go by number."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+bounds = importlib.import_module("bounds")
+break_bounds = importlib.import_module("break_bounds")
+sys.path.remove(str(ROOT / "tools"))
+
+SOURCE = """
+import cython
+
+prepare()
+
+def read(at, end, sizes):
+    total = 0
+    if at >= end or not sizes:
+        return -1
+    if at < 0 or sizes[at] > end:
+        raise ValueError(at)
+    if not (0 <= at <= 9):
+        return fail(at)
+    if at > 5:
+        total += 1
+    return whole(at, end)
+
+def whole(a, b):
+    return a >= 0 and a <= b
+
+def fail(at):
+    return "failed"
+"""
+
+
+def run(number: int, *arguments: object) -> object:
+    """The function with one check disabled, as Python: the conditions are the same in Cython."""
+    found = dict(enumerate(bounds.find(SOURCE)))
+    text = bounds.armed(SOURCE, found, "prepare()")
+    cython = SimpleNamespace(declare=lambda kind, value: value, int=int)
+    space = {"prepare": lambda: None, "cython": cython}
+    before = os.environ.get(bounds.VARIABLE)
+    os.environ[bounds.VARIABLE] = str(number)
+    try:
+        exec(text.replace("import cython\n", ""), space)  # noqa: S102 - our own text
+    finally:
+        if before is None:
+            del os.environ[bounds.VARIABLE]
+        else:
+            os.environ[bounds.VARIABLE] = before
+    return space["read"](*arguments)  # type: ignore[operator]
+
+
+FOUND = {bound.name: number for number, bound in enumerate(bounds.find(SOURCE))}
+VALUES = list(range(20))
+
+
+def test_checks_are_found_and_steering_is_not() -> None:
+    assert set(FOUND) == {
+        "read: at < 0",
+        "read: at < 0 (by one)",
+        "read: sizes[at] > end",
+        "read: sizes[at] > end (by one)",
+        "read: 0 <= at",
+        "read: at <= 9",
+        "whole: a >= 0",
+        "whole: a >= 0 (by one)",
+        "whole: a <= b",
+        "whole: a <= b (by one)",
+    }
+
+
+def test_with_all_in_place_nothing_changes() -> None:
+    space: dict[str, object] = {"prepare": lambda: None, "cython": None}
+    exec(SOURCE.replace("import cython\n", ""), space)  # noqa: S102
+    plain = space["read"]
+    for at in range(8):
+        assert run(-1, at, 30, VALUES) == plain(at, 30, VALUES)  # type: ignore[operator]
+    with pytest.raises(ValueError, match="-1"):
+        run(-1, -1, 30, VALUES)
+
+
+def test_a_check_that_is_let_go_refuses_nothing() -> None:
+    assert run(FOUND["read: at < 0"], -1, 30, VALUES) == "failed"
+    assert run(FOUND["read: at <= 9"], 12, 30, VALUES) is True
+    assert run(FOUND["read: at <= 9"], -1 + 13, 30, VALUES) is True
+    assert run(-1, 12, 30, VALUES) == "failed"
+
+
+def test_a_check_that_is_weaker_by_one() -> None:
+    values = [31, 32]
+    with pytest.raises(ValueError, match="0"):
+        run(-1, 0, 30, values)
+    assert run(FOUND["read: sizes[at] > end (by one)"], 0, 30, values) is True
+    with pytest.raises(ValueError, match="1"):
+        run(FOUND["read: sizes[at] > end (by one)"], 1, 30, values)
+
+
+@pytest.mark.parametrize("kernel", break_bounds.KERNELS)
+def test_the_kernels_have_checks_and_can_be_armed(kernel: str) -> None:
+    source = (ROOT / "src/odradek/record" / f"{kernel}.py").read_text()
+    for by_one in (False, True):
+        chosen = break_bounds.checks(kernel, by_one=by_one)
+        assert len(chosen) > 20
+        text = bounds.armed(source, chosen, break_bounds.READY.partition("\n")[0])
+        ast.parse(text)
+        for number in chosen:
+            assert f"BROKEN_BOUND == {number}" in text or f"BROKEN_BOUND != {number}" in text
+
+
+def test_a_line_that_is_gone_is_an_error() -> None:
+    with pytest.raises(LookupError, match="once"):
+        bounds.armed(SOURCE, {}, "gone()")
+
+
+def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
+    tool = [sys.executable, str(ROOT / "tools/break_bounds.py")]
+    listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout
+    assert len(listed.splitlines()) > 100
+    refused = subprocess.run([*tool, "nosuchword"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
