@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 KIB = 1 << 10
 TUNED_BATCH = 128 * KIB
+FETCH_MAX_BYTES = 50 * KIB * KIB
+"""Odradek's budget for what waits and is under way; memory may grow by 100 MB more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,6 @@ class Goal:
     limit: float
     figure: str = "speed"
     at_most: bool = False
-    needs: str = ""
-    """What else must hold, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,7 @@ ROWS: dict[str, Row] = {
                     (_ONE, _CONFLUENT, 25), (_ONE, "java", 6), (_ONE, "franz-go", 4),
                     ("odradek-records", "confluent", 2.5),
                 ),
-                Goal(_TWO, None, 200e6, "rss_growth", at_most=True,
-                     needs="budget of 100 MB and 100 MB"),
+                Goal(_TWO, None, FETCH_MAX_BYTES + 100e6, "rss_growth", at_most=True),
             ),
             quick=True,
             warm_up="raw",

@@ -192,7 +192,8 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
         peak = statistics.median(r["peak_rss"] for r in runs) / 1e6
         growth = statistics.median(r["rss_growth"] for r in runs) / 1e6
         yield (
-            f"| {lane.title} | {speed} | {ratio} | {cpu} | {share} | {size:,.0f} | "
+            f"| {lane.title} | {speed} | {ratio} | {cpu} | {share} | "
+            f"{f'{size:,.0f}' if size else 'not counted'} | "
             f"{peak:,.0f} ({growth:,.0f}) | {runs[0]['delivers']} |"
         )
 
