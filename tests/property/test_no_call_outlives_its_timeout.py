@@ -175,5 +175,5 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
     }
-    inside = {(Producer, "await_outcome"), (Producer, "deadline")}  # what the futures need
+    inside = {(Producer, "await_outcome")}  # what the futures need
     assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"

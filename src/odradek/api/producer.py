@@ -193,19 +193,11 @@ class Producer(Client[ProducerEngine]):
 
     # What the futures need
 
-    def now(self) -> float:
-        """The producer's monotonic time in seconds."""
-        return self._host.now()
-
-    def deadline(self, timeout: float | None) -> float:
-        """The time at which a wait of `timeout` seconds ends."""
-        return self._deadline(timeout, "delivery.timeout.ms")
-
     def await_outcome(self, completion: Completion[Any], what: str, timeout: float | None) -> None:
         """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
         if completion.done:
             return
-        deadline = self.deadline(timeout)
+        deadline = self._deadline(timeout, "delivery.timeout.ms")
         self._host.wake()
         if not self._host.run(completion, deadline):
             raise not_yet(self._engine.timeout(what, self._host.now()))
