@@ -18,7 +18,7 @@ from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.record import reference
 from odradek.record.sent_columns import SentBinary, SentColumns, StopReason
 
-ROWS = 3000
+ROWS = 12_000
 PARTITIONS = 3
 
 
@@ -36,7 +36,9 @@ def columns(rng: random.Random) -> SentColumns:
     )
 
 
-def spoil(rng: random.Random, sent: SentColumns, over: threading.Event) -> None:
+def spoil(
+    rng: random.Random, sent: SentColumns, ready: threading.Event, over: threading.Event
+) -> None:
     """Write lies over numbers of the columns, and the truth again."""
     assert sent.values is not None
     assert sent.headers is not None
@@ -51,6 +53,7 @@ def spoil(rng: random.Random, sent: SentColumns, over: threading.Event) -> None:
         (sent.partitions.data, False),
     ]
     truth = [bytes(view) for view, _ in places]
+    ready.set()
     while not over.is_set():
         which = rng.randrange(len(places))
         view, wide = places[which]
@@ -68,10 +71,16 @@ def spoil(rng: random.Random, sent: SentColumns, over: threading.Event) -> None:
 
 
 def meddle(
-    rng: random.Random, kernel: Any, encoder: Any, batches: list[Any], over: threading.Event
+    rng: random.Random,
+    kernel: Any,
+    encoder: Any,
+    batches: list[Any],
+    ready: threading.Event,
+    over: threading.Event,
 ) -> None:
     """Use the encoder and its batches from another thread."""
     other = b"x" * 300
+    ready.set()
     while not over.is_set():
         batch = rng.choice(batches)
         calls: list[Callable[[], Any]] = [
@@ -103,13 +112,14 @@ def race(kernel: Any, seed: int, seconds: float) -> int:
         batches = [kernel.BatchBuilder(1 << 20, None) for _ in range(PARTITIONS)]
         for place, batch in enumerate(batches):
             encoder.use(place, batch)
-        over = threading.Event()
+        ready, over = threading.Event(), threading.Event()
         seeds = random.Random(rng.random())
-        work = (spoil, (seeds, sent, over))
+        work = (spoil, (seeds, sent, ready, over))
         if rng.random() < 0.5:
-            work = (meddle, (seeds, kernel, encoder, batches, over))  # type: ignore[assignment]
+            work = (meddle, (seeds, kernel, encoder, batches, ready, over))  # type: ignore[assignment]
         thread = threading.Thread(target=work[0], args=work[1], daemon=True)
         thread.start()
+        ready.wait(10)
         try:
             rows += once(kernel, encoder, batches)
         finally:

@@ -113,14 +113,21 @@ class Services:
                 start = max(min(part.start + self._far(), (1 << 63) - 1), -(1 << 63))
                 part = replace(part, start=start)
             elif kind == 1:
-                part = replace(part, count=(part.count + self._far()) % (1 << 63))
+                count = max(min(part.count + self._far(), (1 << 63) - 1), -(1 << 63))
+                part = replace(part, count=count)
             elif part.count:
                 epochs = [3] * (part.count - 1)
+        if self._chance() < 0.02 and part.count:
+            try:
+                self._kernel.build_rows((list, int, dict)[self._pick(3)], "t", 1, part, 3)
+            except TypeError:
+                return
+            raise AssertionError("rows of a class that is no tuple were made")
         try:
             found = self._kernel.build_rows(Record, "t", 1, part, epochs)
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound rows were refused"
             return
-        assert part.start >= 0, "rows that aren't there were read"
+        assert min(part.start, part.count) >= 0, "rows that aren't there were read"
         assert part.start + part.count <= columns.count, "rows that aren't there were read"
         assert found == rows.build_rows(Record, "t", 1, part, epochs)
