@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
+COUNTED_FROM = 100
+"""Steps within a second from which on those at one instant are counted; few clients take so many.
+"""
 STEP_LIMIT = 20_000
 TIMED_STEP_LIMIT = 1_000
 """Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
@@ -216,7 +219,7 @@ class SimulatedHost:
         timed_steps = self.timed_steps - self._timed_before
         if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
             self._world.hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
-        if steps > STEPS_AT_ONCE:
+        if steps > COUNTED_FROM:
             if now != self._instant:
                 self._instant, self._at_once = now, 0
             self._at_once += 1
