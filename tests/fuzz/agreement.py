@@ -6,6 +6,7 @@ In: a decoder and a case of `frames`. Out: plain tuples: errors by type and word
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -114,11 +115,14 @@ def result(found: DecodedRecords) -> Outcome:
 
 
 def outcome(decode: Decode, buffer: memoryview, arguments: Arguments) -> Outcome:
-    """What a call gave, or which error; other errors go through."""
+    """What a call gave, or which error; other errors go through.
+
+    A codec's library has words of its own, which depend on how much room it was given.
+    """
     try:
         found = decode(buffer, **arguments)
     except (CorruptRecordError, UnsupportedFeatureError) as error:
-        return type(error).__name__, str(error)
+        return type(error).__name__, re.sub(r" data is broken \(.*", " data is broken", str(error))
     return result(found)
 
 

@@ -38,8 +38,8 @@ def test_both_targets(build: sanitized.Build, tmp_path: Path) -> None:
             f"{failure['text']}\n\nagain: python -m tests.fuzz.targets {one['target']} "
             f"--seed {failure.get('seed')} --only {failure.get('index')}"
         )
-        # Fewer would mean that something is far slower than it was.
-        assert one["cases"] > 500 * SECONDS, one
+        # A slow machine does fewer than a quick one; so few would mean that hardly any was tried.
+        assert one["cases"] > 1000, one
         print(f"{one['target']}: {one['cases']} cases, {one['compared']} compared")  # noqa: T201
 
 

@@ -144,7 +144,8 @@ class MetadataUpdater:
                     continue
                 if choice.action is Action.DIAL and choice.candidate is not None:
                     address = choice.candidate.address
-                    purpose = METADATA if self._network.connection(address) else DATA
+                    taken = self._network.connections and self._network.connection(address)
+                    purpose = METADATA if taken else DATA
                     round_.dialled[address] = self._network.dial(
                         address, now, purpose=purpose, for_metadata=True
                     )
@@ -160,17 +161,17 @@ class MetadataUpdater:
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
         """Whom to ask next; None when all have failed, or only silent ones are left."""
-        rebootstrapping = self.current is not None
-        dial_at = now + self._network.governor.wait(now, for_metadata=True)
+        rebootstrapping, governor = self.current is not None, self._network.governor
+        dial_at = now + governor.wait(now, for_metadata=True)
         if not self._network.connections:
-            self._metadata_only(True)
+            governor.metadata_only = True
             return self._candidates.first_to_dial(
                 round_, now, rebootstrapping=rebootstrapping, dial_at=dial_at
             )
         candidates = self._candidates.of_round(round_, now, rebootstrapping=rebootstrapping)
         self._metadata_only(not any(c.answering for c in candidates))
         if self._make_room(candidates, now):
-            dial_at = now + self._network.governor.wait(now, for_metadata=True)
+            dial_at = now + governor.wait(now, for_metadata=True)
         choice = choose(candidates, now, dial_at=dial_at)
         if choice.action not in (Action.USE, Action.DIAL) and (
             not candidates or (round_.failed and all(c.suspect for c in candidates))
@@ -249,7 +250,7 @@ class MetadataUpdater:
                 self._attempt_failed(
                     round_, asked.connection.address, "metadata request", error, now
                 )
-        for late in [a for a in self._late if a.reply.done]:
+        for late in [a for a in self._late if a.reply.done] if self._late else ():
             self._late.remove(late)
             if late.reply.error is None and self._take(round_, late, now):
                 return True
@@ -389,11 +390,11 @@ class MetadataUpdater:
 
     def _note_ends(self, round_: Round, now: float) -> None:
         """Dials of this round that have ended badly are failed candidates."""
-        for address, connection in list(round_.dialled.items()):
+        for address, connection in list(round_.dialled.items()) if round_.dialled else ():
             if connection.ended:
                 del round_.dialled[address]
                 if address not in round_.failed:
-                    error = self._network.states.state(address).last_error
+                    error = connection.record.last_error
                     self._attempt_failed(
                         round_, address, "dial", error or KafkaError("closed"), now
                     )

@@ -82,9 +82,8 @@ class ClusterConnectionStates:
         found = self._states.get(address)
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
-    def dialling(self, address: Address, now: float) -> float:
+    def dialling(self, state: AddressState, now: float) -> float:
         """Note a dial; return the time that its setup may take (KIP-601: drawn per failure)."""
-        state = self.state(address)
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:

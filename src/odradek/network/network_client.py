@@ -168,7 +168,7 @@ class NetworkClient:
         record = self.states.state(address)
         connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
-        connection.setup_deadline = now + self.states.dialling(address, now)
+        connection.setup_deadline = now + self.states.dialling(record, now)
         failed, again = record.failures > 0, record.dial_failed
         self.governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
         self.connections[address, purpose] = connection

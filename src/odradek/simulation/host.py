@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
+LOOKS_AGAIN = 0.2
+"""Seconds by which a timer may be early; one that is earlier costs more than a new one."""
 COUNTED_FROM = 100
 """Steps within a second from which on those at one instant are counted; few clients take so many.
 """
@@ -200,14 +202,15 @@ class SimulatedHost:
             self._plan(deadline)
 
     def _plan(self, when: float) -> None:
-        """Wake up at `when` at the latest; a timer that fires too early looks again."""
+        """Wake up at `when` at the latest; a timer that fires a bit too early looks again."""
         if self._deadline is None or when < self._deadline:
             self._deadline = when
-        if self._timer is not None:
-            if self._timer.when <= when:
+        timer = self._timer
+        if timer is not None:
+            if timer.when <= when < timer.when + LOOKS_AGAIN:
                 return
-            self._timer.cancel()
-        self._timer = self._time.at(when, self._timer_fired)
+            timer.cancel()
+        self._timer = self._time.at(self._deadline, self._timer_fired)
 
     def _count(self, now: float, *, timed: bool) -> None:
         self.steps += 1

@@ -25,7 +25,7 @@ def test_an_unknown_address_may_be_dialled_at_once() -> None:
 def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
     s, now = states(seed), 0.0
     for base in (0.05, 0.1, 0.2, 0.4, 0.8, 1 / 1.2, 1 / 1.2):
-        s.dialling(A, now)
+        s.dialling(s.state(A), now)
         s.setup_done(A)  # ready isn't enough
         until = s.failed(A, now, None, connecting=False)
         assert 0.8 * base - 1e-9 <= until - now <= 1.2 * base + 1e-9
@@ -71,14 +71,14 @@ def test_setup_timeouts_grow_per_failed_setup_and_start_over_when_ready() -> Non
     s = states()
     found = []
     for _ in range(4):
-        found.append(s.dialling(A, 0.0))
-        assert s.dialling(A, 0.0) == found[-1]  # drawn per failure, not per look
+        found.append(s.dialling(s.state(A), 0.0))
+        assert s.dialling(s.state(A), 0.0) == found[-1]  # drawn per failure, not per look
         s.failed(A, 0.0, None, connecting=True)
     for timeout, low, high in zip(found, (8, 16, 24, 24), (12, 24, 30, 30), strict=True):
         assert low <= timeout <= high
-    s.dialling(A, 0.0)
+    s.dialling(s.state(A), 0.0)
     s.setup_done(A)
-    assert 8 <= s.dialling(A, 0.0) <= 12
+    assert 8 <= s.dialling(s.state(A), 0.0) <= 12
 
 
 def test_what_a_false_proof_reset_comes_back() -> None:
