@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.about import machine
 from benchmarks.scorecard import table
 from benchmarks.scorecard.clients import CLIENTS, NotRunError
 from benchmarks.scorecard.rows import ROWS, Row
@@ -223,22 +223,6 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 def today() -> str:
     """The date, in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d")
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        names = [x for x in info.read_text().splitlines() if x.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 1),
-    }
 
 
 def progress(text: str) -> None:

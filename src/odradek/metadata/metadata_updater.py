@@ -112,6 +112,7 @@ class MetadataUpdater:
             at = self._candidates.may_begin(
                 round_, until, now, rebootstrapping=self.current is not None
             )
+            self.next_attempt_at = at
             while now < min(at, self._trigger_at()) and self._forced is None:
                 self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
                 if any(a.reply.done for a in self._late):
@@ -121,7 +122,7 @@ class MetadataUpdater:
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
                 if self._network.connections:
-                    at = until
+                    at = self.next_attempt_at = until
 
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""

@@ -1,0 +1,33 @@
+"""R-EV-1: whoever asks during an outage is told when something happens next."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import PRODUCER, Config
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_next_attempt_is_never_in_the_past(seed: int) -> None:
+    world = World(seed)
+    cluster = SimulatedCluster(world, 3)
+    host = world.host("client", mode="messages")
+    config = Config(PRODUCER, {"bootstrap.servers": cluster.bootstrap_servers})
+    engine = ClientEngine(config, host.rng())
+    host.attach(engine)
+    host.wake()
+    world.run_until(1.0)
+    for broker in list(cluster.brokers):
+        cluster.crash(broker)
+    engine.metadata.request("the test asks")
+    host.wake()
+    while world.now < 20.0:
+        world.advance(0.01)
+        at = engine.updater.next_attempt_at
+        assert at is not None
+        assert at >= world.now - 1e-9, "it is over already"
+    assert engine.events.counts["round_failed"] > 3
