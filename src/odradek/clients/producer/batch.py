@@ -13,7 +13,7 @@ from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
 OPEN = -1
-"""The serial of a batch that takes records."""
+"""The serial of a batch that isn't ripe yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ProducerBatch:
         self.append = builder.append
         """Kept at hand: `send` calls it for each record."""
         self.serial = OPEN
-        """Given when the batch is closed, and growing: the order of a partition's batches."""
+        """Given when the batch is ripe, and growing: the order of a partition's batches."""
         self.created_at = now
         self.deadline = now + delivery
         self.done: Completion[Outcome] = Completion()

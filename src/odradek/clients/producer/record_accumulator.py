@@ -67,6 +67,9 @@ class RecordAccumulator:
         self._serial = 0
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
+        self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
+        """What isn't ripe yet, in the order it was begun. Whoever writes to a partition writes to
+        the newest of them, so this is the order of his rows; they may be closed in another."""
         self._ripe: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
 
@@ -133,6 +136,7 @@ class RecordAccumulator:
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         batch = ProducerBatch(partition, builder, now, self._delivery)
         self._lingering.append(batch)
+        self._begun.setdefault(partition, deque()).append(batch)
         return batch
 
     def _widen(self, batch: ProducerBatch, size: int) -> bool:
@@ -160,9 +164,22 @@ class RecordAccumulator:
         builder = batch.builder
         builder.close()
         self._settle(batch, builder.estimated_size - HEADER_SIZE)
-        batch.serial = self._serial
-        self._serial += 1
-        self._ripe.append(batch)
+        self._let_go(batch.partition)
+
+    def _let_go(self, partition: TopicPartition) -> bool:
+        """Let closed batches be ripe up to the oldest that somebody still writes to."""
+        begun = self._begun[partition]
+        went = False
+        while begun and begun[0].builder.closed:
+            batch = begun.popleft()
+            if batch.count:
+                batch.serial = self._serial
+                self._serial += 1
+                self._ripe.append(batch)
+                went = True
+        if not begun:
+            del self._begun[partition]
+        return went
 
     def _settle(self, batch: ProducerBatch, reserved: int) -> None:
         self.used += reserved - batch.reserved
@@ -213,8 +230,9 @@ class RecordAccumulator:
     ) -> bool:
         """Give claimed batches back, and `left` bytes that were reserved and not used.
 
-        They go on lingering unless their time is over, somebody hurries, or others have opened a
-        batch of the partition meanwhile. Says whether the host should be woken.
+        They go on lingering unless their time is over, somebody hurries, or others have begun a
+        batch of the partition meanwhile: rows may be there that belong behind these, so none of
+        their writers may come upon the older one again. Says whether the host should be woken.
         """
         wake = False
         with self.lock:
@@ -224,11 +242,12 @@ class RecordAccumulator:
                 if not batch.builder.count:
                     self._claimed.pop(batch, None)
                     batch.builder.close()
+                    wake = self._let_go(batch.partition) or wake
                 elif (
                     hurry
                     or self.ended is not None
                     or now >= self._ripe_at(batch)
-                    or batch.partition.partition in lane
+                    or self._begun[batch.partition][-1] is not batch
                 ):
                     self._ripen_claim(batch)
                     wake = True
@@ -253,7 +272,7 @@ class RecordAccumulator:
         return bool(self._ripe or self._lingering)
 
     def take(self, now: float) -> list[ProducerBatch]:
-        """The batches that should go out now, in the order they were filled."""
+        """The batches that should go out now; those of a partition in the order of their rows."""
         if not self._ripe and not self._lingering:
             return []
         with self.lock:
@@ -315,5 +334,5 @@ class RecordAccumulator:
     def untaken(self) -> list[ProducerBatch]:
         """Batches that the sender doesn't have yet."""
         with self.lock:
-            opened = [b for lane in self._lanes.values() for b in lane.values()]
-            return [*self._ripe, *opened, *self._claimed]
+            begun = [b for batches in self._begun.values() for b in batches]
+            return [*self._ripe, *begun]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
 
-from odradek.clients.producer.batch import Outcome
+from odradek.clients.producer.batch import Outcome, ProducerBatch
 from odradek.clients.producer.record_accumulator import (
     COLUMN_BATCH,
     FIRST_ROOM,
@@ -171,11 +172,12 @@ def test_a_claimed_batch_is_out_of_everybodys_reach() -> None:
     assert batch.builder.limit_bytes == mine.column_batch_size
     other = add(mine).batch
     assert other is not batch
-    assert mine.take(99.0) == [other]  # though both have lingered for long
-    assert mine.untaken() == [batch]
+    elsewhere = add(mine, partition=P1).batch
+    assert mine.take(99.0) == [elsewhere]  # though all have lingered for long
+    assert mine.untaken() == [batch, other]  # in its rows' order: the other goes behind it
     assert mine.next_ripe() == math.inf
     mine.yield_claims([batch], 0, 99.0, hurry=False)
-    assert mine.take(99.0) == [batch]
+    assert mine.take(99.0) == [batch, other]
     assert mine.untaken() == []
 
 
@@ -210,15 +212,67 @@ def test_a_claim_ripens_where_others_opened_a_batch_or_someone_hurries() -> None
     assert mine.untaken() == mine.take(99.0) == []
 
 
-def test_serials_tell_the_order_in_which_batches_were_closed() -> None:
+def test_a_batch_with_earlier_rows_goes_first_whoever_closes_his_first() -> None:
     mine = accumulator()
     claimed = mine.claim(P0, 100, 0.0)
     claimed.append(None, b"v", (), 77)
-    earlier = add(mine).batch
+    later = add(mine).batch
     mine.close_all()
+    assert mine.take(0.0) == []
     mine.ripen_claim(claimed)
-    assert mine.take(0.0) == [earlier, claimed]
-    assert earlier.serial < claimed.serial
+    assert mine.take(0.0) == [claimed, later]
+    assert claimed.serial < later.serial
+
+
+def test_an_empty_claim_holds_up_nothing_that_is_behind_it() -> None:
+    mine = accumulator()
+    empty = mine.claim(P0, 100, 0.0)
+    later = add(mine).batch
+    mine.close_all()
+    assert mine.take(0.0) == []
+    assert mine.yield_claims([empty], 0, 0.0, hurry=False)
+    assert mine.take(0.0) == [later]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_writer_keeps_its_order_however_writers_take_turns(seed: int) -> None:
+    """Some write record by record, some by columns; batches fill up, linger, are flushed."""
+    rng, mine, now = random.Random(seed), accumulator(), 0.0
+    written: dict[ProducerBatch, list[tuple[int, int]]] = {}
+    claims: dict[int, ProducerBatch] = {}
+    taken: list[ProducerBatch] = []
+    numbers = [0, 0, 0, 0]
+
+    def note(writer: int, batch: ProducerBatch) -> None:
+        written.setdefault(batch, []).append((writer, numbers[writer]))
+        numbers[writer] += 1
+
+    for _ in range(400):
+        writer, now = rng.randrange(4), now + rng.random() * LINGER / 20
+        what = rng.random()
+        if what < 0.1:
+            taken += mine.take(now)
+        elif what < 0.12:
+            mine.close_all()
+        elif writer < 2:
+            note(writer, add(mine, bytes(rng.choice((10, 300))), at=now).batch)
+        elif writer not in claims:
+            claims[writer] = mine.claim(P0, 100, now)
+        elif what < 0.6:
+            claims[writer].append(None, b"v", (), 77)
+            note(writer, claims[writer])
+        elif claims[writer].count and what < 0.7:
+            mine.ripen_claim(claims.pop(writer))
+        else:
+            mine.yield_claims([claims.pop(writer)], 0, now, hurry=what > 0.95)
+    mine.yield_claims(claims.values(), 0, now, hurry=False)
+    mine.close_all()
+    taken += mine.take(now)
+    assert not mine.untaken()
+    for writer in range(4):
+        rows = [n for batch in taken for who, n in written[batch] if who == writer]
+        assert rows == list(range(numbers[writer]))
+    assert [b.serial for b in taken] == list(range(len(taken)))
 
 
 @pytest.mark.parametrize(
