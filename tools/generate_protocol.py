@@ -23,15 +23,28 @@ from protocol_module import Module
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src/odradek/protocol"
 APIS = (
+    "AddOffsetsToTxn",
+    "AddPartitionsToTxn",
     "ApiVersions",
+    "ConsumerGroupHeartbeat",
     "CreateTopics",
     "DeleteTopics",
     "DescribeCluster",
+    "EndTxn",
     "Fetch",
+    "FindCoordinator",
+    "Heartbeat",
     "InitProducerId",
+    "JoinGroup",
+    "LeaveGroup",
     "ListOffsets",
     "Metadata",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetForLeaderEpoch",
     "Produce",
+    "SyncGroup",
+    "TxnOffsetCommit",
 )
 
 

@@ -208,15 +208,28 @@ BROKER_APIS: Final[frozenset[int]] = frozenset(
 
 GENERATED: Final[frozenset[str]] = frozenset(
     {
+        "AddOffsetsToTxn",
+        "AddPartitionsToTxn",
         "ApiVersions",
+        "ConsumerGroupHeartbeat",
         "CreateTopics",
         "DeleteTopics",
         "DescribeCluster",
+        "EndTxn",
         "Fetch",
+        "FindCoordinator",
+        "Heartbeat",
         "InitProducerId",
+        "JoinGroup",
+        "LeaveGroup",
         "ListOffsets",
         "Metadata",
+        "OffsetCommit",
+        "OffsetFetch",
+        "OffsetForLeaderEpoch",
         "Produce",
+        "SyncGroup",
+        "TxnOffsetCommit",
     }
 )
 """The APIs that have a module in `odradek.protocol.messages`."""

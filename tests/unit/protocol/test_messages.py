@@ -60,8 +60,8 @@ def test_the_registry_knows_all_names_but_has_only_some_messages() -> None:
     assert request_class(0).RESPONSE.__name__ == "ProduceResponse"
     assert API_NAMES[60] == "DescribeCluster"
     assert api_name(12345) == "API 12345"
-    with pytest.raises(UnsupportedFeatureError, match="ConsumerGroupHeartbeat"):
-        request_class(68)
+    with pytest.raises(UnsupportedFeatureError, match="ShareGroupHeartbeat"):
+        request_class(76)
     with pytest.raises(UnsupportedFeatureError, match="12345"):
         request_class(12345)
 
