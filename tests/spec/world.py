@@ -51,7 +51,7 @@ def engine_of(client: str, config: Config, rng: Rng, hint: dict[str, Any] | None
         return ProducerEngine(config, rng, NullLock())
     if client == "admin":
         return AdminEngine(config, rng)
-    return ConsumerEngine(config, rng, hint=hint)
+    return ConsumerEngine(config, rng, wall_clock=lambda: 0.0, hint=hint)
 
 
 @dataclass

@@ -67,7 +67,13 @@ class Consumer(Client[ConsumerEngine]):
         super().__init__(
             settled,
             _host,
-            lambda host: ConsumerEngine(settled, host.rng(), host.lock, hint=_metadata_hint),
+            lambda host: ConsumerEngine(
+                settled,
+                host.rng(),
+                host.lock,
+                wall_clock=host.wall_clock,
+                hint=_metadata_hint,
+            ),
         )
 
     def _usual_host(self) -> Host:
@@ -89,7 +95,9 @@ class Consumer(Client[ConsumerEngine]):
 
         `until` gives, per partition, the first offset that isn't wanted: records end exactly
         there, and `position()` is at or behind it then, also across gaps of compaction and
-        transactions. A partition without a position starts where `auto.offset.reset` says.
+        transactions. A partition without a position starts where `auto.offset.reset` says;
+        `by_duration:P7D` is the first record of the last seven days by this machine's clock, or
+        the end where there is none (KIP-1106).
         """
         self._check_open()
         self._engine.assign(partitions, until)

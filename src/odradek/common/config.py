@@ -11,11 +11,12 @@ import difflib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from odradek.common.backoff import ExponentialBackoff
+from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.common.types import Address
+from odradek.common.types import Address, PartitionFunction
 
 logger = logging.getLogger("odradek")
 
@@ -139,8 +140,51 @@ def _gzip_level(name: str, value: Any) -> int:
     return level
 
 
+BY_DURATION = "by_duration:"
+
+
+PARTITIONERS = (
+    "default",
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+)
+
+
+def _partitioner(name: str, value: Any) -> str | PartitionFunction:
+    if callable(value):
+        return cast(PartitionFunction, value)
+    text = str(value).strip().lower()
+    if text not in PARTITIONERS:
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(PARTITIONERS)} or a function, not {value!r}"
+        )
+    return text
+
+
 def _reset(name: str, value: Any) -> str:
-    return _choice("latest", "earliest", "none")(name, value)
+    text = str(value).strip()
+    if text.lower().startswith(BY_DURATION):
+        duration = text[len(BY_DURATION) :].upper()
+        parse_duration(name, duration)
+        return BY_DURATION + duration
+    if text.lower() not in ("latest", "earliest", "none"):
+        raise ConfigurationError(
+            f"{name} must be latest, earliest, none or {BY_DURATION} and an ISO 8601 duration, "
+            f"as in {BY_DURATION}P7D, not {value!r}"
+        )
+    return text.lower()
+
+
+def lookback(reset: str) -> float | None:
+    """Seconds of an `auto.offset.reset` by duration; None for the others."""
+    if not reset.startswith(BY_DURATION):
+        return None
+    return parse_duration("auto.offset.reset", reset.removeprefix(BY_DURATION))
 
 
 OPTIONS: dict[str, Option] = {
@@ -270,8 +314,32 @@ OPTIONS: dict[str, Option] = {
             _P,
             "KIP-390",
         ),
-        Option("partitioner.ignore.keys", _boolean, False, "Spread records with keys as well.", _P),
-        Option("auto.offset.reset", _reset, "latest", "latest, earliest or none.", _C),
+        Option(
+            "partitioner",
+            _partitioner,
+            "default",
+            "default (as Java: murmur2 of the key), librdkafka's random, consistent (CRC32), "
+            "murmur2 or fnv1a; a function of topic, key, value and number of partitions. With "
+            "_random behind a name, records without a key are spread, a batch at a time.",
+            _P,
+            "KIP-480",
+        ),
+        Option(
+            "partitioner.ignore.keys",
+            _boolean,
+            False,
+            "Spread records with keys as well; with partitioner=default only.",
+            _P,
+            "KIP-794",
+        ),
+        Option(
+            "auto.offset.reset",
+            _reset,
+            "latest",
+            "latest, earliest, none, or by_duration:P7D: the first record so young, else the end.",
+            _C,
+            "KIP-1106",
+        ),
         Option("fetch.min.bytes", _integer(0, INT_MAX), 1, "Let brokers wait for so much.", _C),
         Option("fetch.max.wait.ms", _milliseconds(), 0.5, "… but not longer.", _C),
         Option("fetch.max.bytes", _integer(1, INT_MAX), 52428800, "Bytes of one fetch.", _C),
@@ -367,6 +435,12 @@ class Config:
                 )
             if values["max.request.size"] > values["buffer.memory"]:
                 raise ConfigurationError("max.request.size can't be above buffer.memory")
+            by_key = values["partitioner"] not in ("default", "random")
+            if by_key and values["partitioner.ignore.keys"]:
+                raise ConfigurationError(
+                    "partitioner.ignore.keys=true contradicts "
+                    f"partitioner={values['partitioner']}: leave one of the two out"
+                )
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None

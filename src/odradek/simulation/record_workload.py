@@ -143,7 +143,7 @@ class ConsumerDriver(Driver):
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
         self.polling = False
-        return ConsumerEngine(config, self.host.rng())
+        return ConsumerEngine(config, self.host.rng(), wall_clock=self.host.wall_clock)
 
     def begin(self) -> None:
         """Assign every partition of the topic."""

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config, parse_address
+from odradek.common.config import (
+    ADMIN,
+    CONSUMER,
+    OPTIONS,
+    PRODUCER,
+    Config,
+    lookback,
+    parse_address,
+)
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import Address
 
@@ -117,6 +125,35 @@ def test_an_option_of_another_client_says_whose_it_is() -> None:
 def test_what_is_not_there_yet_says_so(client: str, name: str, value: Any) -> None:
     with pytest.raises(UnsupportedFeatureError, match=name):
         Config(client, {**B, name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "seconds"),
+    [
+        ("Earliest", "earliest", None),
+        (" none", "none", None),
+        ("by_duration:P7D", "by_duration:P7D", 604800.0),
+        ("By_Duration:pt1h30m", "by_duration:PT1H30M", 5400.0),
+    ],
+)
+def test_kip_1106_where_to_begin(given: str, kept: str, seconds: float | None) -> None:
+    found = config(auto__offset__reset=given)["auto.offset.reset"]
+    assert (found, lookback(found)) == (kept, seconds)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("by_duration", "latest, earliest, none or by_duration"),
+        ("by_duration:", "'' isn't a duration"),
+        ("by_duration:P1W", "'P1W' isn't a duration.*weeks"),
+        ("by_duration:PT-1S", "'PT-1S' is negative"),
+        ("smallest", "latest, earliest, none or by_duration"),
+    ],
+)
+def test_kip_1106_what_is_refused(given: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"auto.offset.reset.*{text}"):
+        config(auto__offset__reset=given)
 
 
 @pytest.mark.parametrize("spelling", ["REBOOTSTRAP", "rebootstrap", "Rebootstrap "])

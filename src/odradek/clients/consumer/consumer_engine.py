@@ -8,7 +8,7 @@ the host's lock. Must not: block; the facade waits for what the flows here wait 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -25,12 +25,13 @@ from odradek.clients.consumer.offsets import (
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import (
     EARLIEST,
+    LATEST,
     NONE,
     PartitionState,
     SubscriptionState,
 )
 from odradek.clients.descriptions import TopicDescription, describe_topics
-from odradek.common.config import Config
+from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
@@ -55,14 +56,18 @@ class ConsumerEngine(ClientEngine):
         rng: Rng,
         lock: Lock = NULL_LOCK,
         *,
+        wall_clock: Callable[[], float],
         hint: Mapping[str, Any] | None = None,
     ) -> None:
+        """`wall_clock` gives seconds since the epoch, for resets by duration alone."""
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
         self.network.buffers.limit = config["fetch.max.bytes"] + BUFFER_SLACK
         self.subscription = SubscriptionState(
             config["auto.offset.reset"], config.backoff("retry.backoff"), rng
         )
+        self._wall_clock = wall_clock
+        self._lookback = lookback(config["auto.offset.reset"])
         self.fetcher = Fetcher(self, self.subscription)
         self.components.append(self.fetcher)
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
@@ -102,7 +107,7 @@ class ConsumerEngine(ClientEngine):
                 self.fetcher.changed.notify()
                 continue
             state.resetting = True
-            wanted[state.partition] = BEGINNING if state.reset == EARLIEST else END
+            wanted[state.partition] = self._reset_timestamp(state)
             resets[state.partition] = (state, state.generation)
         if not wanted:
             return False
@@ -112,21 +117,41 @@ class ConsumerEngine(ClientEngine):
             return state.generation == generation and self.subscription.holds(state)
 
         def found(partition: TopicPartition, result: ListedOffset | KafkaError) -> None:
-            state, _ = resets[partition]
-            if not still(partition):
-                return
-            if isinstance(result, KafkaError):
-                state.resetting = False
-                self.subscription.fail(state, result, self.now)
-            else:
-                state.move_to(result.offset)
-                self.subscription.changes += 1
-            self.subscription.changed.notify()
-            self.fetcher.changed.notify()
+            if still(partition):
+                self._reset_found(resets[partition][0], result)
 
         call = ListOffsetsCall(self, wanted, found, isolation=self.isolation, still=still)
         self.start(call.run())
         return True
+
+    def _reset_timestamp(self, state: PartitionState) -> int:
+        """What ListOffsets is asked for. A reset by duration asks twice: for the end, then for
+        the time; so it has somewhere to begin where no record is young enough.
+        """
+        if state.reset == EARLIEST:
+            return BEGINNING
+        if state.reset == LATEST or self._lookback is None or state.log_end is None:
+            return END
+        # Below 0 timestamps mean something else.
+        return max(0, math.floor((self._wall_clock() - self._lookback) * 1000))
+
+    def _reset_found(self, state: PartitionState, result: ListedOffset | KafkaError) -> None:
+        by_duration = state.reset not in (EARLIEST, LATEST)
+        self.subscription.changes += 1
+        if isinstance(result, KafkaError):
+            state.resetting = False
+            state.log_end = None
+            self.subscription.fail(state, result, self.now)
+        elif by_duration and state.log_end is None:
+            state.resetting = False  # the fetcher asks on in its next turn, for all at once
+            state.log_end = result.offset
+            return
+        elif by_duration and state.log_end is not None and result.offset < 0:
+            state.move_to(state.log_end)
+        else:
+            state.move_to(result.offset)
+        self.subscription.changed.notify()
+        self.fetcher.changed.notify()
 
     def out_of_range(self, state: PartitionState) -> None:
         """Have the next poll raise where a position is, and where the log begins and ends."""

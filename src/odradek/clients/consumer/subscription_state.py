@@ -33,6 +33,7 @@ class PartitionState:
         "error",
         "fetch_offset",
         "generation",
+        "log_end",
         "max_bytes",
         "missing_since",
         "partition",
@@ -51,6 +52,9 @@ class PartitionState:
         """The offset that is handed out next; None until it is reset."""
         self.reset = reset
         """What a reset does while there is no position."""
+        self.log_end: int | None = None
+        """Where the log ended when a reset by duration began: looked up before the time, so that
+        no record comes between the two unseen."""
         self.until = MAX_OFFSET
         """The first offset that isn't wanted."""
         self.paused = False
@@ -77,6 +81,7 @@ class PartitionState:
         self.generation += 1
         self.asked = None
         self.resetting = False
+        self.log_end = None
         self.max_bytes = None
         self.error = None
         self.backoff.succeeded()

@@ -1,0 +1,42 @@
+"""Durations as ISO 8601 writes them, read as `java.time.Duration.parse` reads them.
+
+In: a text such as `P7D` or `PT1H30M`. Out: seconds. Must not: know what they are for.
+Weeks, months and years aren't durations there, and so they aren't here: Kafka's tools would refuse
+the same configuration.
+"""
+
+from __future__ import annotations
+
+import re
+
+from odradek.common.errors import ConfigurationError
+
+_ISO = re.compile(
+    r"([-+]?)P(?:([-+]?[0-9]{1,19})D)?"
+    r"(T(?:([-+]?[0-9]{1,19})H)?(?:([-+]?[0-9]{1,19})M)?(?:([-+]?[0-9]{1,19})(?:[.,]([0-9]{0,9}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_LONGEST = 2**63 - 1
+"""Seconds that a Java duration can hold."""
+
+
+def parse_duration(name: str, text: str) -> float:
+    """Seconds of a duration that isn't negative; `name` is the option in the error."""
+    found = _ISO.fullmatch(text)
+    groups: tuple[str | None, ...] = found.groups() if found is not None else ()
+    if not any(groups[i] for i in (1, 3, 4, 5) if groups) or (groups[2] or "").upper() == "T":
+        raise ConfigurationError(
+            f"{name}: {text!r} isn't a duration of days, hours, minutes and seconds as in P7D, "
+            "PT1H30M or P1DT0.5S (weeks, months and years can't be used)"
+        )
+    sign, days, _, hours, minutes, seconds, fraction = groups
+    whole = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60
+    whole += int(seconds or 0)
+    part = int((fraction or "").ljust(9, "0")) / 1e9
+    total = whole + (-part if (seconds or "").startswith("-") else part)
+    total = -total if sign == "-" else total
+    if total < 0:
+        raise ConfigurationError(f"{name}: the duration {text!r} is negative")
+    if abs(whole) > _LONGEST:
+        raise ConfigurationError(f"{name}: the duration {text!r} is too long")
+    return total
