@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from odradek.common.events import Event as Event
     from odradek.common.kafka_errors import *  # noqa: F403
     from odradek.common.types import Address as Address
+    from odradek.common.types import PartitionFunction as PartitionFunction
     from odradek.common.types import TopicPartition as TopicPartition
     from odradek.record.arrow import ArrowSchemaError as ArrowSchemaError
     from odradek.record.sent_columns import InvalidRowError as InvalidRowError
@@ -66,6 +67,7 @@ _HOME = {
     "OffsetAndTimestamp": "odradek.clients.consumer.records",
     "OffsetRange": "odradek.clients.producer.delivery",
     "PartitionDescription": "odradek.clients.descriptions",
+    "PartitionFunction": "odradek.common.types",
     "Producer": "odradek.api.producer",
     "RecordFuture": "odradek.api.record_future",
     "RecordMetadata": "odradek.clients.producer.batch",

@@ -74,6 +74,18 @@ class RecordTooLargeError(KafkaError):
     """A record is larger than `max.request.size` or `buffer.memory` allows."""
 
 
+class PartitionerError(KafkaError, ValueError):
+    """The function given as `partitioner` raised (it is the cause), or gave no partition there is.
+
+    Nothing was written of the record, or of the piece of Arrow data, that it was asked about.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message if row is None else f"row {row}: {message}")
+        self.row = row
+        """The row of `send_arrow`'s data, None for a record of `send`."""
+
+
 class BufferExhaustedError(KafkaError):
     """`buffer.memory` stayed full for `max.block.ms`."""
 

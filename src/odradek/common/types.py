@@ -17,6 +17,18 @@ class Rng(Protocol):
     def shuffle(self, x: MutableSequence[Any], /) -> None: ...
 
 
+class PartitionFunction(Protocol):
+    """What `partitioner` may be besides a name: a function that gives a record's partition.
+
+    It is asked on the thread that sends, for each record whose partition its sender leaves open;
+    where threads share a producer it must bear calls from several at once.
+    """
+
+    def __call__(
+        self, topic: str, key: bytes | None, value: bytes | None, partition_count: int, /
+    ) -> int: ...
+
+
 # Tuples, because these two are the keys of nearly every map, and a dataclass hashes in Python.
 
 

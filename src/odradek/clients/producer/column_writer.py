@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.partition_rules import place_rows
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.types import TopicPartition
@@ -40,11 +41,15 @@ class ColumnWriter:
     ) -> None:
         """Check all rows: nothing is written of columns with a bad row.
 
-        Raises `InvalidRowError` and `RecordTooLargeError`.
+        Raises `InvalidRowError`, `RecordTooLargeError` and, where a function of the user's is the
+        partitioner, `PartitionerError`.
         """
-        self._encoder = ColumnEncoder(
-            columns, len(topic.partitions), max_record, ignore_keys=partitioner.ignores_keys
-        )
+        count, ignore_keys = len(topic.partitions), partitioner.ignores_keys
+        self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
+        if partitioner.rule is not None:
+            # Made once more: no rule is asked about rows before all of them have been checked.
+            placed = place_rows(columns, partitioner.rule, topic.name, count)
+            self._encoder = ColumnEncoder(placed, count, max_record, ignore_keys=ignore_keys)
         self._topic = topic
         self._accumulator = accumulator
         self._partitioner = partitioner

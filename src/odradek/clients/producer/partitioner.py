@@ -1,13 +1,15 @@
 """Which partition a record goes to: Java's murmur2 for keys, sticky batches without one.
 
-In: a key or none, the topic's partitions. Out: a partition number. Must not: wait for metadata.
-A record with a key must land where Java's client would put it, or co-partitioned topics break.
+In: a key or none, the topic's partitions, a `Rule` unless Java's is wanted. Out: a partition
+number. Must not: wait for metadata. Unless told otherwise, a record with a key must land where
+Java's client would put it, or co-partitioned topics break.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from odradek.clients.producer.partition_rules import Rule
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Topic
 from odradek.record import partition_for_key
@@ -16,17 +18,21 @@ from odradek.record import partition_for_key
 class Partitioner:
     """The built-in partitioner of one producer (KIP-480, KIP-794)."""
 
-    __slots__ = ("_ignore_keys", "_rng", "_sticky", "_stride")
+    __slots__ = ("_ignore_keys", "_rng", "_sticky", "_stride", "rule")
 
-    def __init__(self, rng: Rng, *, stride: int, ignore_keys: bool) -> None:
+    def __init__(
+        self, rng: Rng, *, stride: int, ignore_keys: bool, rule: Rule | None = None
+    ) -> None:
         self._rng = rng
         self._stride = stride
-        self._ignore_keys = ignore_keys
+        self._ignore_keys = ignore_keys or rule is not None
+        self.rule = rule
+        """What decides instead of the key's murmur2; None: nothing does."""
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
     @property
     def ignores_keys(self) -> bool:
-        """Records with a key are spread as those without (`partitioner.ignore.keys`)."""
+        """A key as such decides nothing: rows that no rule places are spread, with and without."""
         return self._ignore_keys
 
     def partition(self, topic: Topic, key: bytes | None, size: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter, Noted
+from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.sender import Sender
@@ -29,10 +30,12 @@ class ProducerEngine(ClientEngine):
         super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock)
         self.sender = Sender(self, self.accumulator)
+        partitioner = config["partitioner"]
         self.partitioner = Partitioner(
             rng,
             stride=config["batch.size"],
-            ignore_keys=config["partitioner.ignore.keys"],
+            ignore_keys=config["partitioner.ignore.keys"] or partitioner == "random",
+            rule=rule_for(partitioner),
         )
         self.components.append(self.sender)
 

@@ -1,6 +1,7 @@
 """What `send` needs to know of a topic for each record, kept at hand.
 
-In: a topic as one snapshot has it. Out: the sticky partition, and the open batches.
+In: a topic as one snapshot has it. Out: the partition unless a key's murmur2 decides, and the open
+batches.
 Must not: outlive its snapshot; `send` makes a new one when the metadata changed.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.clients.producer.partition_rules import Rule
 from odradek.metadata.cluster import Topic
 
 if TYPE_CHECKING:
@@ -26,13 +28,34 @@ class TopicLane:
         self.open = engine.accumulator.lane(topic.name)
         """The open batches by partition; it changes under the accumulator's lock."""
         self.by_key = not engine.partitioner.ignores_keys
-        """Whether a key decides about the partition."""
+        """Whether a key decides about the partition, by Java's murmur2."""
         self._partitioner = engine.partitioner
 
-    def sticky(self, key: bytes | None, value: bytes | None) -> int:
+    def place(self, key: bytes | None, value: bytes | None) -> int:
         """Where a record goes about whose partition neither its caller nor its key decides."""
         size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         return self._partitioner.partition(self.topic, None, size)
+
+
+class RuledLane(TopicLane):
+    """The lane of a producer with a rule; a class of its own, so that nobody else pays for it."""
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, engine: ProducerEngine, topic: Topic, rule: Rule) -> None:
+        super().__init__(engine, topic)
+        self._rule = rule
+
+    def place(self, key: bytes | None, value: bytes | None) -> int:
+        """Where the rule puts a record, or the sticky partition if it leaves that open."""
+        chosen = self._rule(self.topic.name, key, value, self.count)
+        return super().place(key, value) if chosen is None else chosen
+
+
+def lane_for(engine: ProducerEngine, topic: Topic) -> TopicLane:
+    """Make the lane that the producer's partitioner wants."""
+    rule = engine.partitioner.rule
+    return TopicLane(engine, topic) if rule is None else RuledLane(engine, topic, rule)
 
 
 RECORD_OVERHEAD = 8

@@ -1,0 +1,173 @@
+"""The partitioners besides Java's: librdkafka's by their names, and a user's own function.
+
+In: the value of the option `partitioner`. Out: a `Rule` for records one by one, and for columns a
+partition column made by the same rule. Must not: draw a number: where librdkafka's `_random` ones
+would, a rule answers None, and the sticky partitioner decides. Partitions get the same number of
+bytes that way, but a batch at a time.
+
+Every client that uses one of these names must agree on its hash bit by bit, so nothing in here can
+be changed or tuned. Without a partition's leader the answer is the same: else the same key would
+be in two partitions after an outage.
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise, repeat
+from typing import Literal
+from zlib import crc32
+
+from odradek.common.errors import PartitionerError
+from odradek.common.types import PartitionFunction
+from odradek.record import SentBinary, SentColumns, SentNumbers, partition_for_key
+from odradek.record.columns import ByteBuffer
+
+Rule = Callable[[str, bytes | None, bytes | None, int], int | None]
+"""Topic, key, value and number of partitions to a partition; None: the sticky one."""
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+
+
+def fnv1a(data: bytes) -> int:
+    """Hash to 32 bits and take the number as a signed one's absolute value, as Sarama does."""
+    h = _FNV_OFFSET
+    for byte in data:
+        h = (h ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return (1 << 32) - h if h >> 31 else h
+
+
+def _consistent(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
+    return crc32(key or b"") % count
+
+
+def _consistent_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
+    return crc32(key) % count if key else None
+
+
+def _murmur2(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
+    return partition_for_key(key or b"", count)
+
+
+def _fnv1a(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
+    return fnv1a(key or b"") % count
+
+
+def _fnv1a_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
+    return None if key is None else fnv1a(key) % count
+
+
+_RULES: dict[str, Rule | None] = {
+    "default": None,
+    "random": None,  # the sticky partitioner does it, once it is told to ignore keys
+    "consistent": _consistent,
+    "consistent_random": _consistent_random,
+    "murmur2": _murmur2,
+    "murmur2_random": None,  # which is what Java's client and ours do anyway
+    "fnv1a": _fnv1a,
+    "fnv1a_random": _fnv1a_random,
+}
+
+
+def rule_for(partitioner: str | PartitionFunction) -> Rule | None:
+    """The rule of a checked option's value; None where keys decide as in Java, or nothing does."""
+    return _RULES[partitioner] if isinstance(partitioner, str) else _checked(partitioner)
+
+
+def _checked(function: PartitionFunction) -> Rule:
+    """Let a user's function answer with a partition that there is, or with `PartitionerError`."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+
+    def rule(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        try:
+            found = function(topic, key, value, count)
+        except Exception as error:
+            raise PartitionerError(
+                f"the partitioner {name} raised {type(error).__name__} for a record of topic "
+                f"{topic}; nothing was written"
+            ) from error
+        try:
+            # A truth is a comparison that was returned by mistake, None a forgotten return.
+            partition = -1 if isinstance(found, bool) else operator.index(found)
+        except TypeError:
+            partition = -1
+        if not 0 <= partition < count:
+            raise PartitionerError(
+                f"the partitioner {name} gave {found!r} for a record of topic {topic}, which has "
+                f"partitions 0 to {count - 1}; nothing was written"
+            )
+        return partition
+
+    return rule
+
+
+def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> SentColumns:
+    """The same columns, with the rule's partition in each row that gave none of its own.
+
+    `columns` must have passed the encoder's checks: then each row is asked about once, in order.
+    Somebody may write into the buffers meanwhile; slices can't leave them, and what comes out is
+    checked by the encoder again. Raises `PartitionerError`, which names the row.
+    """
+    partitions = array("i", bytes(4 * columns.count))
+    bits = bytearray(b"\xff") * ((columns.count + 7) // 8)
+    values = None if rule in _RULES.values() else columns.values  # names look at keys alone
+    rows = zip(
+        _given(columns.partitions, columns.count),
+        _texts(columns.keys, columns.count),
+        _texts(values, columns.count),
+        strict=False,
+    )
+    row = 0
+    try:
+        for row, (given, key, value) in enumerate(rows):
+            chosen = rule(topic, key, value, count) if given is None else given
+            if chosen is None:
+                bits[row >> 3] &= ~(1 << (row & 7))
+            else:
+                partitions[row] = chosen
+    except PartitionerError as error:
+        raise PartitionerError(str(error), columns.first_row + row) from error.__cause__
+    return replace(columns, partitions=SentNumbers(memoryview(partitions), bits))
+
+
+def _texts(column: SentBinary | None, count: int) -> Iterable[bytes | None]:
+    """The byte strings of a column, as `send` would have been given them."""
+    if column is None:
+        return repeat(None)
+    start = column.start
+    ends = _numbers(column.offsets, "q" if column.wide else "i", start, count + 1)
+    data = memoryview(column.data).cast("B")
+    if column.validity is None:
+        return (bytes(data[a:b]) for a, b in pairwise(ends))
+    bits = _valid(column.validity, start, count)
+    return (
+        bytes(data[a:b]) if valid else None
+        for (a, b), valid in zip(pairwise(ends), bits, strict=True)
+    )
+
+
+def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
+    """The partitions that rows name themselves."""
+    if column is None:
+        return repeat(None, count)
+    numbers = _numbers(column.data, "i", column.start, count)
+    if column.validity is None:
+        return numbers
+    bits = _valid(column.validity, column.start, count)
+    return (number if valid else None for number, valid in zip(numbers, bits, strict=True))
+
+
+def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int) -> list[int]:
+    """Some integers of a buffer; bytes behind its last whole one would make a cast of all fail."""
+    width = 8 if kind == "q" else 4
+    view = memoryview(buffer).cast("B")[width * start : width * (start + count)]
+    return view.cast(kind).tolist()
+
+
+def _valid(bitmap: ByteBuffer, start: int, count: int) -> Iterator[bool]:
+    """Arrow's bitmap, from bit `start` on."""
+    bits = memoryview(bitmap).cast("B")
+    return (bool(bits[at >> 3] >> (at & 7) & 1) for at in range(start, start + count))

@@ -1,0 +1,107 @@
+"""The option `partitioner` in the producer that ships: `send` and `send_arrow` agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.clients.producer.partition_rules import rule_for
+from odradek.common.config import PARTITIONERS
+from odradek.common.errors import PartitionerError
+from odradek.record import partition_for_key
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = 5
+KEYS = [None if n % 8 == 3 else b"" if n % 8 == 5 else b"key %d" % n for n in range(80)]
+
+
+def by_value(topic: str, _: bytes | None, value: bytes | None, count: int) -> int:
+    return (len(topic) + int(value or b"")) % count
+
+
+def make(seed: int, **config: Any) -> tuple[SimulatedCluster, Producer]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=PARTITIONS)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return cluster, Producer(settings, _host=world.host("producer"))
+
+
+def places(cluster: SimulatedCluster) -> dict[int, int]:
+    """Where each number is."""
+    return {
+        int(bytes(row[4] or b"")): partition
+        for partition in range(PARTITIONS)
+        for row in cluster.records("t", partition)
+    }
+
+
+@pytest.mark.parametrize("arrow", [False, True], ids=["send", "send_arrow"])
+@pytest.mark.parametrize("partitioner", [*PARTITIONERS, by_value], ids=str)
+def test_each_record_is_where_the_partitioner_says(partitioner: Any, arrow: bool) -> None:
+    """And where it says nothing, the sticky partitioner moves on with each batch."""
+    cluster, producer = make(5, partitioner=partitioner, batch_size=100, linger_ms=100)
+    values = [b"%020d" % n for n in range(len(KEYS))]
+    given = [4 if n % 9 == 0 else None for n in range(len(KEYS))]
+    if arrow:
+        producer.send_arrow("t", pa.table({"key": KEYS, "value": values, "partition": given}))
+    else:
+        for key, value, partition in zip(KEYS, values, given, strict=True):
+            producer.send("t", value, key, partition=partition)
+    producer.flush()
+    found = places(cluster)
+    assert len(found) == len(KEYS)
+    rule = rule_for(partitioner)
+    spread = set()
+    for n, key in enumerate(KEYS):
+        expected = given[n]
+        if expected is None and rule is not None:
+            expected = rule("t", key, values[n], PARTITIONS)
+        elif expected is None and key is not None and partitioner != "random":
+            expected = partition_for_key(key, PARTITIONS)
+        if expected is None:
+            spread.add(found[n])
+        else:
+            assert found[n] == expected, (n, key)
+    keyless = partitioner in ("default", "random") or str(partitioner).endswith("_random")
+    assert (len(spread) >= 2) == keyless
+
+
+def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -> None:
+    def by_number(_: str, __: bytes | None, value: bytes | None, count: int) -> int:
+        number = int(value or b"")
+        return 10 // number if number < 3 else number
+
+    cluster, producer = make(6, partitioner=by_number)
+    producer.send("t", b"4")
+    with pytest.raises(PartitionerError, match="by_number raised ZeroDivisionError") as failed:
+        producer.send("t", b"0")
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+    with pytest.raises(PartitionerError, match="by_number gave 5 .* 0 to 4; nothing was written"):
+        producer.send("t", b"5")
+    assert producer.send("t", b"0", partition=1).result(timeout=5).partition == 1  # not asked
+    producer.flush()
+    assert places(cluster) == {4: 4, 0: 1}
+
+
+def test_of_a_piece_of_arrow_data_with_such_a_row_nothing_is_written() -> None:
+    cluster, producer = make(7, partitioner=by_value_below_four)
+    table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"3", b"9"]})])
+    with pytest.raises(
+        PartitionerError, match="row 3: .* gave 9 for a record of topic t"
+    ) as failed:
+        producer.send_arrow("t", table)
+    assert failed.value.row == 3
+    assert failed.value.__notes__ == ["The first 2 rows are being sent; flush() waits."]
+    producer.flush()
+    assert places(cluster) == {0: 0, 1: 1}
+    assert producer.send("t", b"2").result(timeout=5).partition == 2
+
+
+def by_value_below_four(_: str, __: bytes | None, value: bytes | None, ___: int) -> int:
+    return int(value or b"")
