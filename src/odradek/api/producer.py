@@ -138,7 +138,7 @@ class Producer(Client[ProducerEngine]):
         your own, other columns are left out. None leaves a column out, too.
         Null keys, values, partitions and timestamps mean what None means to `send`.
         A function of yours as `partitioner` is asked about each row, in their order, before the
-        first one of a piece is written; named partitioners but the default take a microsecond or two a row.
+        first one of a piece is written. Those besides Java's take a microsecond or two a row.
 
         Batches are 512 KiB unless `batch.size` is given. Rows that don't fill one wait `linger.ms`
         for more. Returns once all rows are in batches; it waits for room in `buffer.memory`, each
