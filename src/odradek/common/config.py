@@ -340,6 +340,15 @@ OPTIONS: dict[str, Option] = {
             _C,
             "KIP-1106",
         ),
+        Option(
+            "client.rack",
+            _optional(_text),
+            None,
+            "Where this client is; with a replica.selector.class of the brokers' that knows racks, "
+            "partitions are read from a replica there.",
+            _C,
+            "KIP-392",
+        ),
         Option("fetch.min.bytes", _integer(0, INT_MAX), 1, "Let brokers wait for so much.", _C),
         Option("fetch.max.wait.ms", _milliseconds(), 0.5, "… but not longer.", _C),
         Option("fetch.max.bytes", _integer(1, INT_MAX), 52428800, "Bytes of one fetch.", _C),
@@ -367,7 +376,6 @@ _LATER = {
     "max.poll.interval.ms": "consumer groups",
     "transactional.id": "transactions",
     "transaction.timeout.ms": "transactions",
-    "client.rack": "fetching from the closest replica",
 }
 
 

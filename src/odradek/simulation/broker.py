@@ -126,6 +126,10 @@ class SimulatedBroker:
         self.fault = Misbehaviour.NONE
         self.sessions: dict[BrokerSession, None] = {}
         self.fetch_sessions = FetchSessions()
+        self.rack: str | None = None
+        """With one, it serves fetches as a follower, and sends clients to followers (KIP-392)."""
+        self.behind = 0
+        """How many offsets it lacks, as a follower, at the end of each log."""
         self.processing = 0.0002
         """Seconds of work on a request, on average."""
         self.throttle = 0.0

@@ -124,7 +124,7 @@ def picture(broker: SimulatedBroker) -> Picture:
 
 def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
     return [
-        MetadataResponseBroker(b.id, b.address.host, b.address.port)
+        MetadataResponseBroker(b.id, b.address.host, b.address.port, b.rack)
         for b in broker.cluster.brokers.values()
         if b.registered
     ]

@@ -47,6 +47,7 @@ class FetchSession:
             min_bytes=request.min_bytes,
             max_bytes=request.max_bytes,
             isolation_level=request.isolation_level,
+            rack_id=request.rack_id,
             topics=topics,
         )
 
@@ -59,7 +60,11 @@ class FetchSession:
                 if part.records and key in self._partitions:
                     self._partitions[key] = self._partitions.pop(key)
             if not self.full:
-                topic.partitions = [p for p in topic.partitions if p.error_code or p.records]
+                topic.partitions = [
+                    p
+                    for p in topic.partitions
+                    if p.error_code or p.records or p.preferred_read_replica >= 0
+                ]
         if not self.full:
             response.responses = [topic for topic in response.responses if topic.partitions]
         return response

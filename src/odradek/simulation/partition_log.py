@@ -217,17 +217,20 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
+    def read(
+        self, offset: int, max_bytes: int, *, whole_first: bool, until: int | None = None
+    ) -> bytes:
         """Committed bytes from the batch that holds `offset` on, cut at `max_bytes`.
 
         As a broker does: the first batch is whole if `whole_first`, else there is nothing when it
-        doesn't fit; a later one may be cut in the middle.
+        doesn't fit; a later one may be cut in the middle. `until` is a follower's end.
         """
+        end = self.high_watermark if until is None else min(until, self.high_watermark)
         at = max(0, bisect.bisect_right(self._base_offsets, offset) - 1)
         parts: list[bytes] = []
         size = 0
         for batch in self.batches[at:]:
-            if batch.base_offset >= self.high_watermark:
+            if batch.last_offset >= end:
                 break
             if batch.last_offset < offset:
                 continue

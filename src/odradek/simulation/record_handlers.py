@@ -46,11 +46,40 @@ def led_partition(
         raise errors.LeaderNotAvailableError(f"{topic.name}-{index} has no leader")
     if partition.leader != broker.id or not broker.registered:
         raise errors.NotLeaderOrFollowerError(f"{topic.name}-{index}: led by {partition.leader}")
+    _check_epoch(partition, leader_epoch)
+    return partition
+
+
+def _check_epoch(partition: Partition, leader_epoch: int) -> None:
     if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
         raise errors.FencedLeaderEpochError(f"{leader_epoch} after {partition.leader_epoch}")
     if leader_epoch > partition.leader_epoch:
         raise errors.UnknownLeaderEpochError(f"{leader_epoch} before {partition.leader_epoch}")
-    return partition
+
+
+def _fetched_partition(
+    broker: SimulatedBroker, topic: Topic, asked: f.FetchPartition, version: int
+) -> Partition:
+    """As `led_partition`, but from version 11 on followers with a rack serve consumers as well."""
+    if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
+        found = topic.partitions[asked.partition]
+        if broker.registered and broker.id in found.replicas and found.leader != NO_LEADER:
+            _check_epoch(found, asked.current_leader_epoch)
+            return found
+    return led_partition(broker, topic, asked.partition, asked.current_leader_epoch)
+
+
+def _closer_replica(
+    broker: SimulatedBroker, partition: Partition, rack: str, offset: int
+) -> SimulatedBroker | None:
+    """The follower in a client's rack that a leader sends it to: one that has the offset."""
+    if not rack or partition.leader != broker.id or broker.rack in (None, rack):
+        return None
+    for found in (broker.cluster.brokers[r] for r in partition.replicas):
+        up_to_date = offset <= partition.log.end_offset - found.behind
+        if found.rack == rack and found.registered and up_to_date:
+            return found
+    return None
 
 
 def find_topic(broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bool) -> Topic:
@@ -233,7 +262,7 @@ class _LongPoll:
 def _read_all(
     broker: SimulatedBroker, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
-    """The answer as of now, the bytes in it, and whether a partition failed."""
+    """The answer as of now, the bytes in it, and whether it can't wait for more of them."""
     response = f.FetchResponse()
     left, failed = request.max_bytes, False
     size = 0
@@ -251,7 +280,13 @@ def _read_all(
             try:
                 topic = find_topic(broker, asked.topic, asked.topic_id, by_id=version >= 13)
                 room = min(left, part.partition_max_bytes)
-                got = _read(broker, topic, part, answer, room, whole_first=size == 0)
+                partition = _fetched_partition(broker, topic, part, version)
+                closer = _closer_replica(broker, partition, request.rack_id, part.fetch_offset)
+                if closer is not None and version >= 11:
+                    answer.preferred_read_replica = closer.id
+                    failed = True
+                    continue
+                got = _read(broker, partition, part, answer, room, whole_first=size == 0)
                 size += got
                 left -= got
             except BrokerError as error:
@@ -262,22 +297,24 @@ def _read_all(
 
 def _read(
     broker: SimulatedBroker,
-    topic: Topic,
+    partition: Partition,
     asked: f.FetchPartition,
     answer: f.PartitionData,
     room: int,
     *,
     whole_first: bool,
 ) -> int:
-    partition = led_partition(broker, topic, asked.partition, asked.current_leader_epoch)
     log = partition.log
-    answer.high_watermark = answer.last_stable_offset = log.high_watermark
+    behind = 0 if partition.leader == broker.id else broker.behind
+    end = log.end_offset - behind
+    high_watermark = min(log.high_watermark, end)
+    answer.high_watermark = answer.last_stable_offset = high_watermark
     answer.log_start_offset = log.start_offset
-    if not log.start_offset <= asked.fetch_offset <= log.end_offset:
+    if not log.start_offset <= asked.fetch_offset <= end:
         raise errors.OffsetOutOfRangeError(f"{asked.fetch_offset}")
-    if asked.fetch_offset >= log.high_watermark or (room <= 0 and not whole_first):
+    if asked.fetch_offset >= high_watermark or (room <= 0 and not whole_first):
         return 0
-    data = log.read(asked.fetch_offset, room, whole_first=whole_first)
+    data = log.read(asked.fetch_offset, room, whole_first=whole_first, until=end)
     answer.records = memoryview(data)
     return len(data)
 

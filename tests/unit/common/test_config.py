@@ -265,3 +265,12 @@ def test_levels_have_kafkas_names_defaults_and_ranges(
     for level in bad:
         with pytest.raises(ConfigurationError, match=re.escape(name)):
             Config(PRODUCER, {**B, name: level})
+
+
+def test_kip_392_the_rack_of_a_consumer() -> None:
+    assert config()["client.rack"] is None
+    assert config(client__rack="eu-1a")["client.rack"] == "eu-1a"
+    with pytest.raises(ConfigurationError, match="client.rack"):
+        config(client__rack="")
+    with pytest.raises(ConfigurationError, match="option of the consumer"):
+        config(PRODUCER, client__rack="eu-1a")

@@ -1,4 +1,4 @@
-"""Fetches: one in flight per leader, and the next one as soon as an answer has come.
+"""Fetches: one in flight per broker, and the next one as soon as an answer has come.
 
 In: positions, the snapshot, fetch answers. Out: `Fetched` records in the order they came, leader
 hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
@@ -20,6 +20,7 @@ from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.consumer.asked import Asked
 from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetched import Fetched, survey
+from odradek.clients.consumer.read_replicas import ReadReplicas
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
@@ -75,6 +76,7 @@ class Fetcher:
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self._check = ClusterCheck(engine)
+        self._replicas = ReadReplicas(engine, subscription)
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.fetched: deque[Fetched] = deque()
@@ -101,7 +103,7 @@ class Fetcher:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
-            self._release(snapshot)
+            self._release(snapshot, now)
         lost, states = self._candidates(now)
         moved = bool(lost) and self._engine.start_resets(lost, now)
         groups = self._by_leader(snapshot, states, now)
@@ -118,6 +120,8 @@ class Fetcher:
             if connection is None:
                 self._wake_at = min(self._wake_at, network.next_dial_at(address, now))
                 self._settled = None
+                if network.states.backoff_left(address, now) > 0:
+                    moved = self._replicas.give_up((s for s, _, _ in parts), now) or moved
                 continue
             _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
             if newest < TOPIC_IDS_FROM and not self._check.passed(connection, now):
@@ -142,7 +146,7 @@ class Fetcher:
 
     # Asking
 
-    def _release(self, snapshot: Cluster) -> None:
+    def _release(self, snapshot: Cluster, now: float) -> None:
         """Look at everything anew; and don't wait for the answer of a former leader, who may be
         silent for request.timeout.ms.
         """
@@ -154,10 +158,12 @@ class Fetcher:
                     del self._asked[asked.address]
                 continue
             asked.outdated = True
-            for key in list(asked.parts):
-                leader = snapshot.leader(*key)
-                if leader is not None and leader.address != asked.address:
-                    asked.release(key)
+            for key, (state, *_) in list(asked.parts.items()):
+                partition = snapshot.partition(*key)
+                if partition is not None:
+                    source = self._replicas.source(state, snapshot, partition, now)
+                    if source is not None and source.address != asked.address:
+                        asked.release(key)
 
     def _candidates(self, now: float) -> tuple[list[PartitionState], list[PartitionState]]:
         """Partitions without a position, and those to be fetched, who waited longest first."""
@@ -181,7 +187,11 @@ class Fetcher:
             name, number = state.partition.topic, state.partition.partition
             topic = snapshot.topic(name)
             partition = snapshot.partition(name, number)
-            broker = None if partition is None else snapshot.brokers.get(partition.leader)
+            broker = (
+                None
+                if partition is None
+                else self._replicas.source(state, snapshot, partition, now)
+            )
             if topic is None or partition is None or broker is None:
                 self._settled = None
                 self._leaderless(state, partition, now)
@@ -261,6 +271,7 @@ class Fetcher:
             min_bytes=self._min_bytes,
             max_bytes=max(most, largest),
             isolation_level=self._isolation,
+            rack_id=self._replicas.rack(now),
         )
         asked.session.fill(body, asked.wanted, version)
         asked.under_way = True
@@ -285,6 +296,7 @@ class Fetcher:
             if asked.session.refused(response.error_code):
                 return  # the broker has forgotten the session: the next request says everything
             error = error_for(response.error_code, f"Fetch from {asked.address}")
+            self._replicas.give_up(states, now)
             for state in states:
                 self._retry(state, error, now)
             return
@@ -307,6 +319,7 @@ class Fetcher:
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""
+        self._replicas.give_up(states, now)
         if isinstance(error, KafkaError) and not error.retriable:
             for state in states:
                 self._subscription.fail(state, error, now)
@@ -325,6 +338,8 @@ class Fetcher:
             self._failed(state, offset, data, brokers, now)
             return
         state.missing_since = None
+        if data.preferred_read_replica >= 0:  # there are no records then
+            self._replicas.prefer(state, data.preferred_read_replica, now)
         records = records_view(data.records)
         if not records:
             state.backoff.succeeded()
@@ -368,6 +383,7 @@ class Fetcher:
         now: float,
     ) -> None:
         code, metadata = data.error_code, self._engine.metadata
+        from_replica = self._replicas.give_up((state,), now)
         name, number = state.partition.topic, state.partition.partition
         leader = data.current_leader
         if leader.leader_id >= 0 and metadata.hint(
@@ -375,6 +391,8 @@ class Fetcher:
         ):
             return  # KIP-951: the new leader is asked at once
         if code == OffsetOutOfRangeError.code:
+            if from_replica:
+                return  # it may lag behind: the leader knows whether there is such an offset
             if state.position != offset:  # first hand out what is buffered, then see again
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":

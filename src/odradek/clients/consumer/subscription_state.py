@@ -19,6 +19,7 @@ from odradek.network.flow import Signal
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.asked import Asked
+    from odradek.clients.consumer.read_replicas import ReadReplica
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 MAX_OFFSET = (1 << 63) - 1
@@ -39,6 +40,7 @@ class PartitionState:
         "partition",
         "paused",
         "position",
+        "replica",
         "reset",
         "resetting",
         "served",
@@ -64,6 +66,8 @@ class PartitionState:
         self.generation = 0
         """Grows with each seek and reset; answers to older questions are dropped."""
         self.asked: Asked | None = None
+        self.replica: ReadReplica | None = None
+        """Who is read instead of the leader."""
         self.resetting = False
         self.backoff = backoff
         self.max_bytes: int | None = None

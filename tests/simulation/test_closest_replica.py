@@ -1,0 +1,185 @@
+"""Reading from the replica in the client's rack (KIP-392), in virtual time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.consumer.records import NoSuchOffsetError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.broker import SimulatedBroker
+from odradek.simulation.environment import ReceivedRequest
+
+pytestmark = pytest.mark.simulation
+
+TP = TopicPartition("t", 0)
+LEADER, NEAR, OTHER = 1, 2, 3
+
+
+class Reader:
+    """A consumer in broker 2's rack, whose partition broker 1 leads; counts who is asked."""
+
+    def __init__(self, seed: int, rack: str | None = "b", **config: Any) -> None:
+        self.world = World(seed=seed)
+        self.cluster = SimulatedCluster(self.world, brokers=3)
+        for broker, name in zip(self.cluster.brokers.values(), "abc", strict=True):
+            broker.rack = name
+        self.cluster.create_topic("t", assignments={0: [LEADER, NEAR, OTHER]})
+        self.fetches: Counter[int] = Counter()
+        self.racks: set[str] = set()
+        self.lookups: Counter[int] = Counter()
+        self.cluster.observers.append(self.look)
+        self.written = self.read = 0
+        self.write(100)
+        self.client = Consumer(
+            bootstrap_servers=self.cluster.bootstrap_servers,
+            auto_offset_reset=config.pop("reset", "earliest"),
+            _host=self.world.host("consumer"),
+            **({} if rack is None else {"client_rack": rack}),
+            **config,
+        )
+        self.client.assign([TP])
+
+    def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
+        if isinstance(request.body, FetchRequest):
+            self.fetches[broker.id] += 1
+            self.racks.add(request.body.rack_id)
+        elif isinstance(request.body, ListOffsetsRequest):
+            self.lookups[broker.id] += 1
+
+    def write(self, count: int) -> None:
+        servers = self.cluster.bootstrap_servers
+        host = self.world.host(f"producer-{self.written}")
+        with Producer(bootstrap_servers=servers, batch_size=200, _host=host) as producer:
+            for _ in range(count):
+                producer.send("t", b"%d" % self.written, partition=0)
+                self.written += 1
+            producer.flush(timeout=60)
+
+    def read_all(self, limit: float = 3.0) -> Counter[int]:
+        """Read what is there, each record once and in order; gives who was asked meanwhile."""
+        self.fetches.clear()
+        end = self.world.now + limit
+        while self.read < self.written:
+            for record in self.client.poll(0.5):
+                assert (record.offset, record.value) == (self.read, b"%d" % self.read)
+                self.read += 1
+            assert self.world.now <= end, self.client.explain()
+        assert self.client.poll(0.6) == []  # a fetch was under way: see whom the next one asks
+        asked = Counter(self.fetches)
+        assert sum(asked.values()) < 60  # nobody is asked in a hurry
+        assert not self.world.hot_loops
+        return asked
+
+    def reads_near(self) -> None:
+        self.client.poll(0.5)
+        self.write(20)
+        asked = self.read_all()
+        assert asked[NEAR] > 0
+        assert asked[LEADER] == asked[OTHER] == 0
+
+
+def test_reads_move_to_the_replica_in_the_rack_and_lookups_stay() -> None:
+    reader = Reader(1)
+    asked = reader.read_all()
+    assert asked[LEADER] == 1
+    assert asked[NEAR] > 0
+    assert asked[OTHER] == 0
+    reader.reads_near()
+    assert reader.client.end_offsets([TP]) == {TP: 120}
+    assert set(reader.lookups) == {LEADER}
+    assert reader.racks == {"b"}
+
+
+@pytest.mark.parametrize("rack", [None, "a", "nowhere"])
+def test_the_leader_is_read_where_no_replica_is_closer(rack: str | None) -> None:
+    reader = Reader(2, rack)
+    assert set(reader.read_all()) == {LEADER}
+    assert reader.racks == {rack or ""}
+
+
+FAULTS: dict[str, Callable[[SimulatedCluster], object]] = {
+    "crash": lambda c: c.crash(NEAR),
+    "stop": lambda c: c.stop(NEAR),
+    "pause": lambda c: c.pause(NEAR),
+    "black hole": lambda c: c.blackhole(NEAR),
+    "accept, then reset": lambda c: c.accept_then_reset(NEAR),
+    "cut off": lambda c: c.partition(NEAR, "consumer"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str) -> None:
+    reader = Reader(3)
+    reader.cluster.session_timeout = 60.0  # the leader goes on preferring it
+    reader.read_all()
+    reader.reads_near()
+    FAULTS[fault](reader.cluster)
+    if fault in ("accept, then reset", "cut off"):  # else nothing is committed meanwhile
+        reader.write(20)
+        asked = reader.read_all(6.0)
+        assert asked[LEADER] > 0
+    for _ in range(10):
+        reader.client.poll(1.0)
+    reader.cluster.heal()
+    reader.world.advance(1)
+    for _ in range(20):
+        reader.client.poll(1.0)
+    reader.reads_near()
+
+
+def test_records_come_while_the_replica_is_dead() -> None:
+    reader = Reader(4)
+    reader.read_all()
+    reader.cluster.crash(NEAR)
+    reader.write(30)  # the controller gives it up within two seconds
+    asked = reader.read_all()
+    assert asked[LEADER] > 0
+    assert asked[NEAR] == 0
+
+
+def test_a_replica_that_lags_behind_makes_no_reset() -> None:
+    reader = Reader(5, reset="none")
+    reader.client.seek(TP, 0)
+    reader.read_all()
+    reader.reads_near()
+    reader.cluster.brokers[NEAR].behind = 50
+    reader.write(20)
+    assert set(reader.read_all()) == {LEADER}
+    assert reader.racks == {"b", ""}
+    reader.client.seek(TP, 10_000)
+    with pytest.raises(NoSuchOffsetError, match="10000"):  # the leader has no such offset either
+        reader.client.poll(5.0)
+
+
+def test_a_new_leader_is_asked_again() -> None:
+    reader = Reader(6)
+    reader.read_all()
+    reader.reads_near()
+    reader.cluster.move_leader("t", 0, NEAR)
+    reader.write(20)
+    assert reader.read_all()[NEAR] > 0
+    reader.cluster.move_leader("t", 0, OTHER)
+    reader.write(20)
+    assert reader.read_all()[OTHER] > 0  # which sends it to its rack's, once it is told of it
+    for _ in range(10):
+        reader.client.poll(1.0)
+    reader.reads_near()
+
+
+def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
+    reader = Reader(7, metadata_max_age_ms=20_000)
+    reader.read_all()
+    reader.cluster.brokers[NEAR].rack = "elsewhere"
+    for _ in range(30):
+        reader.client.poll(1.0)
+    reader.write(20)
+    assert set(reader.read_all()) == {LEADER}
