@@ -39,13 +39,14 @@ class Reader:
         self.cluster.observers.append(self.look)
         self.written = self.read = 0
         self.write(100)
-        self.client = Consumer(
-            bootstrap_servers=self.cluster.bootstrap_servers,
-            auto_offset_reset=config.pop("reset", "earliest"),
-            _host=self.world.host("consumer"),
-            **({} if rack is None else {"client_rack": rack}),
+        settings = {
+            "bootstrap.servers": self.cluster.bootstrap_servers,
+            "auto.offset.reset": config.pop("reset", "earliest"),
             **config,
-        )
+        }
+        if rack is not None:
+            settings["client.rack"] = rack
+        self.client = Consumer(settings, _host=self.world.host("consumer"))
         self.client.assign([TP])
 
     def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
@@ -144,6 +145,14 @@ def test_records_come_while_the_replica_is_dead() -> None:
     asked = reader.read_all()
     assert asked[LEADER] > 0
     assert asked[NEAR] == 0
+
+
+@pytest.mark.parametrize("fault", ["crash", "pause", "black hole"])
+def test_a_replica_that_was_dead_from_the_beginning_holds_nothing_up(fault: str) -> None:
+    reader = Reader(8)
+    reader.cluster.session_timeout = 60.0
+    FAULTS[fault](reader.cluster)
+    assert reader.read_all(8.0)[LEADER] > 1
 
 
 def test_a_replica_that_lags_behind_makes_no_reset() -> None:

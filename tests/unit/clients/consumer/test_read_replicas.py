@@ -1,0 +1,82 @@
+"""Which broker a partition is read from, without anything that fetches."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.read_replicas import LEADERS_ONLY, ReadReplicas
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.config import CONSUMER, Config
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import NO_ID, Broker, Cluster, Partition, Topic
+
+TP = TopicPartition("t", 0)
+BROKERS = {n: Broker(n, Address("127.0.0.1", 9000 + n), f"rack-{n}") for n in (1, 2, 3)}
+LED_BY_1 = Partition(0, 1, 5, (1, 2, 3), (1, 2, 3))
+
+
+def cluster(partition: Partition = LED_BY_1, *, without: int = 0) -> Cluster:
+    brokers = {n: b for n, b in BROKERS.items() if n != without}
+    return Cluster("c", brokers, 1, {"t": Topic("t", NO_ID, (partition,))})
+
+
+def make() -> tuple[ReadReplicas, PartitionState]:
+    config = Config(CONSUMER, {"bootstrap.servers": "h:1", "client.rack": "rack-2"})
+    engine = ConsumerEngine(config, random.Random(1), wall_clock=lambda: 0.0)
+    engine.metadata.snapshot = cluster()
+    engine.subscription.assign([TP], {})
+    return ReadReplicas(engine, engine.subscription), engine.subscription.get(TP)
+
+
+def source(replicas: ReadReplicas, state: PartitionState, seen: Cluster, now: float) -> int:
+    found = replicas.source(state, seen, seen.topics["t"].partitions[0], now)
+    return -1 if found is None else found.id
+
+
+def test_the_preferred_replica_until_it_expires() -> None:
+    replicas, state = make()
+    assert source(replicas, state, cluster(), 10.0) == 1
+    replicas.prefer(state, 2, 10.0)
+    assert source(replicas, state, cluster(), 309.9) == 2
+    assert source(replicas, state, cluster(), 310.0) == 1
+    assert source(replicas, state, cluster(), 10.0) == 1  # and it isn't remembered
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked"),
+    [
+        (cluster(replace(LED_BY_1, leader=3, leader_epoch=6)), 3),
+        (cluster(replace(LED_BY_1, leader_epoch=6)), 1),
+        (cluster(replace(LED_BY_1, offline=(2,))), 1),
+        (cluster(without=2), 1),
+        (cluster(replace(LED_BY_1, leader=-1)), -1),
+    ],
+)
+def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
+    replicas, state = make()
+    replicas.prefer(state, 2, 10.0)
+    assert source(replicas, state, seen, 11.0) == asked
+    assert source(replicas, state, cluster(), 11.0) == 1
+
+
+@pytest.mark.parametrize("node", [1, 9])
+def test_advice_that_is_of_no_use_isnt_asked_for_again_at_once(node: int) -> None:
+    replicas, state = make()
+    assert replicas.rack(10.0) == "rack-2"
+    replicas.prefer(state, node, 10.0)
+    assert source(replicas, state, cluster(), 10.0) == 1
+    assert replicas.rack(10.0) == ""
+    assert replicas.rack(10.0 + LEADERS_ONLY) == "rack-2"
+
+
+def test_giving_up_says_whether_there_was_a_replica() -> None:
+    replicas, state = make()
+    assert not replicas.give_up((state,), 10.0)
+    assert replicas.rack(10.0) == "rack-2"
+    replicas.prefer(state, 2, 10.0)
+    assert replicas.give_up((state,), 10.0)
+    assert replicas.rack(10.0) == ""
