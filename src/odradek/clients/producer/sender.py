@@ -374,7 +374,6 @@ class Sender:
         """Decide what becomes of a batch that came back."""
         queue = self._queue(batch.partition)
         queue.in_flight.remove(batch)
-        others = [b for b in [*queue.in_flight, *queue.waiting] if b.sequence != NO_SEQUENCE]
         if batch.done.done:  # it expired meanwhile
             return
         code = answer.error_code if answer is not None else 0
@@ -385,6 +384,7 @@ class Sender:
         if answer is not None:
             error = error_for(code, answer.error_message or str(batch.partition))
         failure = cast("KafkaError", error)
+        others = [b for b in [*queue.in_flight, *queue.waiting] if b.sequence != NO_SEQUENCE]
         oldest = all(b.serial > batch.serial for b in others)
         if code in _LOST_SEQUENCE:
             if oldest or code != OutOfOrderSequenceNumberError.code:
