@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odradek.api.consumer import Consumer
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.simulation
 FULL, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def make(seed: int, reset: str, **config: str) -> tuple[World, SimulatedCluster, Consumer]:
+def make(seed: int, reset: str, **config: Any) -> tuple[World, SimulatedCluster, Consumer]:
     """Ten records of partition 0, an hour between each and the next, the last one just now."""
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
