@@ -150,12 +150,13 @@ def test_with_a_paused_broker(quick_cluster: LocalCluster, topic: str, tmp_path:
                            "--batch-size", "200")  # fmt: skip
             with writer:
                 cast("IO[bytes]", writer.stdin).write(b"".join(lines[100:]))
-                status, out, err = run(
-                    cluster, "broker-api-versions", "--command-config", str(quick)
-                )
+                # Not the front door: it may lead to the paused broker, and so for longer than this.
+                living = ",".join(cluster.broker_addresses[i] for i in (0, 2))
+                status, out, err = run(cluster, "broker-api-versions", "--command-config",
+                                       str(quick), "--bootstrap-server", living)  # fmt: skip
                 blocks = out.split("\n)\n")
                 assert status == 1, err
-                assert sum("Produce(0): 0 to 13 [usable: 13]" in b for b in blocks) == 2
+                assert sum("Produce(0): 0 to 13 [usable: 13]" in b for b in blocks) == 2, out + err
                 (broken,) = [line for line in out.splitlines() if "ERROR" in line]
                 assert f"{cluster.broker_addresses[1]} (id: 1 rack: null" in broken
                 assert "ApiVersions of broker 1" in broken
@@ -181,4 +182,4 @@ def test_versions_as_json(cluster: LocalCluster) -> None:
         assert broker["error"] is None
         apis = {a["name"]: a for a in broker["apis"]}
         assert apis["Metadata"]["usable"] == apis["Metadata"]["max"] == 13
-        assert apis["JoinGroup"]["problem"] == "no messages in this client"
+        assert apis["DescribeAcls"]["problem"] == "no messages in this client"
