@@ -1,0 +1,194 @@
+"""How the values of options are read and checked: from text or Python values to what is used.
+
+In: an option's name and what a user gave. Out: the value (times in seconds), or a
+`ConfigurationError` that names the option. Must not: know which options there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from odradek.common.durations import parse_duration
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.types import Address, PartitionFunction
+
+PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
+ALL = frozenset((PRODUCER, CONSUMER, ADMIN))
+OF_PRODUCERS, OF_CONSUMERS = frozenset((PRODUCER,)), frozenset((CONSUMER,))
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: Kafka's name, how its text is read, and what it means."""
+
+    name: str
+    parse: Callable[[str, Any], Any]
+    default: Any
+    doc: str
+    clients: frozenset[str] = ALL
+    kip: str = ""
+
+
+def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]:
+    """A whole number within bounds."""
+
+    def parse(name: str, value: Any) -> int:
+        try:
+            if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+                raise ValueError
+            number = int(value)
+        except (TypeError, ValueError):
+            raise ConfigurationError(f"{name} must be a whole number, not {value!r}") from None
+        if not minimum <= number <= maximum:
+            raise ConfigurationError(f"{name} must be {minimum} to {maximum}, not {number}")
+        return number
+
+    return parse
+
+
+def milliseconds(minimum: int = 0) -> Callable[[str, Any], float]:
+    """Milliseconds, kept as seconds."""
+    whole = integer(minimum)
+
+    def parse(name: str, value: Any) -> float:
+        return whole(name, value) / 1000.0
+
+    return parse
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or false."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} must be true or false, not {value!r}")
+    return text == "true"
+
+
+def text(name: str, value: Any) -> str:
+    """A text that isn't empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name} must be a text that isn't empty, not {value!r}")
+    return value.strip()
+
+
+def optional(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """None, or what `parse` reads."""
+    return lambda name, value: None if value is None else parse(name, value)
+
+
+def choice(*allowed: str) -> Callable[[str, Any], str]:
+    """One of some words."""
+
+    def parse(name: str, value: Any) -> str:
+        text = str(value).strip().lower()
+        if text not in allowed:
+            raise ConfigurationError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        return text
+
+    return parse
+
+
+def parse_address(name: str, text: str) -> Address:
+    """Read `host:port`, `[v6]:port` or `PROTOCOL://host:port`."""
+    rest = text.rsplit("://", 1)[-1]
+    host, colon, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigurationError(f"{name}: {text!r} isn't host:port")
+    return Address(host, int(port))
+
+
+def addresses(name: str, value: Any) -> tuple[Address, ...]:
+    """Addresses, as a list or with commas; each once."""
+    parts = value.split(",") if isinstance(value, str) else list(value or ())
+    found = [parse_address(name, str(p).strip()) for p in parts if str(p).strip()]
+    if not found:
+        raise ConfigurationError(f"{name} names no broker: give at least one host:port")
+    return tuple(dict.fromkeys(found))
+
+
+def acks(name: str, value: Any) -> int:
+    """`acks`: all."""
+    text = str(value).strip().lower()
+    if text in ("all", "-1"):
+        return -1
+    if text in ("0", "1"):
+        raise UnsupportedFeatureError(
+            f"{name}={text}: this release writes with acks=all only (and idempotent)."
+        )
+    raise ConfigurationError(f"{name} must be all, not {value!r}")
+
+
+def only(*, value: Any, later: str) -> Callable[[str, Any], Any]:
+    """An option of Kafka's of which only one value is there yet: say so instead of ignoring it."""
+
+    def parse(name: str, given: Any) -> Any:
+        if str(given).strip().lower() != str(value).lower():
+            raise UnsupportedFeatureError(
+                f"{name}={given}: {later} aren't in this release yet; only {value} is."
+            )
+        return value
+
+    return parse
+
+
+def gzip_level(name: str, value: Any) -> int:
+    """A level of gzip, -1 for the default."""
+    level = integer(-1, 9)(name, value)
+    if not level:
+        raise ConfigurationError(f"{name} must be 1 to 9, or -1 for the default, not 0")
+    return level
+
+
+BY_DURATION = "by_duration:"
+
+
+PARTITIONERS = (
+    "default",
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+)
+
+
+def partitioner(name: str, value: Any) -> str | PartitionFunction:
+    """A rule's name, or a user's function."""
+    if callable(value):
+        return cast(PartitionFunction, value)
+    text = str(value).strip().lower()
+    if text not in PARTITIONERS:
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(PARTITIONERS)} or a function, not {value!r}"
+        )
+    return text
+
+
+def reset(name: str, value: Any) -> str:
+    """`auto.offset.reset`, with durations (KIP-1106)."""
+    text = str(value).strip()
+    if text.lower().startswith(BY_DURATION):
+        duration = text[len(BY_DURATION) :].upper()
+        parse_duration(name, duration)
+        return BY_DURATION + duration
+    if text.lower() not in ("latest", "earliest", "none"):
+        raise ConfigurationError(
+            f"{name} must be latest, earliest, none or {BY_DURATION} and an ISO 8601 duration, "
+            f"as in {BY_DURATION}P7D, not {value!r}"
+        )
+    return text.lower()
+
+
+def lookback(reset: str) -> float | None:
+    """Seconds of an `auto.offset.reset` by duration; None for the others."""
+    if not reset.startswith(BY_DURATION):
+        return None
+    return parse_duration("auto.offset.reset", reset.removeprefix(BY_DURATION))
