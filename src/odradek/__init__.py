@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import NewTopic as NewTopic
     from odradek.clients.admin.api_versions import ApiVersionRange as ApiVersionRange
     from odradek.clients.admin.api_versions import BrokerApiVersions as BrokerApiVersions
+    from odradek.clients.consumer.records import ConsumerGroupMetadata as ConsumerGroupMetadata
     from odradek.clients.consumer.records import ConsumerRecord as ConsumerRecord
+    from odradek.clients.consumer.records import OffsetAndMetadata as OffsetAndMetadata
     from odradek.clients.consumer.records import OffsetAndTimestamp as OffsetAndTimestamp
     from odradek.clients.descriptions import BrokerDescription as BrokerDescription
     from odradek.clients.descriptions import PartitionDescription as PartitionDescription
@@ -53,6 +55,7 @@ _HOME = {
     "BrokerDescription": "odradek.clients.descriptions",
     "ClusterDescription": "odradek.clients.admin.admin_engine",
     "Consumer": "odradek.api.consumer",
+    "ConsumerGroupMetadata": "odradek.clients.consumer.records",
     "ConsumerRecord": "odradek.clients.consumer.records",
     "DataLossError": "odradek.spark.problems",
     "Event": "odradek.common.events",
@@ -64,6 +67,7 @@ _HOME = {
     "NoSuchOffsetError": "odradek.clients.consumer.records",
     "OptionError": "odradek.spark.problems",
     "OutageError": "odradek.spark.problems",
+    "OffsetAndMetadata": "odradek.clients.consumer.records",
     "OffsetAndTimestamp": "odradek.clients.consumer.records",
     "OffsetRange": "odradek.clients.producer.delivery",
     "PartitionDescription": "odradek.clients.descriptions",

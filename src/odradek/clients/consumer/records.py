@@ -39,6 +39,28 @@ class OffsetAndTimestamp:
     leader_epoch: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: the one of the next record to be read, not of the last one."""
+
+    offset: int
+    metadata: str = ""
+    """What the application wants to find there again."""
+    leader_epoch: int = -1
+    """The epoch of the leader that appended the record before, -1 where that isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupMetadata:
+    """Who a consumer is in its group: `send_offsets_to_transaction` takes it (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    """The classic group's generation, or the member's epoch (KIP-848); -1 without membership."""
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class NoSuchOffsetError(OffsetOutOfRangeError):
     """A position is outside the log and `auto.offset.reset` is none (or data would be skipped).
 

@@ -1,0 +1,142 @@
+"""What a group consumer is made of: a membership, and the group that it belongs to.
+
+A membership (classic, or KIP-848) speaks with the coordinator: it joins, sends heartbeats, learns
+what is assigned, leaves. The group (`consumer_group`) is everything else: what is subscribed, what
+is owned, committed offsets, and the caller's callbacks. In: each other's calls. Out: state.
+Must not: behave; these are the words that both sides agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Flow, Signal
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.clients.coordinator import Coordinator
+    from odradek.common.config import Config
+
+
+class MemberState(StrEnum):
+    """Where a membership stands, in Kafka's words; which one follows which, it says itself."""
+
+    UNJOINED = "unjoined"
+    """Not a member: not yet, or no longer."""
+    PREPARING_REBALANCE = "preparing_rebalance"
+    """Classic: what has to go is given back, and the join is out."""
+    COMPLETING_REBALANCE = "completing_rebalance"
+    """Classic: joined, and waiting for what the leader assigns."""
+    JOINING = "joining"
+    """KIP-848: the first heartbeat is out."""
+    RECONCILING = "reconciling"
+    """KIP-848: another assignment has come; what has to go is given back first."""
+    ACKNOWLEDGING = "acknowledging"
+    """KIP-848: what was assigned is owned; the coordinator isn't told yet."""
+    STABLE = "stable"
+    FENCED = "fenced"
+    """The coordinator no longer knows this member: everything is lost, and it joins again."""
+    STALE = "stale"
+    """`poll()` wasn't called for max.poll.interval.ms: it has left, and joins at the next one."""
+    LEAVING = "leaving"
+    FATAL = "fatal"
+    """The group refused this consumer for good: `Group.failed` has been told why."""
+
+
+class PollOverdueError(KafkaError):
+    """The application hasn't called `poll()` for `max.poll.interval.ms`."""
+
+
+class Membership(Protocol):
+    """One consumer's membership of its group; lives as long as a `subscribe` does."""
+
+    @property
+    def member_id(self) -> str:
+        """Empty while there is none."""
+
+    @property
+    def generation(self) -> int:
+        """The classic group's generation, or the member's epoch; -1 while there is none."""
+
+    @property
+    def state(self) -> MemberState:
+        """Where it stands."""
+
+    def start(self, now: float) -> None:
+        """Begin to join; what follows runs as flows of the engine until `leave`."""
+
+    def rejoin(self, reason: str, now: float) -> None:
+        """Join again: other topics or patterns, other numbers of partitions, or the caller's wish.
+
+        Also when a commit was told that the member isn't known (any more): the membership looks
+        at its own state first, as it may have joined again since.
+        """
+
+    def leave(self, deadline: float) -> Flow[None]:
+        """Leave, at `close()` and `unsubscribe()`: what is owned was given back before. Static
+        members stay in the group. Never raises; ends at the deadline at the latest.
+        """
+
+
+class Group(Protocol):
+    """What a membership may use. All is called in the engine's step, under the host's lock."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def instance_id(self) -> str | None:
+        """`group.instance.id` (KIP-345)."""
+
+    @property
+    def config(self) -> Config:
+        """Times in seconds."""
+
+    @property
+    def engine(self) -> ConsumerEngine: ...
+    @property
+    def coordinator(self) -> Coordinator: ...
+    @property
+    def pattern(self) -> str | None:
+        """The subscribed pattern (KIP-848: the broker resolves it); None for topics by name."""
+
+    @property
+    def polled_at(self) -> float:
+        """When the caller was last inside `poll()`: now, while it is."""
+
+    @property
+    def poll_wanted(self) -> Signal:
+        """Notified whenever the caller enters `poll()`."""
+
+    def topics(self) -> list[str]:
+        """The subscribed topics, sorted; with a classic pattern those that match it now."""
+
+    def owned(self) -> list[TopicPartition]:
+        """What is assigned now."""
+
+    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """Give partitions back: waits for the caller's next `poll()`, commits what it was handed
+        (with auto-commit), calls on_revoked there, and drops them (R-GR-1). Gives the time.
+
+        Nothing of them is handed out afterwards. Nothing to give back takes no time. An error of
+        the commit or the callback is the caller's. Raises `PollOverdueError` when the caller
+        doesn't come within max.poll.interval.ms: then `lose` is what remains.
+        """
+
+    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """They may belong to others already: no commit, and on_lost in the caller's next `poll()`,
+        before anything is handed out. Doesn't wait for the caller.
+        """
+
+    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """Add partitions to those that are owned, which aren't touched.
+
+        Doesn't wait: committed offsets are looked up and fetches begun at once; on_assigned runs
+        in the caller's next `poll()`, before records of them are handed out.
+        """
+
+    def failed(self, error: KafkaError, now: float) -> None:
+        """The group refuses this consumer for good: the next `poll()` raises this."""
