@@ -14,6 +14,7 @@ from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.group_options import GROUP_OPTIONS, check_group
 from odradek.common.option_values import (
     ADMIN,
     CONSUMER,
@@ -22,7 +23,7 @@ from odradek.common.option_values import (
     lookback,
     parse_address,
 )
-from odradek.common.options import OPTIONS
+from odradek.common.options import OPTIONS as _OPTIONS
 
 __all__ = [
     "ADMIN",
@@ -35,18 +36,11 @@ __all__ = [
     "parse_address",
 ]
 
+OPTIONS = {**_OPTIONS, **GROUP_OPTIONS}
+
 logger = logging.getLogger("odradek")
 
 _LATER = {
-    "group.id": "consumer groups",
-    "group.instance.id": "consumer groups",
-    "group.protocol": "consumer groups",
-    "enable.auto.commit": "consumer groups",
-    "auto.commit.interval.ms": "consumer groups",
-    "partition.assignment.strategy": "consumer groups",
-    "session.timeout.ms": "consumer groups",
-    "heartbeat.interval.ms": "consumer groups",
-    "max.poll.interval.ms": "consumer groups",
     "transactional.id": "transactions",
     "transaction.timeout.ms": "transactions",
 }
@@ -104,6 +98,8 @@ class Config:
                 )
         if self.client == CONSUMER and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
             raise ConfigurationError("fetch.max.wait.ms must be below request.timeout.ms")
+        if self.client == CONSUMER:
+            check_group(values, self.given)
         if self.client == PRODUCER:
             least = values["linger.ms"] + values["request.timeout.ms"]
             if values["delivery.timeout.ms"] < least:

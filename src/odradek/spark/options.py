@@ -17,6 +17,7 @@ from typing import Any
 
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.group_options import GROUP_OPTIONS
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import EARLIEST, LATEST, Positions, is_own, positions_from_json
 from odradek.spark.problems import OptionError
@@ -229,6 +230,11 @@ def _check_kafka(kafka: Mapping[str, str]) -> None:
     for name, instead in PROTECTED.items():
         if name in kafka:
             raise OptionError(f"option kafka.{name} can't be set: {instead}")
+    for name in GROUP_OPTIONS.keys() & kafka.keys():
+        raise UnsupportedFeatureError(
+            f"in the options kafka.*: {name}: consumer groups of Spark's readers aren't in this "
+            "release yet (Spark's checkpoint holds the offsets)"
+        )
     if not kafka.get("bootstrap.servers", "").strip():
         raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
     try:

@@ -54,6 +54,8 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     if offset is not None and params.get("from_beginning"):
         refuse("--from-beginning and --offset can't be given together")
     config = client_config(params, tool="consumer", flags=OPTIONS)
+    if "group.id" in config:
+        refuse("group.id: consumer groups aren't in this tool yet")
     reset = config.get("auto.offset.reset")
     if params.get("from_beginning") and reset not in (None, "earliest"):
         refuse(f"--from-beginning doesn't go with auto.offset.reset={reset}")

@@ -1,0 +1,103 @@
+"""Options of group consumers: their values, and how they are checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from odradek.common.config import CONSUMER, PRODUCER, Config
+from odradek.common.errors import ConfigurationError
+
+B = {"bootstrap.servers": "h:1"}
+
+
+def config(**given: Any) -> Config:
+    return Config(CONSUMER, {**B, **{k.replace("__", "."): v for k, v in given.items()}})
+
+
+class Mine:
+    name = "mine"
+    protocol = 0
+
+    def assign(self, members: Mapping[str, Any], topics: Mapping[str, int]) -> Sequence[Any]:
+        return []
+
+
+def test_the_defaults_are_javas() -> None:
+    found = config(group__id=" g ")
+    assert found["group.id"] == "g"
+    assert found["group.protocol"] == "classic"
+    assert found["partition.assignment.strategy"] == ("range", "cooperative-sticky")
+    assert (found["session.timeout.ms"], found["heartbeat.interval.ms"]) == (45.0, 3.0)
+    assert (found["max.poll.interval.ms"], found["auto.commit.interval.ms"]) == (300.0, 5.0)
+    assert found["enable.auto.commit"]
+    assert found["group.instance.id"] is found["group.remote.assignor"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("range", ("range",)),
+        (" Sticky, cooperative_sticky ,", ("sticky", "cooperative-sticky")),
+        ("org.apache.kafka.clients.consumer.RoundRobinAssignor", ("roundrobin",)),
+        (["CooperativeStickyAssignor", "round-robin"], ("cooperative-sticky", "roundrobin")),
+    ],
+)
+def test_assignors_by_name(given: object, names: tuple[str, ...]) -> None:
+    assert config(partition__assignment__strategy=given)["partition.assignment.strategy"] == names
+
+
+@pytest.mark.parametrize("given", [Mine, [Mine()], (Mine(),)])
+def test_assignors_as_objects(given: object) -> None:
+    (found,) = config(partition__assignment__strategy=given)["partition.assignment.strategy"]
+    assert isinstance(found, Mine)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("", "names no assignor"),
+        ([], "names no assignor"),
+        ("fair", "no assignor 'fair'; there are range, roundrobin"),
+        ("range,RangeAssignor", "names an assignor twice: range, range"),
+        ([Mine, Mine()], "twice: mine, mine"),
+        (7, "7 is no assignor"),
+    ],
+)
+def test_what_is_no_assignor(given: object, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        config(partition__assignment__strategy=given)
+
+
+def test_without_a_group_nothing_is_committed_by_itself() -> None:
+    assert not config()["enable.auto.commit"]
+    assert not config(enable__auto__commit="false")["enable.auto.commit"]
+    with pytest.raises(ConfigurationError, match=r"enable.auto.commit .* without group.id"):
+        config(enable__auto__commit=True)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "value"),
+    [
+        ("consumer", "session.timeout.ms", 6000),
+        ("consumer", "heartbeat.interval.ms", 100),
+        ("Consumer", "partition.assignment.strategy", "range"),
+        ("classic", "group.remote.assignor", "uniform"),
+    ],
+)
+def test_what_the_other_protocol_has(protocol: str, name: str, value: object) -> None:
+    given = {**B, "group.id": "g", "group.protocol": protocol, name: value}
+    with pytest.raises(ConfigurationError, match=rf"{name} can't be set with group.protocol="):
+        Config(CONSUMER, given)
+
+
+def test_heartbeats_come_within_the_session() -> None:
+    with pytest.raises(ConfigurationError, match="below session.timeout.ms"):
+        config(heartbeat__interval__ms=5000, session__timeout__ms=5000)
+
+
+def test_a_producer_has_no_group() -> None:
+    with pytest.raises(ConfigurationError, match="option of the consumer, not the producer"):
+        Config(PRODUCER, {**B, "group.id": "g"})
