@@ -155,6 +155,11 @@ class SimulatedBroker:
         """Other brokers can talk to it."""
         return self.alive and self.fault not in (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE)
 
+    @property
+    def paused(self) -> bool:
+        """Its process is stopped; it goes on as if nothing had been."""
+        return self.alive and self.fault is Misbehaviour.PAUSED
+
     def processing_time(self) -> float:
         """Seconds until the next request is worked on, drawn anew."""
         return self.processing * (0.5 + self._rng.random())

@@ -37,6 +37,7 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -51,6 +52,7 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.simulation.coordinators import find_coordinator
 from odradek.simulation.record_handlers import fetch, list_offsets, produce
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 
@@ -135,7 +137,7 @@ def _topic_metadata(broker: SimulatedBroker, topic: Topic) -> MetadataResponseTo
     if old is not None and old.topic_id == topic.id:
         return old
     partitions = [_partition_metadata(broker, p) for p in topic.partitions]
-    return MetadataResponseTopic(0, topic.name, topic.id, partitions=partitions)
+    return MetadataResponseTopic(0, topic.name, topic.id, topic.internal, partitions)
 
 
 def _partition_metadata(broker: SimulatedBroker, partition: Partition) -> MetadataResponsePartition:
@@ -275,6 +277,7 @@ HANDLERS: dict[type[Message], Handler] = {
     DeleteTopicsRequest: delete_topics,
     DescribeClusterRequest: describe_cluster,
     FetchRequest: fetch,
+    FindCoordinatorRequest: find_coordinator,
     InitProducerIdRequest: init_producer_id,
     ListOffsetsRequest: list_offsets,
     MetadataRequest: metadata,

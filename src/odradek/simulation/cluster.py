@@ -10,7 +10,7 @@ is never lost; all brokers know the same at the same time. Must not: know client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from odradek.common.types import Address
 from odradek.protocol.message import Message
@@ -18,6 +18,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
 from odradek.simulation.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.broker_handlers import HANDLERS, picture
+from odradek.simulation.coordinators import CoordinatorTopic
 from odradek.simulation.environment import (
     Environment,
     Peer,
@@ -100,6 +101,8 @@ class SimulatedCluster:
         self.on_change: dict[Callable[[], None], None] = {}
         """Called when a leader or a topic changes."""
         self.duplicates_refused = 0
+        self.coordinators: dict[int, CoordinatorTopic[Any]] = {}
+        """By FindCoordinator's key type."""
         self._topics_by_id: dict[bytes, Topic] = {}
         self._black_holes: list[Address] = []
         self._next_producer_id = FIRST_PRODUCER_ID

@@ -53,3 +53,8 @@ class Topic:
     name: str
     id: bytes
     partitions: list[Partition]
+
+    @property
+    def internal(self) -> bool:
+        """Whether brokers keep their own state in it."""
+        return self.name in ("__consumer_offsets", "__transaction_state")

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.coordinators import (
+    CoordinatorTopic,
+    Leadership,
+    java_hash,
+    partition_for,
+)
+
+TOPIC = "__consumer_offsets"
+KIND = 7
+"""A key type that Kafka doesn't have."""
+
+
+class Notes:
+    """A shard that keeps what is written under a key."""
+
+    def __init__(self, leadership: Leadership[Notes]) -> None:
+        self.leadership = leadership
+        self.kept: dict[Any, Any] = {}
+        self.is_loaded = False
+        self.is_stopped = False
+
+    def replay(self, key: Any, value: Any) -> None:
+        self.kept[key] = value
+
+    def loaded(self) -> None:
+        self.is_loaded = True
+
+    def stopped(self) -> None:
+        self.is_stopped = True
+
+
+class Setting:
+    """Three brokers with one internal topic, and a raw client of the first."""
+
+    def __init__(self, raw_client: Callable[[World], Any]) -> None:
+        self.world = World(3)
+        self.cluster = SimulatedCluster(self.world, 3)
+        self.topic = CoordinatorTopic(self.cluster, TOPIC, Notes)
+        self.cluster.coordinators[KIND] = self.topic
+        self.client = raw_client(self.world)
+        address = self.cluster.brokers[1].address
+        self.client.dial(address.host, address.port)
+
+    def find(self, key: str, version: int = 6) -> Any:
+        """FindCoordinator's answer for one key."""
+        request = FindCoordinatorRequest(key_type=KIND)
+        if version < 4:
+            request.key = key
+            return self.client.ask(request, version)
+        request.coordinator_keys = [key]
+        return self.client.ask(request, version).coordinators[0]
+
+    def there(self, key: str = "g") -> int:
+        """The coordinator of a key once there is one."""
+        self.find(key)
+        self.world.advance(0.1)
+        found = self.find(key)
+        assert found.error_code == 0
+        return int(found.node_id)
+
+    def shard(self, broker: int, key: str = "g") -> Notes:
+        return self.topic.shard(self.cluster.brokers[broker], key)
+
+
+@pytest.fixture
+def setting(raw_client: Any) -> Setting:
+    return Setting(raw_client)
+
+
+def test_hashes_are_javas() -> None:
+    assert java_hash("") == 0
+    assert java_hash("hello") == 99162322
+    assert java_hash("polygenelubricants") == -(1 << 31)
+    assert java_hash("\U0001f600") == (31 * 0xD83D + 0xDE00)
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("hello", 50) == 22
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(
+    setting: Setting, version: int
+) -> None:
+    assert setting.find("g", version).error_code == errors.CoordinatorNotAvailableError.code
+    setting.world.advance(0.1)
+    found = setting.find("g", version)
+    leader = setting.cluster.leader(TOPIC, partition_for("g", 50))
+    assert leader is not None
+    assert (found.key, found.node_id, found.error_code) == ("g", leader.id, 0)
+    assert (found.host, found.port) == (leader.address.host, leader.address.port)
+    metadata = setting.client.ask(MetadataRequest(topics=None), 13)
+    assert {t.name: t.is_internal for t in metadata.topics} == {TOPIC: True}
+
+
+def test_what_old_versions_say_and_what_unknown_kinds_get(setting: Setting) -> None:
+    node = setting.there()
+    assert setting.find("g", 3).node_id == node
+    assert setting.client.ask(FindCoordinatorRequest("g", KIND - 1), 3).error_code == 42
+
+
+def test_version_0_knows_groups_only(setting: Setting) -> None:
+    setting.cluster.coordinators[0] = setting.cluster.coordinators.pop(KIND)
+    assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 15
+    setting.world.advance(0.1)
+    assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 0
+
+
+def test_a_key_is_answered_for_by_its_coordinator_alone(setting: Setting) -> None:
+    node = setting.there()
+    assert setting.shard(node).kept == {}
+    for other in {1, 2, 3} - {node}:
+        with pytest.raises(errors.NotCoordinatorError):
+            setting.shard(other)
+
+
+def test_written_entries_are_there_after_a_failover(setting: Setting) -> None:
+    node = setting.there()
+    settled: list[bool] = []
+    old = setting.shard(node)
+    old.leadership.write([(("a",), 1), (("b",), 2)], settled.append)
+    assert settled == []
+    setting.world.advance(0.01)
+    old.leadership.write([(("b",), None)], settled.append)
+    setting.world.advance(0.01)
+    assert settled == [True, True]
+    setting.cluster.crash(node)
+    setting.world.advance(setting.cluster.session_timeout + 0.001)
+    heir = setting.cluster.leader(TOPIC, setting.topic.index("g"))
+    assert heir is not None
+    assert heir.id != node
+    assert old.is_stopped
+    with pytest.raises(errors.CoordinatorLoadInProgressError):
+        setting.shard(heir.id)
+    setting.world.advance(0.1)
+    assert setting.shard(heir.id).kept == {("a",): 1, ("b",): None}
+    assert setting.shard(heir.id).is_loaded
+    with pytest.raises(errors.NotCoordinatorError):
+        setting.shard(node)
+
+
+def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept(raw_client: Any) -> None:
+    kept = set()
+    for attempt in range(12):
+        setting = Setting(raw_client)
+        key = f"g{attempt}"
+        node = setting.there(key)
+        settled: list[bool] = []
+        setting.shard(node, key).leadership.write([(("a",), 1)], settled.append)
+        setting.cluster.crash(node)
+        assert settled == [False]
+        setting.world.advance(3)
+        heir = setting.cluster.leader(TOPIC, setting.topic.index(key))
+        assert heir is not None
+        kept.add(setting.shard(heir.id, key).kept.get(("a",)))
+    assert kept == {None, 1}
+
+
+def test_a_move_in_order_stops_the_shard_at_once(setting: Setting) -> None:
+    node = setting.there()
+    old = setting.shard(node)
+    fired: list[float] = []
+    old.leadership.after(0.5, lambda: fired.append(setting.world.now))
+    setting.cluster.move_leader(TOPIC, setting.topic.index("g"))
+    assert old.is_stopped
+    assert not old.leadership.held
+    setting.world.advance(1.0)
+    assert fired == []
+    assert [s.kept for s in setting.topic.shards() if s.leadership.epoch == 1] == [{}]
+
+
+def test_a_paused_coordinator_comes_late_to_what_it_planned(setting: Setting) -> None:
+    node = setting.there()
+    fired: list[float] = []
+    shard = setting.shard(node)
+    begun = setting.world.now
+    shard.leadership.after(0.5, lambda: fired.append(setting.world.now - begun))
+    shard.leadership.after(0.5, lambda: fired.append(-1.0)).cancel()
+    setting.cluster.pause(node)
+    setting.world.advance(1.0)
+    assert fired == []
+    setting.cluster.resume(node)
+    setting.world.advance(1.0)
+    assert fired == [pytest.approx(1.0, abs=0.06)]
+
+
+def test_without_brokers_there_is_no_coordinator(setting: Setting) -> None:
+    setting.there()
+    for i in (2, 3):
+        setting.cluster.crash(i)
+    setting.world.advance(3)
+    keys = [f"g{i}" for i in range(30)]
+    assert {setting.find(k).node_id for k in keys} == {1}
+    setting.cluster.topics[TOPIC].partitions[setting.topic.index("g")].replicas[:] = [2, 3]
+    setting.cluster.brokers[1].registered = False
+    assert setting.find("g").error_code == errors.CoordinatorNotAvailableError.code
+
+
+def test_a_stale_broker_names_the_old_coordinator(setting: Setting) -> None:
+    node = setting.there()
+    setting.cluster.stale_metadata(1)
+    setting.cluster.move_leader(TOPIC, setting.topic.index("g"))
+    assert setting.find("g").node_id == node
+    setting.cluster.stale_metadata(1, on=False)
+    assert setting.find("g").node_id != node
