@@ -1,0 +1,150 @@
+"""A record of what clients wrote, read and were told, on a simulated cluster or on real ones.
+
+In: calls of whoever drives clients: transactions with what they wrote and consumed, how they ended,
+and what readers with `read_committed` saw, in order. Out: a `History` that `history_check` judges
+and that can be kept as JSON lines. A record of an idempotent producer is a transaction of its own.
+Values must be unique in the whole history. Must not: judge, or know clients, clusters or time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from odradek.common.types import TopicPartition
+
+
+class Outcome(StrEnum):
+    """What the client was told of a transaction's end."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    """It ended without a word (killed, out of time), or hasn't ended: readers will tell."""
+
+
+@dataclass(slots=True)
+class Write:
+    """One record that was handed to a producer."""
+
+    partition: TopicPartition
+    value: str
+    offset: int | None = None
+    """Where its acknowledgement said it is, if there was one."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Records and consumed offsets that count together or not at all."""
+
+    name: str
+    producer: str
+    """A transactional id, or the name of one idempotent producer."""
+    incarnation: int = 0
+    """Counts the `init_transactions` of a producer: a higher one has fenced the lower ones."""
+    group: str | None = None
+    """The group whose offsets it commits."""
+    outcome: Outcome = Outcome.UNKNOWN
+    writes: list[Write] = field(default_factory=list)
+    inputs: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    """Offsets of the records that it was made from, and whose positions it commits."""
+
+    def wrote(self, partition: TopicPartition, value: str) -> Write:
+        """A record is handed to the producer; its offset may be noted later."""
+        write = Write(partition, value)
+        self.writes.append(write)
+        return write
+
+    def consumed(self, partition: TopicPartition, offset: int) -> None:
+        """A record of a reader's goes into it."""
+        self.inputs.append((partition, offset))
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one reader saw of one partition, from one place on, in its order."""
+
+    reader: str
+    partition: TopicPartition
+    seen: list[tuple[int, str]] = field(default_factory=list)
+    complete: bool = False
+    """It began at the partition's beginning and reached the end after all had ended."""
+
+    def saw(self, offset: int, value: str) -> None:
+        """The reader was handed a record."""
+        self.seen.append((offset, value))
+
+
+class History:
+    """Everything that was noted, in the order of the notes."""
+
+    def __init__(self) -> None:
+        self.transactions: list[Transaction] = []
+        self.readings: list[Reading] = []
+        self.committed: dict[str, dict[TopicPartition, int]] = {}
+        """Group → partition → the offset that was committed at the end."""
+
+    def begin(
+        self, producer: str, incarnation: int = 0, *, group: str | None = None
+    ) -> Transaction:
+        """Note that a producer begins a transaction."""
+        name = f"{producer}#{incarnation}/{len(self.transactions)}"
+        made = Transaction(name, producer, incarnation, group)
+        self.transactions.append(made)
+        return made
+
+    def sent(self, producer: str, partition: TopicPartition, value: str) -> Transaction:
+        """Note one record of an idempotent producer; `acknowledged` notes its good end."""
+        made = self.begin(producer)
+        made.wrote(partition, value)
+        return made
+
+    def reading(self, reader: str, partition: TopicPartition) -> Reading:
+        """Note that a reader begins to read, or begins anew elsewhere."""
+        made = Reading(reader, partition)
+        self.readings.append(made)
+        return made
+
+    def group_ends(self, group: str, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Note the offsets that a group has committed at the end."""
+        self.committed.setdefault(group, {}).update(offsets)
+
+    # JSON lines
+
+    def lines(self) -> Iterator[str]:
+        """One line of JSON for each transaction, reading and group."""
+        for made in self.transactions:
+            writes = [[*w.partition, w.value, w.offset] for w in made.writes]
+            inputs = [[*partition, offset] for partition, offset in made.inputs]
+            place = [made.name, made.producer, made.incarnation, made.group, made.outcome.value]
+            yield json.dumps({"transaction": place, "writes": writes, "inputs": inputs})
+        for read in self.readings:
+            head = [read.reader, *read.partition, read.complete]
+            yield json.dumps({"reading": head, "seen": read.seen})
+        for group, offsets in self.committed.items():
+            rows = [[*partition, offset] for partition, offset in offsets.items()]
+            yield json.dumps({"group": group, "committed": rows})
+
+    @classmethod
+    def from_lines(cls, lines: Iterable[str]) -> History:
+        """Read what `lines` wrote."""
+        history = cls()
+        for line in lines:
+            entry = json.loads(line)
+            if "transaction" in entry:
+                name, producer, incarnation, group, outcome = entry["transaction"]
+                made = Transaction(name, producer, incarnation, group, Outcome(outcome))
+                made.writes = [Write(TopicPartition(t, p), v, o) for t, p, v, o in entry["writes"]]
+                made.inputs = [(TopicPartition(t, p), o) for t, p, o in entry["inputs"]]
+                history.transactions.append(made)
+            elif "reading" in entry:
+                reader, topic, index, complete = entry["reading"]
+                seen = [(offset, value) for offset, value in entry["seen"]]
+                read = Reading(reader, TopicPartition(topic, index), seen, complete)
+                history.readings.append(read)
+            else:
+                rows = [(TopicPartition(t, p), o) for t, p, o in entry["committed"]]
+                history.group_ends(entry["group"], rows)
+        return history
