@@ -1,0 +1,358 @@
+"""The coordinator of one group or one transactional id: where it is, and how it is asked.
+
+In: requests of memberships, commits and transactions. Out: their answers, or an error that lists
+the attempts. What is kept is a broker's id, never its host and port: every request looks the
+address up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything
+that makes the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks,
+a rebootstrap) forgets it, and any broker is asked again (FindCoordinator).
+Must not: know what a group or a transaction is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeVar, cast
+
+from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.backoff import Backoff, ExponentialBackoff
+from odradek.common.errors import (
+    Attempt,
+    ConnectionFailedError,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from odradek.common.kafka_errors import (
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    error_for,
+)
+from odradek.common.types import Address
+from odradek.network.connection import COORDINATOR, Connection
+from odradek.network.effects import AnyRequest
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.protocol.message import Message
+from odradek.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+M = TypeVar("M", bound=Message)
+
+BY_KEYS = 4
+"""FindCoordinator takes a list of keys from this version on (KIP-699)."""
+LOOK_AGAIN = 5.0
+"""A request that the coordinator may rightly hold for minutes (JoinGroup) shows nothing of a broker
+that stopped: so often another broker is asked whether the coordinator is still the same."""
+
+
+LOSING = (
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    DisconnectedError,
+    ConnectionFailedError,
+)
+"""After these the coordinator is looked for again."""
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated, with Kafka's numbers."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinator:
+    """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
+
+    def __init__(self, engine: ClientEngine, kind: CoordinatorKind, key: str) -> None:
+        self._engine = engine
+        self.kind = kind
+        self.key = key
+        thing = "group" if kind is CoordinatorKind.GROUP else "transactional id"
+        self.name = f"coordinator of {thing} {key!r}"
+        self.broker: int | None = None
+        """Its broker's id; None while it has to be found."""
+        self.changed = Signal()
+        """Notified when it was found or lost."""
+        self._finding = False
+        self._in_use: Connection | None = None
+
+    def lost(self, reason: str, now: float) -> None:
+        """Forget where it is; the next request finds it again."""
+        if self.broker is not None:
+            self._engine.events.emit(
+                now, "coordinator", what=self.name, broker=None, was=self.broker, why=reason
+            )
+            self.broker = None
+            self.changed.notify()
+
+    def version(self, request: type[AnyRequest]) -> int | None:
+        """The version of an API that is spoken with it; None before it was ever connected.
+
+        Inside `body` of `ask` it is the one of the connection that the request goes out on.
+        """
+        connection = self._in_use
+        if connection is None or not connection.versions:
+            return None
+        return self._engine.network.version_for(connection, request)
+
+    def ask(
+        self,
+        what: str,
+        body: Callable[[float], AnyRequest],
+        response: type[M],
+        check: Callable[[M], KafkaError | None],
+        deadline: float,
+        *,
+        timeout: float | None = None,
+        patience: float = 0.0,
+        constant: bool = False,
+    ) -> Flow[M]:
+        """Ask until `check` finds no retriable error in an answer; other errors are raised.
+
+        `body` gets the seconds that are left. `timeout` is what one request may take at the most
+        (request.timeout.ms without it), `patience` for how long of it silence means nothing.
+        `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580).
+        """
+        call = _CoordinatorCall(self, self._engine, what, deadline)
+        call.timeout, call.patience = timeout, patience
+        if constant:
+            call.keep_backoff_constant()
+        return call.run(body, response, check)
+
+    # For its calls
+
+    def find(self, call: _Call, now: float) -> Flow[float]:
+        """Wait until it is known. One of those who wait asks; when it gives up, another does."""
+        while self.broker is None:
+            if now >= call.deadline:
+                raise call.timed_out(now)
+            if self._finding:
+                now = yield Wait((self.changed,), call.deadline)
+                continue
+            self._finding = True
+            try:
+                finder = _FindCall(self, self._engine, call.deadline)
+                finder.attempts = call.attempts
+                broker = yield from finder.locate()
+            finally:
+                self._finding = False
+                self.changed.notify()
+            now = self._engine.now
+            self._found(broker, "found", now)
+        return now
+
+    def look_again(self, now: float) -> Flow[float]:
+        """Ask any broker whether it is still where it was; no answer changes nothing."""
+        before = self.broker
+        try:
+            broker = yield from _FindCall(self, self._engine, now + LOOK_AGAIN).locate()
+        except KafkaError:
+            return self._engine.now
+        if self.broker == before != broker:
+            self._found(broker, "moved", self._engine.now)
+        return self._engine.now
+
+    def is_at(self, broker: int | None) -> bool:
+        """Whether nobody has found it elsewhere; while it is only lost an answer may still come."""
+        return self.broker is None or self.broker == broker
+
+    def address(self, now: float) -> Address:
+        """Its address in the snapshot of now; raises when the snapshot doesn't have it."""
+        snapshot, broker = self._engine.metadata.snapshot, self.broker
+        if snapshot is not None and broker is not None and broker in snapshot.brokers:
+            return snapshot.brokers[broker].address
+        why = "no metadata" if snapshot is None else "the metadata doesn't have that broker"
+        self.lost(why, now)
+        self._engine.metadata.request(f"{self.name}: broker {broker}")
+        raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
+
+    def using(self, connection: Connection) -> None:
+        """The connection that the next request goes out on."""
+        self._in_use = connection
+
+    def _found(self, broker: int, why: str, now: float) -> None:
+        was, self.broker = self.broker, broker
+        self._engine.events.emit(
+            now, "coordinator", what=self.name, broker=broker, was=was, why=why
+        )
+        self.changed.notify()
+
+
+class _Call(AnyBrokerCall):
+    """What both calls share: a deadline ends the call, but not the connection it waits on."""
+
+    timeout: float | None = None
+    patience = 0.0
+
+    def keep_backoff_constant(self) -> None:
+        """Every retry waits `retry.backoff.ms`."""
+        base = self._engine.config.backoff("retry.backoff").base
+        self._backoff = Backoff(ExponentialBackoff(base, base), self._engine.rng)
+
+    def using(self, connection: Connection) -> None:
+        """The connection that the next request goes out on."""
+        raise NotImplementedError
+
+    def wait(self, connection: Connection, reply: Completion[Message], now: float) -> Flow[float]:
+        """Wait for the answer, or for what makes it doubtful."""
+        del now
+        return (yield Wait((reply, self._engine.network.changed), self.deadline))
+
+    def _once(
+        self,
+        connection: Connection,
+        body: Callable[[float], AnyRequest],
+        idempotent: bool,  # all of these requests may be repeated
+        now: float,
+    ) -> Flow[tuple[M, float]]:
+        network, sent_at = self._engine.network, now
+        limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
+        self.using(connection)
+        request = body(self.deadline - now)
+        reply = network.send(connection, request, now, patience=self.patience, timeout=limit)
+        while not reply.done:
+            if connection.suspect:
+                raise DisconnectedError(f"{connection.address}: connected, but silent")
+            now = yield from self.wait(connection, reply, now)
+            if now >= self.deadline and not reply.done:
+                self.attempts.append(Attempt(connection.address, self.what, "no answer", sent_at))
+                raise self.timed_out(now)
+        return cast("M", reply.result()), now
+
+
+class _FindCall(_Call):
+    """FindCoordinator, answered by any broker."""
+
+    def __init__(self, coordinator: Coordinator, engine: ClientEngine, deadline: float) -> None:
+        super().__init__(engine, coordinator.name, deadline)
+        self._kind, self._key = coordinator.kind, coordinator.key
+        self._by_keys = True
+
+    def using(self, connection: Connection) -> None:
+        """The form of the question depends on the version."""
+        version = self._engine.network.version_for(connection, FindCoordinatorRequest)
+        self._by_keys = version >= BY_KEYS
+
+    def locate(self) -> Flow[int]:
+        """The id of the coordinator's broker."""
+        answer = yield from self.ask(
+            self._body, FindCoordinatorResponse, lambda answer, _: self._read(answer)[1]
+        )
+        return self._read(answer)[0]
+
+    def _body(self, _: float) -> FindCoordinatorRequest:
+        if self._by_keys:
+            return FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[self._key])
+        return FindCoordinatorRequest(self._key, self._kind)
+
+    def _read(self, answer: FindCoordinatorResponse) -> tuple[int, KafkaError | None]:
+        if not self._by_keys:
+            broker, code, text = answer.node_id, answer.error_code, answer.error_message
+        else:
+            found = next((c for c in answer.coordinators if c.key == self._key), None)
+            if found is None:
+                return -1, CoordinatorNotAvailableError(f"the answer doesn't name the {self.what}")
+            broker, code, text = found.node_id, found.error_code, found.error_message
+        if code:
+            return -1, error_for(code, text or self.what)
+        return broker, None
+
+
+class _CoordinatorCall(_Call):
+    """One request to whoever coordinates, wherever that is meanwhile."""
+
+    def __init__(
+        self, coordinator: Coordinator, engine: ClientEngine, what: str, deadline: float
+    ) -> None:
+        super().__init__(engine, what, deadline)
+        self._coordinator = coordinator
+        self._broker: int | None = None
+        self._address: Address | None = None
+        self._look_at = math.inf
+
+    def run(
+        self,
+        body: Callable[[float], AnyRequest],
+        response: type[M],
+        check: Callable[[M], KafkaError | None],
+    ) -> Flow[M]:
+        """Find, connect, ask, and start over whenever that may help."""
+        now = yield START
+        while True:
+            self._address = None
+            try:
+                connection = yield from self._connected(now)
+                once: Flow[tuple[M, float]] = self._once(connection, body, True, self._engine.now)
+                answer, now = yield from once
+            except KafkaTimeoutError:
+                raise
+            except KafkaError as failure:
+                error, now = failure, self._engine.now
+                self.answer_lost = self.answer_lost or isinstance(failure, DisconnectedError)
+            else:
+                found = check(answer)
+                if found is None:
+                    return answer
+                error = found
+            if isinstance(error, LOSING):
+                self._doubt(error, now)
+            elif not error.retriable:
+                raise error
+            now = yield from self.retry(self._address, error, now)
+
+    def using(self, connection: Connection) -> None:
+        """Bodies that depend on the version ask the coordinator for it."""
+        self._coordinator.using(connection)
+        self._look_at = self._engine.now + LOOK_AGAIN if self.patience else math.inf
+
+    def wait(self, connection: Connection, reply: Completion[Message], now: float) -> Flow[float]:
+        """Wait; raises when the coordinator moved away from the broker that was asked."""
+        coordinator = self._coordinator
+        if now >= self._look_at:
+            now = yield from coordinator.look_again(now)
+            self._look_at = now + LOOK_AGAIN
+        elif not coordinator.is_at(self._broker):
+            text = f"{connection.address} isn't the {coordinator.name} any more"
+            raise NotCoordinatorError(text)
+        else:
+            on = (reply, self._engine.network.changed, coordinator.changed)
+            now = yield Wait(on, min(self.deadline, self._look_at))
+        return now
+
+    def _connected(self, now: float) -> Flow[Connection]:
+        """A usable connection to the coordinator; raises when it can't be had."""
+        coordinator, network = self._coordinator, self._engine.network
+        now = yield from coordinator.find(self, now)
+        self._broker = coordinator.broker
+        self._address = address = coordinator.address(now)
+        dialled = network.connection(address, COORDINATOR)
+        while True:
+            found = network.ready(address, now, purpose=COORDINATOR)
+            if found is not None and not found.suspect:
+                return found
+            there = network.connection(address, COORDINATOR)
+            if there is not None and there.suspect:
+                raise DisconnectedError(f"{address}: no answer to anything")
+            if dialled is not None and there is not dialled:
+                last = network.states.state(address).last_error
+                raise ConnectionFailedError(f"{address}: {last or 'the connection was lost'}")
+            dialled = there
+            if now >= self.deadline:
+                raise self.timed_out(now)
+            if not coordinator.is_at(self._broker):
+                raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
+            until = network.next_dial_at(address, now, purpose=COORDINATOR)
+            on = (network.changed, coordinator.changed)
+            now = yield Wait(on, min(self.deadline, until))
+
+    def _doubt(self, error: KafkaError, now: float) -> None:
+        """Have it found again, unless somebody else has found it meanwhile."""
+        if isinstance(error, ConnectionFailedError):
+            self._engine.metadata.request(f"{self.what}: {type(error).__name__}")
+        if self._coordinator.broker == self._broker:
+            self._coordinator.lost(f"{type(error).__name__}: {error}", now)

@@ -1,0 +1,292 @@
+"""Finding and asking the coordinator of a group, in every situation in which it isn't simple."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.spec.world import ClusterPicture, World, up
+
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import (
+    GroupAuthorizationFailedError,
+    RebalanceInProgressError,
+    error_for,
+)
+from odradek.network.flow import Completion
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.find_coordinator import Coordinator as Found
+from odradek.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+B1, B2, B3 = "b1:9092", "b2:9092", "b3:9092"
+BROKERS = {1: B1, 2: B2, 3: B3}
+
+
+class Groups(World):
+    """Brokers that know who coordinates, and a coordinator that answers heartbeats."""
+
+    def __init__(self, *, find_version: int = 6, **config: Any) -> None:
+        super().__init__({"bootstrap.servers": B1, **config})
+        self.brokers = dict(BROKERS)
+        self.pictures["*"] = ClusterPicture(brokers=self.brokers)
+        up(self, *BROKERS.values())
+        self.find_version = find_version
+        self.named = 2
+        """Whom FindCoordinator names."""
+        self.finds: list[int] = []
+        """Errors that the next answers of FindCoordinator carry."""
+        self.codes: list[int] = []
+        """Errors that the next heartbeats bring."""
+        self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
+
+    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+        if isinstance(body, FindCoordinatorRequest):
+            code = self.finds.pop(0) if self.finds else 0
+            node = -1 if code else self.named
+            if self.find_version < 4:
+                assert body.key == "g"
+                return FindCoordinatorResponse(error_code=code, node_id=node)
+            assert body.coordinator_keys == ["g"]
+            return FindCoordinatorResponse(coordinators=[Found("g", node, "x", 1, code)])
+        if isinstance(body, HeartbeatRequest):
+            wrong = 0 if address == self.brokers.get(self.named) else 16
+            return HeartbeatResponse(error_code=self.codes.pop(0) if self.codes else wrong)
+        message = super().answer(address, body, mode)
+        if isinstance(message, ApiVersionsResponse):
+            message.api_keys += [ApiVersion(10, 0, self.find_version), ApiVersion(12, 0, 4)]
+        return message
+
+    def ask(self, within: float = 30.0, **how: Any) -> Completion[HeartbeatResponse]:
+        def check(answer: HeartbeatResponse) -> KafkaError | None:
+            return error_for(answer.error_code) if answer.error_code else None
+
+        body = HeartbeatRequest("g", 1, "m")
+        return self.engine.start(
+            self.coordinator.ask(
+                "Heartbeat", lambda _: body, HeartbeatResponse, check, self.now + within, **how
+            )
+        )
+
+    def beat(self, within: float = 30.0, **how: Any) -> Completion[HeartbeatResponse]:
+        done = self.ask(within, **how)
+        self.run(self.now + within + 0.1, lambda: done.done)
+        return done
+
+    def asked_of(self, api: str) -> list[str]:
+        return [a.address for a in self.asks(api)]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 6])
+def test_it_is_found_once_and_asked_on_a_connection_of_its_own(version: int) -> None:
+    w = Groups(find_version=version)
+    assert w.coordinator.version(HeartbeatRequest) is None
+    first, second = w.ask(), w.ask()
+    w.run(1.0)
+    first.result()
+    second.result()
+    assert w.asked_of("FindCoordinator") == [B1]
+    assert w.asked_of("Heartbeat") == [B2, B2]
+    assert w.coordinator.broker == 2
+    assert w.coordinator.version(HeartbeatRequest) == 4
+    assert [d.address for d in w.dials] == [B1, B2]
+    assert w.connection(B2) is None, "purpose DATA is for others"
+
+
+def test_not_coordinator_means_looking_for_it_again() -> None:
+    w = Groups()
+    w.beat().result()
+    w.named = 3
+    begin = w.now
+    w.beat().result()
+    assert w.asked_of("Heartbeat") == [B2, B2, B3]
+    assert len(w.asked_of("FindCoordinator")) == 2
+    assert w.now - begin < 0.3
+
+
+@pytest.mark.parametrize("code", [14, 15])
+def test_a_coordinator_that_loads_is_asked_again_with_backoff(code: int) -> None:
+    w = Groups()
+    w.codes = [code, code, code]
+    w.beat().result()
+    assert len(w.asked_of("Heartbeat")) == 4
+    assert len(w.asked_of("FindCoordinator")) == (1 if code == 14 else 4)
+    gaps = [e.fields["backoff"] for e in w.kinds("retry")]
+    assert gaps == [pytest.approx(0.1 * 2**n, rel=0.21) for n in range(3)]
+
+
+def test_joins_and_heartbeats_keep_a_constant_backoff() -> None:
+    w = Groups()
+    w.codes = [14] * 5
+    w.beat(constant=True).result()
+    assert [e.fields["backoff"] for e in w.kinds("retry")] == [0.1] * 5
+
+
+def test_no_coordinator_yet() -> None:
+    w = Groups()
+    w.finds = [15, 15]
+    w.beat().result()
+    assert len(w.asked_of("FindCoordinator")) == 3
+    assert w.asked_of("Heartbeat") == [B2]
+
+
+def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
+    w = Groups()
+    w.finds = [30]
+    with pytest.raises(GroupAuthorizationFailedError):
+        w.beat().result()
+    w.codes = [27]
+    with pytest.raises(RebalanceInProgressError):
+        w.beat().result()
+    assert w.now < 0.5
+
+
+def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "refused")
+    done = w.ask()
+    w.run(w.now + 3.0)
+    assert not done.done
+    dials = [d for d in w.dials if d.address == B2]
+    assert 3 <= len(dials) <= 8, "its address backs off"
+    w.named = 3
+    begin = w.now
+    w.run(w.now + 5.0, lambda: done.done)
+    done.result()
+    assert w.now - begin < 2.2
+    assert w.asked_of("Heartbeat")[-1] == B3
+
+
+def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "black_hole", cut=False)
+    done, begin = w.ask(), w.now
+    w.run(w.now + 1.0)
+    w.named = 3
+    w.run(w.now + 5.0, lambda: done.done)
+    done.result()
+    assert w.now - begin < 2.5
+    # The silent connection isn't ended by that: what else it carries may be answered yet.
+    assert not [c for c in w.closed if c.connection == w.dials[1].connection]
+
+
+def test_a_request_that_may_be_held_for_long_is_left_when_the_coordinator_moved() -> None:
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "black_hole", cut=False)
+    done, begin = w.ask(200.0, timeout=105.0, patience=100.0), w.now
+    w.run(w.now + 1.0)
+    w.named = 3
+    w.run(w.now + 50.0, lambda: done.done)
+    done.result()
+    assert w.now - begin < 5.5
+    assert w.asked_of("Heartbeat") == [B2, B2, B3]
+
+
+def test_a_held_request_is_waited_for_while_the_coordinator_stays() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 40.0
+    w.beat(100.0, timeout=65.0, patience=60.0).result()
+    assert w.asked_of("Heartbeat") == [B2, B2]
+
+
+def test_others_leave_the_old_one_as_soon_as_one_has_found_the_new() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 60.0
+    waiting = w.ask(timeout=65.0, patience=60.0)
+    w.run(w.now + 0.5)
+    w.coordinator.lost("a test says so", w.now)
+    w.named = 3
+    w.beat().result()
+    w.run(w.now + 0.3)
+    waiting.result()
+    assert w.asked_of("Heartbeat") == [B2, B2, B3, B3]
+
+
+def test_a_broker_that_the_metadata_lacks_is_asked_for_until_it_is_there() -> None:
+    w = Groups()
+    del w.brokers[2]
+    done = w.ask()
+    w.run(w.now + 1.0)
+    assert not done.done
+    assert w.asked_of("Heartbeat") == []
+    assert len(w.asks("Metadata")) > 2
+    w.brokers[2] = B2
+    w.run(w.now + 3.0, lambda: done.done)
+    done.result()
+
+
+def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "refused")
+    done = w.ask()
+    w.run(w.now + 1.0)
+    w.brokers[2] = "b2-new:9092"
+    up(w, "b2-new:9092")
+    w.run(w.now + 5.0, lambda: done.done)
+    done.result()
+    assert w.asked_of("Heartbeat") == [B2, "b2-new:9092"]
+
+
+def test_all_brokers_replaced_in_the_middle_of_a_request() -> None:
+    """The client starts again from bootstrap.servers; the coordinator is one of the new."""
+    w = Groups()
+    w.beat().result()
+    for address in BROKERS.values():
+        w.mode(address, "refused")
+    done = w.ask()
+    w.run(w.now + 2.0)
+    assert w.coordinator.broker is None
+    w.brokers.clear()
+    w.brokers.update({11: "c1:9092", 12: "c2:9092"})
+    up(w, *w.brokers.values(), B1)
+    w.named, begin = 12, w.now
+    w.run(w.now + 10.0, lambda: done.done)
+    done.result()
+    assert w.now - begin < 3.0
+    assert w.asked_of("Heartbeat") == [B2, "c2:9092"]
+
+
+def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "refused")
+    begin = w.now
+    done = w.beat(2.0)
+    with pytest.raises(KafkaTimeoutError, match="no Heartbeat in time") as raised:
+        done.result()
+    assert w.now - begin <= 2.1
+    assert any(a.address and str(a.address) == B2 for a in raised.value.attempts)
+
+
+def test_a_deadline_that_ran_out_leaves_the_connection_alone() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 1.0
+    with pytest.raises(KafkaTimeoutError):
+        w.beat(0.2).result()
+    w.run(w.now + 1.0)
+    w.delays[B2] = 0.0
+    w.beat().result()
+    assert len(w.dials) == 2
+
+
+def test_the_next_one_who_waits_asks_when_the_first_gave_up() -> None:
+    w = Groups()
+    w.run(0.1)
+    w.delays[B1] = 0.5
+    first, second = w.ask(0.4), w.ask(30.0)
+    w.run(w.now + 5.0, lambda: second.done)
+    assert isinstance(first.error, KafkaTimeoutError)
+    second.result()
+    assert w.asked_of("FindCoordinator") == [B1, B1]
