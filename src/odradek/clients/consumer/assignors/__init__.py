@@ -1,0 +1,154 @@
+"""The ways to divide a classic group's partitions, and how the leader of a group runs them.
+
+In: an assignor, the subscriptions of all members, the snapshot. Out: each member's partitions,
+checked, because an assignor may be a user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from odradek.clients.consumer.assignors.assignor import (
+    COOPERATIVE,
+    EAGER,
+    Assignments,
+    Assignor,
+    MemberSubscription,
+    PartitionRacks,
+    RebalanceProtocol,
+)
+from odradek.clients.consumer.assignors.range_assignor import RangeAssignor
+from odradek.clients.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import Cluster
+
+__all__ = [
+    "BUILT_IN",
+    "COOPERATIVE",
+    "EAGER",
+    "Assignments",
+    "Assignor",
+    "AssignorError",
+    "MemberSubscription",
+    "RebalanceProtocol",
+    "assign_group",
+    "find",
+    "rebalance_protocol",
+    "user_data",
+]
+
+BUILT_IN: Mapping[str, Callable[[], Assignor]] = {
+    "range": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+}
+"""By the names that `partition.assignment.strategy` knows; one object for each consumer."""
+
+
+class AssignorError(KafkaError, ValueError):
+    """An assignor raised (it is the cause), or what it gave is no assignment of this group."""
+
+
+def find(items: Iterable[str | Assignor]) -> list[Assignor]:
+    """The assignors of `partition.assignment.strategy`: made by name, or a user's objects."""
+    found: list[Assignor] = []
+    for item in items:
+        if isinstance(item, str):
+            if item not in BUILT_IN:
+                known = ", ".join(BUILT_IN)
+                raise ConfigurationError(f"there is no assignor {item!r}; there are {known}")
+            found.append(BUILT_IN[item]())
+            continue
+        missing = [a for a in ("name", "protocol", "assign") if not hasattr(item, a)]
+        if missing:
+            raise ConfigurationError(
+                f"{item!r} is no assignor: it has no {' and no '.join(missing)}"
+            )
+        found.append(item)
+    names = [assignor.name for assignor in found]
+    if twice := next((n for n in names if names.count(n) > 1), None):
+        raise ConfigurationError(f"partition.assignment.strategy names {twice!r} twice")
+    return found
+
+
+def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """What a member with these assignors does: the most that all of them can."""
+    return min((a.protocol for a in assignors), default=EAGER)
+
+
+def user_data(assignor: Assignor, last: Sequence[TopicPartition], generation: int) -> bytes | None:
+    """What the assignor wants to tell the leader; `last` is what the member was given last."""
+    ask = getattr(assignor, "user_data", None)
+    if ask is None:
+        return None
+    try:
+        found = ask(last, generation)
+    except Exception as error:
+        text = f"the assignor {assignor.name!r} raised {type(error).__name__}: {error}"
+        raise AssignorError(text) from error
+    if found is not None and not isinstance(found, bytes):
+        raise AssignorError(
+            f"user_data of the assignor {assignor.name!r} gave {type(found).__name__}, not bytes"
+        )
+    return found
+
+
+def assign_group(
+    assignor: Assignor, members: Mapping[str, MemberSubscription], cluster: Cluster
+) -> Assignments:
+    """Run an assignor over the topics that the members subscribe to and that exist."""
+    topics: dict[str, int] = {}
+    for name in dict.fromkeys(t for s in members.values() for t in s.topics):
+        topic = cluster.topic(name)
+        if topic is not None and topic.partitions:
+            topics[name] = len(topic.partitions)
+    if hasattr(assignor, "partition_racks"):
+        wanted = any(s.rack for s in members.values())
+        assignor.partition_racks = _partition_racks(cluster, topics) if wanted else {}
+    try:
+        given = assignor.assign(members, topics)
+    except Exception as error:
+        text = f"the assignor {assignor.name!r} raised {type(error).__name__}: {error}"
+        raise AssignorError(text) from error
+    return _checked(assignor.name, given, members, topics)
+
+
+def _partition_racks(cluster: Cluster, topics: Mapping[str, int]) -> PartitionRacks:
+    racks = {b.id: b.rack for b in cluster.brokers.values() if b.rack}
+    if not racks:
+        return {}
+    return {
+        TopicPartition(name, p.partition): frozenset(racks[r] for r in p.replicas if r in racks)
+        for name in topics
+        for p in cluster.topics[name].partitions
+    }
+
+
+def _checked(
+    name: str,
+    given: Mapping[str, Sequence[TopicPartition]],
+    members: Mapping[str, MemberSubscription],
+    topics: Mapping[str, int],
+) -> Assignments:
+    """Refuse what would read a partition twice, or that a member couldn't carry out."""
+    owner: dict[TopicPartition, str] = {}
+    checked: Assignments = {member: [] for member in members}
+    if strange := next((m for m in given if m not in members), None):
+        raise AssignorError(f"the assignor {name!r} gave partitions to {strange!r}, no member")
+    for member, partitions in given.items():
+        subscribed = set(members[member].topics)
+        for item in partitions:
+            partition = TopicPartition(*item)
+            if not 0 <= partition.partition < topics.get(partition.topic, 0):
+                raise AssignorError(f"the assignor {name!r} gave {partition}, which isn't there")
+            if partition.topic not in subscribed:
+                raise AssignorError(
+                    f"the assignor {name!r} gave {partition} to {member!r}, "
+                    "which doesn't subscribe to that topic"
+                )
+            if (other := owner.setdefault(partition, member)) != member:
+                raise AssignorError(
+                    f"the assignor {name!r} gave {partition} to both {other!r} and {member!r}"
+                )
+            checked[member].append(partition)
+    return checked

@@ -1,0 +1,110 @@
+"""What an assignor is: it divides the partitions of a group's topics among the group's members.
+
+In the classic protocol one member, the group's leader, runs it. In: what each member said when it
+joined, and how many partitions each topic has. Out: each member's partitions.
+Must not: know of requests or of the engine; the same input gives the same output in every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, TypeAlias
+
+from odradek.common.types import TopicPartition
+
+Assignments: TypeAlias = dict[str, list[TopicPartition]]
+"""Each member's partitions, by member id."""
+PartitionRacks: TypeAlias = Mapping[TopicPartition, AbstractSet[str]]
+"""The racks of the brokers that have a replica of a partition (KIP-881)."""
+
+NO_GENERATION = -1
+
+
+class RebalanceProtocol(IntEnum):
+    """What a member does with its partitions before it joins again.
+
+    The numbers are Kafka's. An assignor that can do COOPERATIVE can also do EAGER: a group whose
+    members list assignors of both kinds revokes eagerly (KIP-429's way of upgrading).
+    """
+
+    EAGER = 0
+    """It gives up all of them."""
+    COOPERATIVE = 1
+    """It keeps them all, and gives up those that the new assignment has taken away."""
+
+
+EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """What one member said when it joined, as the group's leader is told."""
+
+    topics: tuple[str, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    """What it has kept, when it rebalances cooperatively."""
+    generation: int = NO_GENERATION
+    """The generation in which it was given what it owns."""
+    rack: str | None = None
+    """Its `client.rack`."""
+    instance_id: str | None = None
+    """Its `group.instance.id`, if it is a static member."""
+    user_data: bytes | None = None
+    """What its assignor wanted to say, in that assignor's own layout."""
+
+
+class Assignor(Protocol):
+    """What an entry of `partition.assignment.strategy` may be besides a name: an object of yours.
+
+    Every member of a group needs an assignor of the same `name`. It may also have
+    `user_data(last, generation) -> bytes | None`, which is asked before each join with the
+    partitions that the member was given last and their generation, and whose answer the leader
+    finds as `MemberSubscription.user_data`; and `partition_racks`, a `PartitionRacks` that is set
+    before each `assign` (KIP-881).
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that all members of the group know this way of assigning by."""
+
+    @property
+    def protocol(self) -> RebalanceProtocol:
+        """EAGER, or COOPERATIVE if `assign` never gives away what another member still owns."""
+
+    def assign(
+        self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """Each member's partitions; `topics` has the partition counts of those that exist."""
+
+
+def java_order(text: str) -> bytes:
+    """A sort key for strings as Java orders them: by UTF-16 units, not by code points."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+    """Member ids in the order in which assignors serve them.
+
+    Static members first, by their instance id: that outlives a restart, a member id doesn't
+    (KIP-345).
+    """
+
+    def key(member: str) -> tuple[bool, bytes]:
+        instance = members[member].instance_id
+        return instance is None, java_order(member if instance is None else instance)
+
+    return sorted(members, key=key)
+
+
+def racks_matter(member_racks: AbstractSet[str], racks: PartitionRacks) -> bool:
+    """Whether looking at racks can bring any member nearer to its replicas (KIP-881).
+
+    Not when no member shares a rack with a replica, nor when every partition is in all racks.
+    """
+    everywhere = frozenset[str]().union(*racks.values())
+    if not member_racks & everywhere:
+        return False
+    return any(found != everywhere for found in racks.values())

@@ -1,0 +1,145 @@
+"""The two records inside JoinGroup and SyncGroup of consumers: subscription and assignment.
+
+To brokers they are opaque bytes; members of a group read each other's, whatever client wrote them.
+In: a `MemberSubscription` or partitions. Out: bytes, and back. Versions 0 to 3 as Kafka defines
+them: a newer version is read as the newest one known here, and what follows it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # an exception class with a function's name
+
+from odradek.clients.consumer.assignors.assignor import NO_GENERATION, MemberSubscription
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import malformed
+from odradek.protocol.primitives import (
+    Buffer,
+    WireError,
+    as_bytes_view,
+    read_count,
+    read_int32s,
+    read_nullable_bytes,
+    read_nullable_string,
+    read_string,
+    read_strings,
+    write_count,
+    write_nullable_bytes,
+    write_nullable_string,
+    write_numbers,
+    write_string,
+    write_strings,
+)
+
+PROTOCOL_TYPE = "consumer"
+"""JoinGroup's protocol type; Connect's workers are another kind of group."""
+NEWEST = 3
+_int16, _int32 = Struct(">h"), Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """What the leader gave to one member."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes | None = None
+
+
+def encode_subscription(subscription: MemberSubscription, version: int = NEWEST) -> bytes:
+    """Write what a member says when it joins (`instance_id` travels in JoinGroup itself)."""
+    out = bytearray(_int16.pack(version))
+    topics = sorted(subscription.topics)
+    write_count(out, topics)
+    write_strings(out, topics)
+    write_nullable_bytes(out, subscription.user_data)
+    if version >= 1:
+        write_partitions(out, sorted(subscription.owned))
+    if version >= 2:
+        out += _int32.pack(subscription.generation)
+    if version >= 3:
+        write_nullable_string(out, subscription.rack)
+    return bytes(out)
+
+
+def decode_subscription(buffer: Buffer, instance_id: str | None = None) -> MemberSubscription:
+    """Read what a member said; MalformedMessageError when it can't be read."""
+    view = as_bytes_view(buffer)
+    pos = 0
+    owned: list[TopicPartition] = []
+    generation, rack = NO_GENERATION, None
+    try:
+        version, pos = _version(view, "subscription")
+        count, pos = read_count(view, pos, 2)
+        topics, pos = read_strings(view, pos, count)
+        data, pos = read_nullable_bytes(view, pos)
+        # Some clients name a version and leave out fields that it brought: those aren't said.
+        if version >= 1 and pos < len(view):
+            owned, pos = read_partitions(view, pos)
+        if version >= 2 and pos < len(view):
+            (generation,) = _int32.unpack_from(view, pos)
+            pos += 4
+        if version >= 3 and pos < len(view):
+            rack, pos = read_nullable_string(view, pos)
+    except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
+        raise malformed("a member's subscription", len(view), error, pos) from error
+    return MemberSubscription(
+        tuple(topics), tuple(owned), max(generation, NO_GENERATION), rack or None, instance_id, data
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], data: bytes | None = None, version: int = NEWEST
+) -> bytes:
+    """Write what a member is given."""
+    out = bytearray(_int16.pack(version))
+    write_partitions(out, sorted(partitions))
+    write_nullable_bytes(out, data)
+    return bytes(out)
+
+
+def decode_assignment(buffer: Buffer) -> MemberAssignment:
+    """Read what the leader gave; no bytes at all mean no partitions."""
+    view = as_bytes_view(buffer)
+    if not len(view):  # the coordinator's word for a member that the leader left out
+        return MemberAssignment()
+    pos = 0
+    try:
+        _, pos = _version(view, "assignment")
+        partitions, pos = read_partitions(view, pos)
+        data, pos = read_nullable_bytes(view, pos)
+    except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
+        raise malformed("a member's assignment", len(view), error, pos) from error
+    return MemberAssignment(tuple(partitions), data)
+
+
+def write_partitions(out: bytearray, partitions: Sequence[TopicPartition]) -> None:
+    """Write partitions by topic; those of one topic must stand together."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    out += _int32.pack(len(by_topic))
+    for topic, numbers in by_topic.items():
+        write_string(out, topic)
+        write_count(out, numbers)
+        write_numbers(out, numbers, "i")
+
+
+def read_partitions(view: memoryview, pos: int) -> tuple[list[TopicPartition], int]:
+    """Read partitions by topic."""
+    found: list[TopicPartition] = []
+    topics, pos = read_count(view, pos, 6)
+    for _ in range(topics):
+        topic, pos = read_string(view, pos)
+        count, pos = read_count(view, pos, 4)
+        found += [TopicPartition(topic, number) for number in read_int32s(view, pos, count)]
+        pos += 4 * count
+    return found, pos
+
+
+def _version(view: memoryview, what: str) -> tuple[int, int]:
+    (version,) = _int16.unpack_from(view, 0)
+    if version < 0:
+        raise WireError(f"{what} version {version}")
+    return version, 2

@@ -1,0 +1,118 @@
+"""How a leader runs an assignor, and what it refuses of a user's one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from odradek.clients.consumer.assignors import (
+    COOPERATIVE,
+    EAGER,
+    AssignorError,
+    MemberSubscription,
+    RebalanceProtocol,
+    assign_group,
+    find,
+    rebalance_protocol,
+    user_data,
+)
+from odradek.common.errors import ConfigurationError
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Broker, Cluster, Partition, Topic
+
+BROKERS = {n: Broker(n, Address("h", n), rack) for n, rack in ((1, "a"), (2, "b"))}
+ORDERS = Topic(
+    "orders", bytes(15) + b"1", tuple(Partition(n, 1, 0, replicas=(2 - n,)) for n in range(2))
+)
+CLUSTER = Cluster("c", BROKERS, topics={"orders": ORDERS})
+MEMBERS = {
+    "m1": MemberSubscription(("orders", "gone"), rack="a"),
+    "m2": MemberSubscription(("orders",), rack="b"),
+}
+
+
+class Mine:
+    """A user's assignor."""
+
+    def __init__(self, given: Any, name: str = "mine") -> None:
+        self.given = given
+        self.name = name
+        self.protocol: RebalanceProtocol = COOPERATIVE
+        self.topics: Mapping[str, int] = {}
+
+    def assign(
+        self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        self.topics = topics
+        if isinstance(self.given, Exception):
+            raise self.given
+        found: Mapping[str, Sequence[TopicPartition]] = self.given
+        return found
+
+    def user_data(self, last: Sequence[TopicPartition], generation: int) -> Any:
+        return self.given if last else f"{generation}".encode()
+
+
+def test_range_puts_partitions_near_their_members() -> None:
+    (assignor,) = find(["range"])
+    # Without racks it would be the other way round.
+    assert assign_group(assignor, MEMBERS, CLUSTER) == {
+        "m1": [TopicPartition("orders", 1)],
+        "m2": [TopicPartition("orders", 0)],
+    }
+
+
+def test_a_users_assignor_is_told_of_the_topics_that_exist() -> None:
+    mine = Mine({"m2": [("orders", 0), TopicPartition("orders", 1)]})
+    (assignor,) = find([mine])
+    assert assign_group(assignor, MEMBERS, CLUSTER) == {
+        "m1": [],
+        "m2": [TopicPartition("orders", 0), TopicPartition("orders", 1)],
+    }
+    assert mine.topics == {"orders": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (ZeroDivisionError("oh"), "'mine' raised ZeroDivisionError: oh"),
+        ({"m3": []}, "'m3', no member"),
+        ({"m1": [("orders", 2)]}, "orders-2, which isn't there"),
+        ({"m1": [("gone", 0)]}, "gone-0, which isn't there"),
+        ({"m1": [("orders", 0)], "m2": [("orders", 0)]}, "orders-0 to both 'm1' and 'm2'"),
+    ],
+)
+def test_what_is_no_assignment_is_refused(given: Any, text: str) -> None:
+    with pytest.raises(AssignorError, match=text):
+        assign_group(Mine(given), MEMBERS, CLUSTER)
+
+
+def test_a_topic_goes_only_to_those_who_subscribe() -> None:
+    members = MEMBERS | {"m3": MemberSubscription(("gone",))}
+    with pytest.raises(AssignorError, match="doesn't subscribe"):
+        assign_group(Mine({"m3": [("orders", 0)]}), members, CLUSTER)
+
+
+def test_a_member_does_what_all_of_its_assignors_can() -> None:
+    assert rebalance_protocol(find([Mine({})])) == COOPERATIVE
+    assert rebalance_protocol(find([Mine({}), "range"])) == EAGER
+
+
+def test_user_data_is_asked_for_and_checked() -> None:
+    last = [TopicPartition("orders", 0)]
+    assert user_data(find(["roundrobin"])[0], last, 3) is None
+    assert user_data(Mine(None), [], 3) == b"3"
+    assert user_data(Mine(b"x"), last, 3) == b"x"
+    with pytest.raises(AssignorError, match="gave str, not bytes"):
+        user_data(Mine("x"), last, 3)
+
+
+def test_entries_that_are_no_assignors_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no assignor 'rang'; there are range"):
+        find(["rang"])
+    with pytest.raises(ConfigurationError, match="no protocol"):
+        find([str])  # type: ignore[list-item]  # what a user may get wrong
+    with pytest.raises(ConfigurationError, match="'mine' twice"):
+        find([Mine({}), "range", Mine({})])

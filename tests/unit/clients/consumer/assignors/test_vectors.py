@@ -1,0 +1,63 @@
+"""What Kafka's own assignors give, written by `tools/assignor_vectors.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.clients.consumer.assignors import find, user_data
+from odradek.clients.consumer.embedded_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from odradek.common.types import TopicPartition
+
+GROUPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("vectors.json").read_text())
+DETERMINED = [g for g in GROUPS if g["assignor"] in ("range", "roundrobin")]
+
+
+def partitions(names: list[str]) -> list[TopicPartition]:
+    return [TopicPartition(t, int(n)) for t, _, n in (name.rpartition("-") for name in names)]
+
+
+@pytest.mark.parametrize("group", DETERMINED, ids=lambda g: g["assignor"])
+def test_members_get_what_java_gives_them(group: dict[str, Any]) -> None:
+    (assignor,) = find([group["assignor"]])
+    if hasattr(assignor, "partition_racks"):
+        assignor.partition_racks = {
+            TopicPartition(topic, number): frozenset(racks)
+            for topic, there in group["topics"].items()
+            for number, racks in enumerate(there)
+            if racks
+        }
+    members = {
+        member: decode_subscription(bytes.fromhex(said["said"]), said["instance"])
+        for member, said in group["members"].items()
+    }
+    counts = {topic: len(there) for topic, there in group["topics"].items() if there}
+    given = assignor.assign(members, counts)
+    assert {m: encode_assignment(p).hex() for m, p in given.items()} == {
+        member: said["given"] for member, said in group["members"].items()
+    }
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda g: g["assignor"])
+def test_both_records_are_read_and_written_as_java_writes_them(group: dict[str, Any]) -> None:
+    (assignor,) = find([group["assignor"]])
+    for said in group["members"].values():
+        written = bytes.fromhex(said["said"])
+        read = decode_subscription(written)
+        assert list(read.topics) == said["topics"]
+        assert list(read.owned) == partitions(said["owned"])
+        assert (read.generation, read.rack) == (said["generation"], said["rack"])
+        assert encode_subscription(read) == written
+        last = partitions(said["last"])
+        if said["generation"] >= 0 or assignor.name != "sticky":
+            assert user_data(assignor, last, said["generation"]) == read.user_data
+        assignment = bytes.fromhex(said["given"])
+        assert encode_assignment(decode_assignment(assignment).partitions) == assignment

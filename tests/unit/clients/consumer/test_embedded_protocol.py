@@ -1,0 +1,74 @@
+"""Subscriptions and assignments of other versions, and bytes that aren't any."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.consumer.assignors import MemberSubscription
+from odradek.clients.consumer.embedded_protocol import (
+    MemberAssignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from odradek.common.errors import MalformedMessageError
+from odradek.common.types import TopicPartition
+
+ALL = MemberSubscription(
+    topics=("orders", "users"),
+    owned=(TopicPartition("orders", 0), TopicPartition("orders", 3), TopicPartition("users", 1)),
+    generation=7,
+    rack="r1",
+    user_data=b"said",
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (0, MemberSubscription(ALL.topics, user_data=b"said")),
+        (1, MemberSubscription(ALL.topics, ALL.owned, user_data=b"said")),
+        (2, MemberSubscription(ALL.topics, ALL.owned, 7, user_data=b"said")),
+        (3, ALL),
+    ],
+)
+def test_each_version_carries_what_it_has_a_place_for(
+    version: int, expected: MemberSubscription
+) -> None:
+    assert decode_subscription(encode_subscription(ALL, version)) == expected
+
+
+def test_a_newer_version_and_what_follows_it_are_read_as_the_newest_known() -> None:
+    newer = b"\x00\x09" + encode_subscription(ALL)[2:] + b"more"
+    assert decode_subscription(newer) == ALL
+    given = b"\x00\x09" + encode_assignment(ALL.owned, b"x")[2:] + b"more"
+    assert decode_assignment(given) == MemberAssignment(ALL.owned, b"x")
+
+
+def test_a_version_without_the_fields_it_brought_is_read() -> None:
+    assert decode_subscription(b"\x00\x03" + encode_subscription(ALL, 0)[2:]) == (
+        MemberSubscription(ALL.topics, user_data=b"said")
+    )
+
+
+def test_no_bytes_are_an_assignment_of_nothing() -> None:
+    assert decode_assignment(b"") == MemberAssignment()
+
+
+def test_the_instance_id_comes_from_the_coordinator() -> None:
+    assert decode_subscription(encode_subscription(ALL), "i1").instance_id == "i1"
+
+
+def test_every_cut_is_a_typed_error_or_a_field_less() -> None:
+    written = encode_subscription(ALL)
+    whole = [len(encode_subscription(ALL, version)) for version in range(4)]
+    for size in range(len(written)):
+        if size in whole:
+            continue
+        with pytest.raises(MalformedMessageError, match="subscription"):
+            decode_subscription(written[:size])
+    with pytest.raises(MalformedMessageError, match="version -1"):
+        decode_subscription(b"\xff\xff" + written[2:])
+    with pytest.raises(MalformedMessageError, match="assignment"):
+        decode_assignment(b"\x00\x03\x7f\xff\xff\xff")
