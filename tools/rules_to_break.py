@@ -384,9 +384,9 @@ BREAKAGES = (
     broken(
         "a retried batch gets a new sequence",
         "R-PR-1",
-        "clients/producer/sender.py",
-        "        if batch.sequence != NO_SEQUENCE:\n            return\n        if queue.identity",
-        "        if queue.identity",
+        "clients/producer/partition_queue.py",
+        "        if batch.sequence != NO_SEQUENCE:\n            return\n        if self.identity",
+        "        if self.identity",
         "tests/simulation/test_producer.py::test_random_faults_lose_double_and_reorder_nothing",
     ),
     broken(

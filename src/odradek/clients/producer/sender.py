@@ -9,13 +9,16 @@ batch silently: each ends with an offset or a typed error.
 from __future__ import annotations
 
 import math
-from collections import deque
-from dataclasses import dataclass, field
 from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.produce_exchange import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    ProduceExchange,
+)
 from odradek.clients.producer.producer_id import ProducerIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import DisconnectedError, KafkaError
@@ -27,38 +30,21 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import NO_ID, Broker
+from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LOST_SEQUENCE = (
     OutOfOrderSequenceNumberError.code,
     UnknownProducerIdError.code,
     InvalidProducerEpochError.code,
 )
-
-
-@dataclass(slots=True)
-class PartitionQueue:
-    """The batches of one partition: those that wait, in order, and those that are in flight."""
-
-    waiting: deque[ProducerBatch] = field(default_factory=deque)
-    in_flight: list[ProducerBatch] = field(default_factory=list)
-    next_sequence: int = 0
-    identity: tuple[int, int] = (-1, -1)
-    """The producer id and epoch that `next_sequence` belongs to."""
-    known_as: tuple[int, int] = (-1, -1)
-    """The id and epoch under which a batch was acknowledged: from then on its leaders, this one and
-    later ones, know the producer and refuse a sequence that leaves something out."""
 
 
 class Sender:
@@ -139,10 +125,7 @@ class Sender:
 
     def _none_in_doubt(self) -> bool:
         """No batch could still be written under the current epoch."""
-        return not any(
-            q.in_flight or any(b.sequence != NO_SEQUENCE for b in q.waiting)
-            for q in self.queues.values()
-        )
+        return not any(q.in_flight or q.sequenced() for q in self.queues.values())
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch without an outcome, those that are still open included."""
@@ -206,34 +189,14 @@ class Sender:
             sent = self._send_to(address, ready, now) or sent
         return sent
 
-    def _next(self, queue: PartitionQueue) -> ProducerBatch | None:
-        """The batch to send next: the oldest.
-
-        While the epoch is to be bumped, the oldest that has a sequence: the bump waits until it is
-        known what became of those, also behind one that lost its own.
-        """
-        if self.identity.bumping:
-            return next((b for b in queue.waiting if b.sequence != NO_SEQUENCE), None)
-        return queue.waiting[0]
-
     def _sendable(self, queue: PartitionQueue, epoch: int, now: float) -> bool:
-        batch = self._next(queue)
+        batch = queue.next(sequenced=self.identity.bumping)
         if batch is None:
             return False
         if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
             self._wake_at = min(self._wake_at, batch.retry_at)
             return False
-        if batch.sequence != NO_SEQUENCE:
-            # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
-            return all(b.serial > batch.serial for b in queue.in_flight)
-        if queue.in_flight and queue.known_as != self.identity.current:
-            # A broker that knows nothing of a producer takes any sequence from it: were the first
-            # batch refused or lost on its way, one sent behind it would be written before it.
-            return False
-        # Not while older ones are under way to another leader: brokers remember a producer's last
-        # five batches, and what comes again behind more than that isn't taken for a repetition.
-        same_leader = all(b.epoch_tried == epoch for b in queue.in_flight)
-        return same_leader and len(queue.in_flight) < self._max_in_flight
+        return queue.admits(batch, epoch, self.identity.current, self._max_in_flight)
 
     def _send_to(
         self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
@@ -252,12 +215,12 @@ class Sender:
         size = 0
         chosen: list[ProducerBatch] = []
         for queue, epoch in ready:
-            batch = cast("ProducerBatch", self._next(queue))
+            batch = cast("ProducerBatch", queue.next(sequenced=self.identity.bumping))
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
             queue.waiting.remove(batch)
-            self._number(queue, batch)
+            queue.number(batch, self.identity.current)
             batch.attempts += 1
             batch.epoch_tried = epoch
             queue.in_flight.append(batch)
@@ -265,32 +228,7 @@ class Sender:
         self._request(connection, chosen, now)
         return True  # so the engine asks again: for what didn't fit, and for further batches
 
-    def _number(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        if batch.sequence != NO_SEQUENCE:
-            return
-        if queue.identity != self.identity.current:
-            queue.identity, queue.next_sequence = self.identity.current, 0
-        batch.sequence, batch.producer = queue.next_sequence, queue.identity
-        queue.next_sequence = (queue.next_sequence + batch.count) & 0x7FFFFFFF
-
     def _request(self, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
-        topics: dict[str, TopicProduceData] = {}
-        snapshot = self._metadata.snapshot
-        names: dict[bytes, str] = {}
-        for batch in batches:
-            name = batch.partition.topic
-            data = topics.get(name)
-            if data is None:
-                topic = snapshot.topic(name) if snapshot is not None else None
-                topic_id = topic.topic_id if topic is not None else NO_ID
-                names[topic_id] = name
-                data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
-            data.partition_data.append(
-                PartitionProduceData(index=batch.partition.partition, records=batch.sealed())
-            )
-        body = ProduceRequest(
-            acks=-1, timeout_ms=self._timeout_ms, topic_data=list(topics.values())
-        )
         try:
             version = self._network.version_for(connection, ProduceRequest)
         except KafkaError as error:
@@ -298,19 +236,13 @@ class Sender:
                 self._queue(batch.partition).in_flight.remove(batch)
                 self._fail(batch, error)
             return
-        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            if NO_ID not in names:
-                for data in topics.values():
-                    data.name = ""
-            else:
-                version = FIRST_VERSION_WITH_TOPIC_IDS - 1
-        if version < FIRST_VERSION_WITH_TOPIC_IDS:
-            for data in topics.values():
-                data.topic_id = NO_ID
-        request = self._network.send_version(connection, body, version, now)
+        exchange = ProduceExchange(
+            batches, self._metadata.snapshot, version, self._timeout_ms, None
+        )
+        request = self._network.send_version(connection, exchange.body, exchange.version, now)
         request.held = True  # acks=all waits for replicas; metadata doesn't wait behind it
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
-        request.reply.when_done(lambda reply: self._answered(connection, batches, names, reply))
+        request.reply.when_done(lambda reply: self._answered(connection, batches, exchange, reply))
 
     # Answers
 
@@ -318,7 +250,7 @@ class Sender:
         self,
         connection: Connection,
         batches: list[ProducerBatch],
-        names: dict[bytes, str],
+        exchange: ProduceExchange,
         reply: Completion[Message],
     ) -> None:
         now = self._engine.now
@@ -334,11 +266,7 @@ class Sender:
                 self._settle(batch, None, reply.error, now)
             return
         response = cast("ProduceResponse", reply.result())
-        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
-        for topic in response.responses:
-            name = topic.name or names.get(topic.topic_id, "")
-            for partition in topic.partition_responses:
-                answers[name, partition.index] = partition
+        answers = exchange.answers(response)
         brokers = [
             Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
         ]
@@ -384,7 +312,7 @@ class Sender:
         if answer is not None:
             error = error_for(code, answer.error_message or str(batch.partition))
         failure = cast("KafkaError", error)
-        others = [b for b in [*queue.in_flight, *queue.waiting] if b.sequence != NO_SEQUENCE]
+        others = queue.sequenced()
         oldest = all(b.serial > batch.serial for b in others)
         if code in _LOST_SEQUENCE:
             if oldest or code != OutOfOrderSequenceNumberError.code:
@@ -432,9 +360,7 @@ class Sender:
         )
         if error.refresh_metadata and not hinted:
             self._metadata.request(f"{batch.partition}: {type(error).__name__}")
-        # Back in front, in the order of creation, which is the order of the sequences.
-        place = sum(1 for waiting in queue.waiting if waiting.serial < batch.serial)
-        queue.waiting.insert(place, batch)
+        queue.put_back(batch)
 
     def _acknowledge(self, batch: ProducerBatch, outcome: Outcome, now: float) -> None:
         self._accumulator.release(batch)
