@@ -7,12 +7,13 @@ them: a newer version is read as the newest one known here, and what follows it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
 
 from odradek.clients.consumer.assignors.assignor import NO_GENERATION, MemberSubscription
+from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import malformed
 from odradek.protocol.primitives import (
@@ -20,16 +21,12 @@ from odradek.protocol.primitives import (
     WireError,
     as_bytes_view,
     read_count,
-    read_int32s,
     read_nullable_bytes,
     read_nullable_string,
-    read_string,
     read_strings,
     write_count,
     write_nullable_bytes,
     write_nullable_string,
-    write_numbers,
-    write_string,
     write_strings,
 )
 
@@ -112,30 +109,6 @@ def decode_assignment(buffer: Buffer) -> MemberAssignment:
     except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
         raise malformed("a member's assignment", len(view), error, pos) from error
     return MemberAssignment(tuple(partitions), data)
-
-
-def write_partitions(out: bytearray, partitions: Sequence[TopicPartition]) -> None:
-    """Write partitions by topic; those of one topic must stand together."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    out += _int32.pack(len(by_topic))
-    for topic, numbers in by_topic.items():
-        write_string(out, topic)
-        write_count(out, numbers)
-        write_numbers(out, numbers, "i")
-
-
-def read_partitions(view: memoryview, pos: int) -> tuple[list[TopicPartition], int]:
-    """Read partitions by topic."""
-    found: list[TopicPartition] = []
-    topics, pos = read_count(view, pos, 6)
-    for _ in range(topics):
-        topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 4)
-        found += [TopicPartition(topic, number) for number in read_int32s(view, pos, count)]
-        pos += 4 * count
-    return found, pos
 
 
 def _version(view: memoryview, what: str) -> tuple[int, int]:

@@ -19,6 +19,10 @@ from odradek.clients.consumer.assignors.assignor import (
 )
 from odradek.clients.consumer.assignors.range_assignor import RangeAssignor
 from odradek.clients.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from odradek.clients.consumer.assignors.sticky_assignor import (
+    CooperativeStickyAssignor,
+    StickyAssignor,
+)
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Cluster
@@ -41,6 +45,8 @@ __all__ = [
 BUILT_IN: Mapping[str, Callable[[], Assignor]] = {
     "range": RangeAssignor,
     "roundrobin": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
 }
 """By the names that `partition.assignment.strategy` knows; one object for each consumer."""
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.assignors import find, user_data
+from odradek.clients.consumer.assignors import MemberSubscription, find, user_data
 from odradek.clients.consumer.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
+from odradek.clients.consumer.partition_bytes import read_partitions
 from odradek.common.types import TopicPartition
 
 GROUPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("vectors.json").read_text())
-DETERMINED = [g for g in GROUPS if g["assignor"] in ("range", "roundrobin")]
+DETERMINED = [g for g in GROUPS if g["determined"]]
 
 
 def partitions(names: list[str]) -> list[TopicPartition]:
     return [TopicPartition(t, int(n)) for t, _, n in (name.rpartition("-") for name in names)]
+
+
+def previous(said: MemberSubscription) -> tuple[list[TopicPartition], bytes] | bytes | None:
+    """`sticky` user data, whose topics Java writes in the order of a hash."""
+    if said.user_data is None or len(said.user_data) == 4:
+        return said.user_data
+    found, end = read_partitions(memoryview(said.user_data), 0)
+    return sorted(found), said.user_data[end:]
 
 
 @pytest.mark.parametrize("group", DETERMINED, ids=lambda g: g["assignor"])
@@ -57,7 +67,8 @@ def test_both_records_are_read_and_written_as_java_writes_them(group: dict[str, 
         assert (read.generation, read.rack) == (said["generation"], said["rack"])
         assert encode_subscription(read) == written
         last = partitions(said["last"])
-        if said["generation"] >= 0 or assignor.name != "sticky":
-            assert user_data(assignor, last, said["generation"]) == read.user_data
+        again = replace(read, user_data=user_data(assignor, last, said["generation"]))
+        assert previous(again) == previous(read)
+        assert len(again.user_data or b"") == len(read.user_data or b"")
         assignment = bytes.fromhex(said["given"])
         assert encode_assignment(decode_assignment(assignment).partitions) == assignment

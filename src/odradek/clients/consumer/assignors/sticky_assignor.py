@@ -1,0 +1,149 @@
+"""`sticky` and `cooperative-sticky`: balanced, and of all balanced ways the one that moves least.
+
+In: what each member was given before, by its own word: `sticky` sends it as user data, in Java's
+layout, because its members own nothing when they join; `cooperative-sticky` has it as `owned`.
+Out: numbers of partitions as equal as subscriptions allow. A cooperative round leaves out what
+another member still owns: that one gives it back, everybody joins again, and it finds its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # an exception class with a function's name
+
+from odradek.clients.consumer.assignors.assignor import (
+    COOPERATIVE,
+    EAGER,
+    NO_GENERATION,
+    Assignments,
+    MemberSubscription,
+    java_order,
+)
+from odradek.clients.consumer.assignors.sticky_shares import share_alike, share_unlike
+from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
+from odradek.common.types import TopicPartition
+from odradek.protocol.primitives import WireError, as_bytes_view
+
+_int32 = Struct(">i")
+
+Claim = tuple[Sequence[TopicPartition], int]
+"""What a member says it was given, and in which generation."""
+
+
+class StickyAssignor:
+    """Kafka's `sticky`."""
+
+    name = "sticky"
+    protocol = EAGER
+
+    def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """The last assignment and its generation, as Java's StickyAssignor writes them."""
+        if generation < 0:
+            return None
+        out = bytearray()
+        write_partitions(out, sorted(last))
+        return bytes(out + _int32.pack(generation))
+
+    def assign(
+        self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
+    ) -> Assignments:
+        """Balance, starting from what members say that they had."""
+        claims = {m: _claim_in_user_data(s.user_data) for m, s in members.items()}
+        return _share(members, topics, claims)
+
+
+class CooperativeStickyAssignor:
+    """Kafka's `cooperative-sticky` (KIP-429)."""
+
+    name = "cooperative-sticky"
+    protocol = COOPERATIVE
+
+    def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """The generation, for leaders older than version 2 of the subscription (KIP-792)."""
+        return _int32.pack(generation)
+
+    def assign(
+        self, members: Mapping[str, MemberSubscription], topics: Mapping[str, int]
+    ) -> Assignments:
+        """Balance, less what its owner has to give back first."""
+        claims = {m: (s.owned, _generation(s)) for m, s in members.items()}
+        assignments = _share(members, topics, claims)
+        owners: dict[TopicPartition, set[str]] = {}
+        for member, subscription in members.items():
+            for partition in subscription.owned:
+                owners.setdefault(partition, set()).add(member)
+        nobody: frozenset[str] = frozenset()
+        return {
+            member: [p for p in given if not (there := owners.get(p, nobody)) or member in there]
+            for member, given in assignments.items()
+        }
+
+
+def _generation(subscription: MemberSubscription) -> int:
+    if subscription.generation >= 0:
+        return subscription.generation
+    data = subscription.user_data
+    if data is None or len(data) < _int32.size:
+        return NO_GENERATION
+    (generation,) = _int32.unpack_from(data)
+    return max(NO_GENERATION, int(generation))
+
+
+def _claim_in_user_data(data: bytes | None) -> Claim:
+    """Read what a `sticky` member was given last; its oldest layout has no generation."""
+    if not data:
+        return (), NO_GENERATION
+    view = as_bytes_view(data)
+    try:
+        partitions, pos = read_partitions(view, 0)
+    except (WireError, StructError, IndexError, UnicodeDecodeError):
+        return (), NO_GENERATION  # another assignor's words: such a member starts from nothing
+    if len(view) - pos < _int32.size:
+        return partitions, NO_GENERATION
+    return partitions, max(NO_GENERATION, _int32.unpack_from(view, pos)[0])
+
+
+def _share(
+    members: Mapping[str, MemberSubscription],
+    topics: Mapping[str, int],
+    claims: Mapping[str, Claim],
+) -> Assignments:
+    order = sorted(members, key=java_order)
+    # What no partition stands behind must not make subscriptions look different.
+    subscribed = {m: frozenset(t for t in members[m].topics if topics.get(t)) for m in order}
+    kept = _valid(order, subscribed, topics, claims)
+    if len(set(subscribed.values())) <= 1:
+        wanted = next(iter(subscribed.values()), frozenset())
+        return share_alike(order, {t: topics[t] for t in wanted}, kept)
+    return share_unlike(order, subscribed, topics, kept)
+
+
+def _valid(
+    order: Sequence[str],
+    subscribed: Mapping[str, frozenset[str]],
+    topics: Mapping[str, int],
+    claims: Mapping[str, Claim],
+) -> Assignments:
+    """The claims that can be right: of two for one partition the one of the younger generation.
+
+    Two of the same generation contradict each other, and neither counts.
+    """
+    best: dict[TopicPartition, tuple[int, str | None]] = {}
+    for member in order:
+        partitions, generation = claims[member]
+        for partition in dict.fromkeys(partitions):
+            if partition.topic not in subscribed[member]:
+                continue
+            if not 0 <= partition.partition < topics[partition.topic]:
+                continue
+            before, _ = best.get(partition, (NO_GENERATION - 1, None))
+            if generation > before:
+                best[partition] = (generation, member)
+            elif generation == before:
+                best[partition] = (generation, None)
+    kept: Assignments = {member: [] for member in order}
+    for partition, (_, owner) in best.items():
+        if owner is not None:
+            kept[owner].append(partition)
+    return kept

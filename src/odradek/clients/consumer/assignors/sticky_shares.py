@@ -1,0 +1,216 @@
+"""How the sticky assignors balance: from what members may keep to what each of them gets.
+
+In: members in order, topics with their partition counts, and valid claims. Out: each member's
+partitions. Where all subscribe to the same topics the result is exact: numbers that differ by at
+most one, and as few moves as that takes. Else partitions wander along chains of members, from one
+that has more to one that has at least two less, until no such chain is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from odradek.clients.consumer.assignors.assignor import Assignments, java_order
+from odradek.common.types import TopicPartition
+
+CHAIN_STEPS = 3_000_000
+"""Looks at members and topics that finding chains may take: a second or two at the worst. What is
+left unbalanced then is what Java's assignor, which looks for no chains, would leave as well."""
+
+GIVERS_COMPARED = 32
+"""So many that have equally much are looked at for one that can give what it didn't have before."""
+
+
+def share_alike(
+    members: Sequence[str], topics: Mapping[str, int], kept: Assignments
+) -> Assignments:
+    """Share the topics among members that all subscribe to all of them."""
+    if not members:
+        return {}
+    each, one_more = divmod(sum(topics.values()), len(members))
+    given: Assignments = {}
+    needy: list[str] = []
+    even: list[str] = []
+    for member in members:
+        mine = sorted(kept[member], key=lambda p: (p.partition, java_order(p.topic)))
+        room = each
+        if len(mine) > each and one_more:
+            room, one_more = each + 1, one_more - 1
+        given[member] = mine[:room]
+        if len(given[member]) < each:
+            needy.append(member)
+        elif len(given[member]) == each:
+            even.append(member)
+    taken = set().union(*given.values())
+    free = (
+        partition
+        for topic in sorted(topics, key=java_order)
+        for partition in (TopicPartition(topic, n) for n in range(topics[topic]))
+        if partition not in taken
+    )
+    # In turns, until each has its part; then one more for some of them.
+    turns: deque[str] = deque(needy)
+    extra: Iterator[str] = iter(even)  # reads on while it grows
+    for partition in free:
+        member = turns.popleft() if turns else next(extra)
+        given[member].append(partition)
+        if len(given[member]) < each:
+            turns.append(member)
+        elif len(given[member]) == each:
+            even.append(member)
+    return given
+
+
+def share_unlike(
+    members: Sequence[str],
+    subscribed: Mapping[str, frozenset[str]],
+    topics: Mapping[str, int],
+    kept: Assignments,
+) -> Assignments:
+    """Share among members of which not all subscribe to the same topics."""
+    shares = _Shares(members, subscribed)
+    for member, partitions in kept.items():
+        for partition in partitions:
+            shares.add(member, partition, loose=False)
+    taken = set().union(*kept.values())
+    for topic in sorted(shares.takers, key=lambda t: (len(shares.takers[t]), java_order(t))):
+        heap = [(shares.load[m], n, m) for n, m in enumerate(shares.takers[topic])]
+        heapq.heapify(heap)
+        for number in range(topics[topic]):
+            partition = TopicPartition(topic, number)
+            if partition not in taken:
+                load, n, member = heap[0]
+                shares.add(member, partition, loose=True)
+                heapq.heapreplace(heap, (load + 1, n, member))
+    shares.fill_up()
+    shares.balance()
+    return {m: [p for there in shares.held[m].values() for p in there] for m in members}
+
+
+class _Shares:
+    """Who holds what, while it is balanced."""
+
+    def __init__(self, members: Sequence[str], subscribed: Mapping[str, frozenset[str]]) -> None:
+        self.members = members
+        self.subscribed = subscribed
+        self.held: dict[str, dict[str, dict[TopicPartition, bool]]] = {m: {} for m in members}
+        """By member and topic; true for what wasn't its own before, and so may go at no cost."""
+        self.load = dict.fromkeys(members, 0)
+        self.takers: dict[str, list[str]] = {}
+        for member in members:
+            for topic in subscribed[member]:
+                self.takers.setdefault(topic, []).append(member)
+        self._steps = 0
+
+    def add(self, member: str, partition: TopicPartition, *, loose: bool) -> None:
+        """Give it a partition that nobody has."""
+        self.held[member].setdefault(partition.topic, {})[partition] = loose
+        self.load[member] += 1
+
+    def move(self, topic: str, giver: str, taker: str) -> None:
+        """Let one partition of the topic go over, one that the giver hadn't before if it can."""
+        there = self.held[giver][topic]
+        partition = next((p for p, loose in there.items() if loose), None)
+        if partition is None:
+            partition = next(reversed(there))
+        del there[partition]
+        if not there:
+            del self.held[giver][topic]
+        self.load[giver] -= 1
+        self.add(taker, partition, loose=True)
+
+    def fill_up(self) -> None:
+        """Let those that have least take from those that have most, while both share a topic.
+
+        It does nearly all of the work, at one look at a member for each move in common cases.
+        """
+        levels: dict[int, dict[str, None]] = {}
+        for member in self.members:
+            levels.setdefault(self.load[member], {})[member] = None
+        queue = [(self.load[m], n, m) for n, m in enumerate(self.members)]
+        heapq.heapify(queue)
+        while queue:
+            load, n, taker = queue[0]
+            if load != self.load[taker]:  # it gave something away since
+                heapq.heapreplace(queue, (self.load[taker], n, taker))
+                continue
+            found = self._giver(taker, levels)
+            if found is None:
+                heapq.heappop(queue)
+                continue
+            giver, topic = found
+            for member, change in ((giver, -1), (taker, 1)):
+                before = self.load[member]
+                del levels[before][member]
+                levels.setdefault(before + change, {})[member] = None
+            self.move(topic, giver, taker)
+            heapq.heapreplace(queue, (load + 1, n, taker))
+
+    def _giver(
+        self, taker: str, levels: Mapping[int, Mapping[str, None]]
+    ) -> tuple[str, str] | None:
+        """The member with the most, at least two more, that holds a topic the taker wants."""
+        wanted = self.subscribed[taker]
+        for load in sorted((n for n in levels if n >= self.load[taker] + 2), reverse=True):
+            found: tuple[str, str] | None = None
+            left = GIVERS_COMPARED
+            for giver in levels[load]:
+                held = self.held[giver]
+                topics = [t for t in held if t in wanted]
+                if not topics:
+                    continue
+                loose = next((t for t in topics if any(held[t].values())), None)
+                if loose is not None:
+                    return giver, loose
+                found = found or (giver, topics[0])
+                left -= 1
+                if not left:
+                    break
+            if found is not None:
+                return found
+        return None
+
+    def balance(self) -> None:
+        """Move partitions along chains of members while that makes their numbers more equal."""
+        for member in sorted(self.members, key=lambda m: -self.load[m]):
+            least = min(self.load.values())
+            while self.load[member] >= least + 2 and self._steps < CHAIN_STEPS:
+                chain = self._chain(member)
+                if not chain:
+                    break
+                for topic, giver, taker in chain:
+                    self.move(topic, giver, taker)
+
+    def _chain(self, start: str) -> list[tuple[str, str, str]]:
+        """The shortest chain to a member that has at least two less; empty if there is none."""
+        reached: dict[str, tuple[str, str]] = {}
+        seen: set[str] = set()
+        queue = deque([start])
+        while queue:
+            giver = queue.popleft()
+            for topic in self.held[giver]:
+                self._steps += 1
+                if topic in seen:
+                    continue
+                seen.add(topic)
+                self._steps += len(self.takers[topic])
+                for taker in self.takers[topic]:
+                    if taker == start or taker in reached:
+                        continue
+                    reached[taker] = (topic, giver)
+                    if self.load[taker] <= self.load[start] - 2:
+                        return self._way(reached, start, taker)
+                    queue.append(taker)
+        return []
+
+    def _way(
+        self, reached: Mapping[str, tuple[str, str]], start: str, end: str
+    ) -> list[tuple[str, str, str]]:
+        way = []
+        while end != start:
+            topic, giver = reached[end]
+            way.append((topic, giver, end))
+            end = giver
+        return way

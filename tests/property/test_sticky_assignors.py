@@ -1,0 +1,178 @@
+"""What holds for every group that the sticky assignors balance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.clients.consumer.assignors import (
+    Assignments,
+    MemberSubscription,
+    find,
+    user_data,
+)
+from odradek.common.types import TopicPartition
+
+TOPICS = ("a", "b", "c", "d")
+Members = dict[str, MemberSubscription]
+
+counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 8), min_size=1)
+subscriptions = st.frozensets(st.sampled_from(TOPICS), min_size=1)
+names = st.sampled_from([f"m{n}" for n in range(9)])
+unlike = st.dictionaries(names, subscriptions, min_size=1)
+alike = st.builds(dict.fromkeys, st.lists(names, min_size=1, unique=True), subscriptions)
+groups = st.one_of(alike, unlike)
+
+
+def joined(
+    name: str,
+    topics: Mapping[str, frozenset[str]],
+    before: Mapping[str, list[TopicPartition]],
+    generation: int,
+) -> Members:
+    """What members say that were given `before`; those that were given nothing are new."""
+    (assignor,) = find([name])
+    members = {}
+    for member, wanted in topics.items():
+        last = before.get(member, [])
+        known = generation if member in before else -1
+        members[member] = MemberSubscription(
+            tuple(sorted(wanted)),
+            tuple(last) if name == "cooperative-sticky" else (),
+            known,
+            user_data=user_data(assignor, last, known),
+        )
+    return members
+
+
+def run(name: str, members: Members, topics: Mapping[str, int]) -> Assignments:
+    (assignor,) = find([name])
+    return {m: list(p) for m, p in assignor.assign(members, topics).items()}
+
+
+def check_balanced(
+    given: Assignments, topics: Mapping[str, int], wanted: Mapping[str, frozenset[str]]
+) -> None:
+    """Each partition once, with a subscriber, and no chain of moves makes it more equal."""
+    everything = [p for partitions in given.values() for p in partitions]
+    assert len(everything) == len(set(everything))
+    somebody = frozenset[str]().union(*wanted.values())
+    assert set(everything) == {
+        TopicPartition(t, n) for t, count in topics.items() if t in somebody for n in range(count)
+    }
+    assert all(p.topic in wanted[m] for m, partitions in given.items() for p in partitions)
+    for start in given:
+        reached, queue = {start}, [start]
+        while queue:
+            held = {p.topic for p in given[queue.pop()]}
+            for taker in given:
+                if taker not in reached and held & wanted[taker]:
+                    reached.add(taker)
+                    queue.append(taker)
+        assert min(len(given[m]) for m in reached) >= len(given[start]) - 1
+
+
+@settings(max_examples=80)
+@given(groups, groups, counts, counts)
+def test_sticky_balances_and_moves_nothing_without_need(
+    before: dict[str, frozenset[str]],
+    after: dict[str, frozenset[str]],
+    topics: dict[str, int],
+    more: dict[str, int],
+) -> None:
+    first = run("sticky", joined("sticky", before, {}, -1), topics)
+    check_balanced(first, topics, before)
+    # The same group again: nothing moves.
+    again = run("sticky", joined("sticky", before, first, 1), topics)
+    assert {m: set(p) for m, p in again.items()} == {m: set(p) for m, p in first.items()}
+    # Others come and go, subscriptions and topics change.
+    grown = topics | {t: max(n, topics.get(t, 0)) for t, n in more.items()}
+    second = run("sticky", joined("sticky", after, first, 1), grown)
+    check_balanced(second, grown, after)
+    if len(set(after.values())) == 1:
+        each, one_more = divmod(
+            sum(n for t, n in grown.items() if t in next(iter(after.values()))), len(after)
+        )
+        had = {m: [p for p in first.get(m, []) if p.topic in after[m]] for m in after}
+        over = sum(len(p) > each for p in had.values())
+        could_stay = sum(min(len(p), each) for p in had.values()) + min(over, one_more)
+        assert sum(len(set(had[m]) & set(second[m])) for m in after) == could_stay
+
+
+@settings(max_examples=80)
+@given(groups, groups, counts)
+def test_cooperative_rounds_give_nothing_away_that_is_still_owned(
+    before: dict[str, frozenset[str]], after: dict[str, frozenset[str]], topics: dict[str, int]
+) -> None:
+    name = "cooperative-sticky"
+    owned = run(name, joined(name, before, {}, -1), topics)
+    check_balanced(owned, topics, before)
+    for generation in range(2, 6):
+        members = joined(name, after, owned, generation)
+        given = run(name, members, topics)
+        holders = {p: m for m, partitions in owned.items() if m in after for p in partitions}
+        for member, partitions in given.items():
+            assert all(holders.get(p, member) == member for p in partitions)
+        stays = {m: set(p) for m, p in given.items()} == {m: set(owned.get(m, ())) for m in after}
+        owned = given
+        if stays:
+            break
+    else:
+        raise AssertionError(f"no end of rounds: {owned}")
+    check_balanced(owned, topics, after)
+
+
+@settings(max_examples=60)
+@given(groups, counts)
+def test_of_two_claims_for_a_partition_the_younger_counts(
+    wanted: dict[str, frozenset[str]], topics: dict[str, int]
+) -> None:
+    given = run("sticky", joined("sticky", wanted, {}, -1), topics)
+    members = joined("sticky", wanted, given, 5)
+    (assignor,) = find(["sticky"])
+    stale = min(members)  # it missed a rebalance, and says that it has all there is
+    everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
+    others = {p for m, partitions in given.items() if m != stale for p in partitions}
+    results = []
+    for claim in (everything, everything - others):
+        said = user_data(assignor, sorted(claim), 4)
+        members[stale] = replace(members[stale], topics=tuple(sorted(topics)), user_data=said)
+        results.append({m: set(p) for m, p in run("sticky", members, topics).items()})
+    assert results[0] == results[1]
+
+
+def test_of_two_equal_claims_neither_counts() -> None:
+    partitions = [TopicPartition("a", n) for n in range(2)]
+    claims = {
+        "m2": MemberSubscription(("a",), tuple(partitions), 3),
+        "m1": MemberSubscription(("a",), tuple(partitions), 3),
+        "m0": MemberSubscription(("a",), (), 3),
+    }
+    # As if nobody had said anything; and whoever still has one may not lose it to another.
+    assert run("cooperative-sticky", claims, {"a": 2}) == {
+        "m0": [],
+        "m1": [partitions[1]],
+        "m2": [],
+    }
+
+
+def test_members_with_user_data_that_says_nothing_start_from_nothing() -> None:
+    said = (None, b"", b"\x00", b"\x00\x00\x00\x01\x00\x05a", b"\x00\x00\x00\x02", b"\xff" * 9)
+    members = {f"m{n}": MemberSubscription(("a",), user_data=data) for n, data in enumerate(said)}
+    given = run("sticky", members, {"a": len(said)})
+    assert given == {f"m{n}": [TopicPartition("a", n)] for n in range(len(said))}
+
+
+def test_the_oldest_layout_has_no_generation() -> None:
+    (assignor,) = find(["sticky"])
+    last = [TopicPartition("a", 1), TopicPartition("b", 0)]
+    written = user_data(assignor, last, 8)
+    assert written is not None
+    members = {
+        "m1": MemberSubscription(("a", "b")),
+        "m2": MemberSubscription(("a", "b"), user_data=written[:-4]),
+    }
+    assert set(run("sticky", members, {"a": 2, "b": 2})["m2"]) == set(last)
