@@ -11,6 +11,7 @@ Must not: know what a group or a transaction is.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeVar, cast
@@ -31,7 +32,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import Address
-from odradek.network.connection import COORDINATOR, Connection
+from odradek.network.connection import BESIDE, COORDINATOR, Connection
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.message import Message
@@ -78,6 +79,8 @@ class Coordinator:
         """Its broker's id; None while it has to be found."""
         self.changed = Signal()
         """Notified when it was found or lost."""
+        self.attempts: deque[Attempt] = deque()
+        """Those of the call that began last, which may go on; for texts."""
         self._finding = False
         self._in_use: Connection | None = None
 
@@ -111,15 +114,18 @@ class Coordinator:
         timeout: float | None = None,
         patience: float = 0.0,
         constant: bool = False,
+        newest: int | None = None,
     ) -> Flow[M]:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
         `body` gets the seconds that are left. `timeout` is what one request may take at the most
         (request.timeout.ms without it), `patience` for how long of it silence means nothing.
-        `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580).
+        `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580). `newest` is the
+        highest version of the API to speak, where that depends on more than the two sides.
         """
         call = _CoordinatorCall(self, self._engine, what, deadline)
-        call.timeout, call.patience = timeout, patience
+        call.timeout, call.patience, call.newest = timeout, patience, newest
+        self.attempts = call.attempts
         if constant:
             call.keep_backoff_constant()
         return call.run(body, response, check)
@@ -188,6 +194,7 @@ class _Call(AnyBrokerCall):
 
     timeout: float | None = None
     patience = 0.0
+    newest: int | None = None
 
     def keep_backoff_constant(self) -> None:
         """Every retry waits `retry.backoff.ms`."""
@@ -214,7 +221,12 @@ class _Call(AnyBrokerCall):
         limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
         self.using(connection)
         request = body(self.deadline - now)
-        reply = network.send(connection, request, now, patience=self.patience, timeout=limit)
+        version = network.version_for(connection, type(request))
+        if self.newest is not None:
+            version = min(version, self.newest)
+        reply = network.send_version(
+            connection, request, version, now, patience=self.patience, timeout=limit
+        ).reply
         while not reply.done:
             if connection.suspect:
                 raise DisconnectedError(f"{connection.address}: connected, but silent")
@@ -330,12 +342,13 @@ class _CoordinatorCall(_Call):
         now = yield from coordinator.find(self, now)
         self._broker = coordinator.broker
         self._address = address = coordinator.address(now)
-        dialled = network.connection(address, COORDINATOR)
+        purpose = self._purpose(address)
+        dialled = network.connection(address, purpose)
         while True:
-            found = network.ready(address, now, purpose=COORDINATOR)
+            found = network.ready(address, now, purpose=purpose)
             if found is not None and not found.suspect:
                 return found
-            there = network.connection(address, COORDINATOR)
+            there = network.connection(address, purpose)
             if there is not None and there.suspect:
                 raise DisconnectedError(f"{address}: no answer to anything")
             if dialled is not None and there is not dialled:
@@ -346,9 +359,18 @@ class _CoordinatorCall(_Call):
                 raise self.timed_out(now)
             if not coordinator.is_at(self._broker):
                 raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
-            until = network.next_dial_at(address, now, purpose=COORDINATOR)
+            until = network.next_dial_at(address, now, purpose=purpose)
             on = (network.changed, coordinator.changed)
             now = yield Wait(on, min(self.deadline, until))
+
+    def _purpose(self, address: Address) -> str:
+        """Brokers answer a connection's requests in order: nothing else waits behind a JoinGroup
+        that is held until all members have come, so a commit goes beside it.
+        """
+        connection = self._engine.network.connection(address, COORDINATOR)
+        head = connection.in_flight.head if connection is not None else None
+        held = head is not None and head.patience > 0.0
+        return BESIDE if held and self.patience == 0.0 else COORDINATOR
 
     def _doubt(self, error: KafkaError, now: float) -> None:
         """Have it found again, unless somebody else has found it meanwhile."""

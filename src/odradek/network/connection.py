@@ -15,8 +15,10 @@ from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequests
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
-"""Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata
-(that connection is made only then). Backoff is per address all the same."""
+BESIDE = "beside"
+"""Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata, nor
+a held JoinGroup a commit (the connections for these two, METADATA and BESIDE, are made only then).
+Backoff is per address all the same."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
 even a stopped process is connected to, by its kernel."""

@@ -14,6 +14,7 @@ from odradek.common.kafka_errors import (
     RebalanceInProgressError,
     error_for,
 )
+from odradek.network.effects import Send
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -41,6 +42,7 @@ class Groups(World):
         """Whom FindCoordinator names."""
         self.finds: list[int] = []
         """Errors that the next answers of FindCoordinator carry."""
+        self.versions: dict[str, list[int]] = {}
         self.codes: list[int] = []
         """Errors that the next heartbeats bring."""
         self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
@@ -61,6 +63,11 @@ class Groups(World):
         if isinstance(message, ApiVersionsResponse):
             message.api_keys += [ApiVersion(10, 0, self.find_version), ApiVersion(12, 0, 4)]
         return message
+
+    def _send(self, effect: Send) -> None:
+        request = effect.request
+        self.versions.setdefault(request.body.API_NAME, []).append(request.version)
+        super()._send(effect)
 
     def ask(self, within: float = 30.0, **how: Any) -> Completion[HeartbeatResponse]:
         def check(answer: HeartbeatResponse) -> KafkaError | None:
@@ -196,6 +203,25 @@ def test_a_held_request_is_waited_for_while_the_coordinator_stays() -> None:
     w.delays[B2] = 40.0
     w.beat(100.0, timeout=65.0, patience=60.0).result()
     assert w.asked_of("Heartbeat") == [B2, B2]
+
+
+def test_nothing_waits_behind_a_request_that_is_held() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 40.0
+    held = w.ask(100.0, timeout=65.0, patience=60.0)
+    w.run(w.now + 1.0)
+    w.delays[B2] = 0.0
+    w.beat(1.0).result()
+    assert not held.done
+    assert [e.fields["purpose"] for e in w.kinds("dial")] == ["data", "coordinator", "beside"]
+
+
+def test_the_version_can_be_limited() -> None:
+    w = Groups()
+    w.beat(newest=2).result()
+    w.beat(newest=9).result()
+    assert w.versions["Heartbeat"] == [2, 4]
 
 
 def test_others_leave_the_old_one_as_soon_as_one_has_found_the_new() -> None:
