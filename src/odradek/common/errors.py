@@ -71,7 +71,7 @@ class CorruptRecordError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """A record is larger than `max.request.size` or `buffer.memory` allows."""
+    """A record is larger than `max.request.size`, `buffer.memory` or its topic allows."""
 
 
 class PartitionerError(KafkaError, ValueError):
@@ -170,6 +170,13 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
 class NoBrokerAvailableError(KafkaTimeoutError):
     """No known broker (and no bootstrap address) can be reached."""
+
+
+class CommitFailedError(KafkaError):
+    """The group refused a commit, because this consumer isn't the owner of the partitions any more.
+
+    The cause is the broker's error. Somebody else reads on from the last commit.
+    """
 
 
 class ClusterIdMismatchError(KafkaError):

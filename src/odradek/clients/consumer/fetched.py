@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
@@ -126,6 +127,8 @@ class Fetched:
                 return EMPTY
             self._row += columns.count
             self.state.position = decoded.next_offset_after(self._row)
+            if columns.count and self._epochs:
+                self.state.position_epoch = self._epoch_at(columns.offset_at(columns.count - 1))
         self._let_go()
         return columns
 
@@ -152,19 +155,25 @@ class Fetched:
             decoded = self._decode_on(max(most, ahead), key, value, headers, layout)
         return decoded.columns.slice(self._row, self._row + most)
 
-    def walk(self, records: list[R]) -> Iterator[R]:
-        """Hand out what `peek` gave one by one, moving the position with each."""
+    def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
+        """Hand out what `peek` gave one by one, moving the position with each.
+
+        Whoever asks for the next is through with the one before.
+        """
         state, decoded = self.state, self._decoded
         if decoded is None:
             return
         rows, row = decoded.columns, self._row
         last = rows.count
-        for record in records:
-            # Another thread can't come between these lines and the next two: they call nothing.
+        each = repeat(epochs) if isinstance(epochs, int) else epochs
+        for record, epoch in zip(records, each, strict=False):
+            # Another thread can't come between these lines and the next ones: they call nothing.
             if self._row != row or state.generation != self.generation:
                 return
             row += 1
             self._row = row
+            state.consumed, state.consumed_epoch = state.position, state.position_epoch
+            state.position_epoch = epoch
             state.position = decoded.next_offset if row == last else rows.offset_at(row)
             if row == last:
                 self._let_go()
@@ -197,6 +206,12 @@ class Fetched:
         self._at += decoded.bytes_consumed
         self._decoded, self._row = decoded, 0
         return decoded
+
+    def _epoch_at(self, offset: int) -> int:
+        """The leader epoch of a record that is here."""
+        epochs = self._epochs
+        firsts = [first for first, _ in epochs] if len(epochs) > 1 else ()
+        return epochs[max(0, bisect_right(firsts, offset) - 1)][1]
 
     def leader_epochs(self, columns: RecordColumns) -> int | list[int]:
         """The leader epoch of each row; one number where all are the same."""

@@ -1,8 +1,9 @@
 """What is assigned, and where each partition stands.
 
-In: `assign`, `seek`, resets, pauses. Out: one `PartitionState` per assigned partition. A position
-moves when records are handed to the caller, by a seek or by a reset, and by nothing else (R-GR-1).
-Must not: fetch, or know brokers.
+In: `assign`, `seek`, resets, pauses; what a group adds and takes away. Out: one `PartitionState`
+per assigned partition. A position moves when records are handed to the caller, by a seek or by a
+reset, and by nothing else (R-GR-1). Behind it goes what the caller is *through with*: what it was
+handed before it asked for more. Must not: fetch, or know brokers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.read_replicas import ReadReplica
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
+COMMITTED = "committed"
+"""A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
 MAX_OFFSET = (1 << 63) - 1
 
 
@@ -31,6 +34,9 @@ class PartitionState:
     __slots__ = (
         "asked",
         "backoff",
+        "committed",
+        "consumed",
+        "consumed_epoch",
         "error",
         "fetch_offset",
         "generation",
@@ -40,9 +46,11 @@ class PartitionState:
         "partition",
         "paused",
         "position",
+        "position_epoch",
         "replica",
         "reset",
         "resetting",
+        "revoked",
         "served",
         "topic_id",
         "until",
@@ -52,6 +60,15 @@ class PartitionState:
         self.partition = partition
         self.position: int | None = None
         """The offset that is handed out next; None until it is reset."""
+        self.position_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.consumed: int | None = None
+        """Everything before it the caller is through with: what may be committed unasked."""
+        self.consumed_epoch = -1
+        self.committed: int | None = None
+        """What the group has, as far as this client knows."""
+        self.revoked = False
+        """It is being given back: nothing of it is asked for or handed out any more."""
         self.reset = reset
         """What a reset does while there is no position."""
         self.log_end: int | None = None
@@ -79,8 +96,11 @@ class PartitionState:
         """What the next poll raises."""
         self.missing_since: float | None = None
 
-    def move_to(self, position: int | None) -> None:
+    def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside: what is buffered or under way is of no use then."""
+        if position != self.position:
+            self.position_epoch = self.consumed_epoch = epoch
+            self.consumed = position
         self.position = self.fetch_offset = position
         self.generation += 1
         self.asked = None
@@ -102,15 +122,27 @@ class PartitionState:
             and self.asked is None
             and self.error is None
             and not self.paused
+            and not self.revoked
             and self.fetch_offset < self.until
         )
+
+
+def check_partition(partition: TopicPartition) -> None:
+    """Refuse what can't be a partition."""
+    if not partition.topic or partition.partition < 0:
+        raise ConfigurationError(f"{partition!r} can't be assigned")
+    check_topic(partition.topic)
 
 
 class SubscriptionState:
     """All assigned partitions of one consumer."""
 
-    def __init__(self, policy: str, retry: ExponentialBackoff, rng: Rng) -> None:
+    def __init__(
+        self, policy: str, retry: ExponentialBackoff, rng: Rng, first: str | None = None
+    ) -> None:
+        """`first`: what a new partition begins with, when that isn't the policy."""
         self._policy = policy
+        self._first = first or policy
         self._retry = retry
         self._rng = rng
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -120,6 +152,8 @@ class SubscriptionState:
         """Grows with whatever may make another partition worth a fetch."""
         self._failed: dict[PartitionState, None] = {}
         """All that may have an error: nobody looks through thousands of partitions for one."""
+        self.in_hand: dict[PartitionState, None] = {}
+        """What records were handed out of since the caller last asked. Of its thread alone."""
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
@@ -128,9 +162,7 @@ class SubscriptionState:
         self.changes += 1
         wanted = dict.fromkeys(partitions)
         for partition in wanted:
-            if not partition.topic or partition.partition < 0:
-                raise ConfigurationError(f"{partition!r} can't be assigned")
-            check_topic(partition.topic)
+            check_partition(partition)
         for partition in until:
             if partition not in wanted:
                 raise ConfigurationError(f"until names {partition}, which isn't assigned")
@@ -139,8 +171,7 @@ class SubscriptionState:
         for partition in wanted:
             state = old.pop(partition, None)
             if state is None:
-                backoff = Backoff(self._retry, self._rng)
-                state = PartitionState(partition, self._policy, backoff)
+                state = self._new(partition)
             end = until.get(partition, MAX_OFFSET)
             if end != state.until:
                 state.move_to(state.position)  # what is buffered was cut elsewhere
@@ -148,6 +179,40 @@ class SubscriptionState:
             self.partitions[partition] = state
         for gone in old.values():
             gone.move_to(None)  # whoever still holds it sees another generation
+
+    def _new(self, partition: TopicPartition) -> PartitionState:
+        return PartitionState(partition, self._first, Backoff(self._retry, self._rng))
+
+    # What a group does
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign these as well; the others aren't touched."""
+        self.changes += 1
+        for partition in partitions:
+            if partition not in self.partitions:
+                self.partitions[partition] = self._new(partition)
+        self.changed.notify()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign these no longer; the others aren't touched."""
+        self.changes += 1
+        for partition in list(partitions):
+            gone = self.partitions.pop(partition, None)
+            if gone is not None:
+                gone.move_to(None)
+
+    def withhold(self, state: PartitionState) -> None:
+        """Hand out nothing of it any more; its position stays, to be committed."""
+        self.changes += 1
+        if not state.revoked:
+            state.revoked = True
+            state.move_to(state.position)  # ends a loop that is at it, too
+
+    def note_consumed(self) -> None:
+        """The caller asks for more, or says so: it is through with all that it was handed."""
+        for state in self.in_hand:
+            state.consumed, state.consumed_epoch = state.position, state.position_epoch
+        self.in_hand.clear()
 
     def get(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition."""
