@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.api.base import GRACE, Client
-from odradek.api.record_future import ArrowFuture, RecordFuture, not_yet
+from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.clients.producer.delivery import Delivery
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.topic_lane import TopicLane, lane_for
@@ -84,6 +84,7 @@ class Producer(Client[ProducerEngine]):
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture:
         """Give one record to the producer; returns at once unless memory or metadata is missing.
 
@@ -91,6 +92,11 @@ class Producer(Client[ProducerEngine]):
         (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
         `timestamp_ms`: milliseconds since the epoch, None for now.
         It waits at most `max.block.ms` for the topic's metadata and for room in `buffer.memory`.
+        The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
+        called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
+        with `error` None, or with the error and an offset of -1. Records of a partition are
+        reported in order. It must be quick and mustn't wait for anything of this producer; what it
+        raises is logged and has no other effect. What `send` itself raises isn't reported to it.
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
@@ -111,8 +117,14 @@ class Producer(Client[ProducerEngine]):
         if batch is not None and self._lock_free and self._process.here:
             index = batch.append(key, value, headers, at)
             if index is not None:
-                return RecordFuture(self, batch, index, at)
-        return self._append(lane, key, value, headers, partition, at)
+                future = RecordFuture(self, batch, index, at)
+                if on_delivery is not None:
+                    future.report_to(on_delivery)
+                return future
+        future = self._append(lane, key, value, headers, partition, at)
+        if on_delivery is not None:
+            future.report_to(on_delivery)
+        return future
 
     def send_arrow(
         self,
@@ -197,11 +209,12 @@ class Producer(Client[ProducerEngine]):
 
     # What the futures need
 
-    def await_outcome(self, completion: Completion[Any], what: str, timeout: float | None) -> None:
+    def outcome_deadline(self, timeout: float | None) -> float:
+        """Until when to wait for an outcome."""
+        return self._deadline(timeout, "delivery.timeout.ms")
+
+    def await_outcome(self, completion: Completion[Any], what: str, deadline: float) -> None:
         """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
-        if completion.done:
-            return
-        deadline = self._deadline(timeout, "delivery.timeout.ms")
         self._host.wake()
         if not self._host.run(completion, deadline):
             raise not_yet(self._engine.timeout(what, self._host.now()))

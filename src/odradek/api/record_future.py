@@ -5,8 +5,9 @@ In: a place in a batch. Out: `RecordMetadata`, or the batch's error. Must not: h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import Delivery, OffsetRange
@@ -14,6 +15,12 @@ from odradek.common.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
     from odradek.api.producer import Producer
+
+logger = logging.getLogger("odradek")
+
+F = TypeVar("F")
+DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
+"""`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
 
 
 class RecordFuture:
@@ -31,7 +38,7 @@ class RecordFuture:
 
     def done(self) -> bool:
         """Whether the outcome is there."""
-        return self._batch.done.done
+        return self._leaf().done.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the outcome, at most `timeout` seconds (default: `delivery.timeout.ms`).
@@ -45,20 +52,46 @@ class RecordFuture:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the record's error instead of raising it, None if well."""
         self._wait(timeout)
-        return self._batch.done.error
+        return self._leaf().done.error
+
+    def _leaf(self) -> ProducerBatch:
+        """The batch the record is in: another one once a batch was split."""
+        batch = self._batch
+        return batch if batch.parts is None else batch.leaf(self._index)[0]
 
     def _wait(self, timeout: float | None) -> None:
-        batch = self._batch
-        if not batch.done.done:
+        if self._leaf().done.done:
+            return
+        deadline = self._producer.outcome_deadline(timeout)
+        while not (batch := self._leaf()).done.done:
             what = f"acknowledgement of records for {batch.partition}"
-            self._producer.await_outcome(batch.done, what, timeout)
+            self._producer.await_outcome(batch.done, what, deadline)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
 
-        It must be quick and mustn't wait for anything of this producer.
+        When it is there already, it is called at once, in this thread. It must be quick and mustn't
+        wait for anything of this producer. What it raises is logged and has no other effect.
         """
-        self._batch.done.when_done(lambda _: callback(self))
+        self._leaf().done.when_done(lambda _: self._report(callback))
+
+    def report_to(self, on_delivery: DeliveryCallback) -> None:
+        """Have the outcome told as `on_delivery` of `send` gets it."""
+        self.add_done_callback(lambda _: on_delivery(*self._told()))
+
+    def _told(self) -> tuple[BaseException | None, RecordMetadata]:
+        batch, _ = self._batch.leaf(self._index)
+        error = batch.done.error
+        if error is None:
+            return None, self._batch.metadata(self._index, self._timestamp_ms)
+        return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
+
+    def _report(self, callback: Callable[[RecordFuture], None]) -> None:
+        leaf = self._leaf()
+        if not leaf.done.done:  # the batch was split
+            leaf.done.when_done(lambda _: self._report(callback))
+            return
+        called(callback, self)
 
 
 class ArrowFuture:
@@ -97,15 +130,24 @@ class ArrowFuture:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
             what = f"acknowledgement of {self.rows} records"
-            self._producer.await_outcome(self._delivery.done, what, timeout)
+            deadline = self._producer.outcome_deadline(timeout)
+            self._producer.await_outcome(self._delivery.done, what, deadline)
         return self._delivery.error
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], None]) -> None:
         """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.
 
-        It must be quick and mustn't wait for anything of this producer.
+        As with `RecordFuture`: quickly, without waiting; what it raises is logged.
         """
-        self._delivery.done.when_done(lambda _: callback(self))
+        self._delivery.done.when_done(lambda _: called(callback, self))
+
+
+def called(callback: Callable[[F], None], future: F) -> None:
+    """Call a user's callback; it is called amid the engine's step, which no error may leave."""
+    try:
+        callback(future)
+    except Exception:
+        logger.exception("a callback for %r failed", future)
 
 
 def not_yet(error: KafkaTimeoutError) -> KafkaTimeoutError:

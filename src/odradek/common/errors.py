@@ -26,6 +26,8 @@ class KafkaError(Exception):
     """What the client believes of the cluster is out of date."""
     fatal: ClassVar[bool] = False
     """The client can't go on; every later call raises the same error."""
+    requires_abort: ClassVar[bool] = False
+    """The transaction can't be committed; after `abort_transaction()` the producer goes on."""
 
 
 class BrokerError(KafkaError):
@@ -191,3 +193,31 @@ class ClusterIdMismatchError(KafkaError):
             f"{expected!r}. Nothing was sent to the other cluster. If the move is wanted, start "
             "a new client; else look where the bootstrap address leads."
         )
+
+
+class AbortableTransactionError(KafkaError):
+    """The transaction can't be committed: call `abort_transaction()`, then begin another one.
+
+    KIP-1050's abortable errors. Where a broker's error is the reason, it is an instance of that
+    one's class as well (`IllegalGenerationError` …); else the reason is its `__cause__`.
+    """
+
+    retriable = False
+    requires_abort = True
+
+
+class FatalTransactionError(KafkaError):
+    """A transactional producer can't go on: close it; a new one's `init_transactions()` ends what
+    it left open.
+
+    It is an instance of the broker's error as well (`ProducerFencedError` …), as above.
+    """
+
+    retriable = False
+    fatal = True
+
+
+class TransactionAbortedError(KafkaError):
+    """A record wasn't sent, because its transaction is aborted; the cause says why, if not by the
+    application's own wish.
+    """

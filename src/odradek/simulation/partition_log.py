@@ -85,10 +85,10 @@ def next_sequence(sequence: int, count: int) -> int:
     return (sequence + count) % (MAX_SEQUENCE + 1)
 
 
-def check_batch(data: bytes) -> BatchHeader:
+def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
     """Check one batch as a broker does before it appends it."""
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {MAX_MESSAGE_BYTES}")
+    if len(data) > limit:
+        raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {limit}")
     view = memoryview(data)
     try:
         size = batch_size(view, 0)
@@ -114,6 +114,7 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.high_watermark = 0
+        self.max_message_bytes = MAX_MESSAGE_BYTES
         self.strict_producers = False
         """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
         self.producers: dict[int, ProducerState] = {}

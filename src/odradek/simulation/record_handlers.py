@@ -155,7 +155,7 @@ def _append(
     if acks == -1 and cluster.in_sync(partition) < cluster.min_insync_replicas:
         raise errors.NotEnoughReplicasError(f"{topic.name}-{index}")
     data = _as_bytes(records)
-    header = check_batch(data)
+    header = check_batch(data, partition.log.max_message_bytes)
     duplicate = partition.log.find_duplicate(header)
     if duplicate is not None:
         cluster.duplicates_refused += 1

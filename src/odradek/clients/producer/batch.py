@@ -5,7 +5,9 @@ In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
@@ -47,6 +49,7 @@ class ProducerBatch:
         "epoch_tried",
         "lingers",
         "partition",
+        "parts",
         "producer",
         "reserved",
         "retry_at",
@@ -83,6 +86,9 @@ class ProducerBatch:
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
         self.taken = False
         """It has crossed to the sender."""
+        self.parts: list[tuple[int, ProducerBatch]] | None = None
+        """Smaller batches that took its place, each with the index here of its first record. `done`
+        is then done, and the records' outcomes are those of the parts."""
 
     @property
     def count(self) -> int:
@@ -97,8 +103,26 @@ class ProducerBatch:
             base_sequence=self.sequence,
         )
 
+    def leaf(self, index: int) -> tuple[ProducerBatch, int]:
+        """The batch that record `index` is in now that this one may have been split, and where."""
+        batch = self
+        while batch.parts is not None:
+            parts = batch.parts
+            first, batch = parts[bisect_right(parts, index, key=itemgetter(0)) - 1]
+            index -= first
+        return batch, index
+
+    def leaves(self) -> list[ProducerBatch]:
+        """This batch, or what it was split into."""
+        if self.parts is None:
+            return [self]
+        return [leaf for _, part in self.parts for leaf in part.leaves()]
+
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Where record `index` of this batch was written; raises the batch's error."""
+        if self.parts is not None:
+            batch, index = self.leaf(index)
+            return batch.metadata(index, timestamp_ms)
         outcome = self.done.result()
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         appended = outcome.log_append_time_ms

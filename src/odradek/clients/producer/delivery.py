@@ -46,7 +46,7 @@ class Delivery:
         """So many rows are in a batch, from an index on."""
         self.rows += count
         self._added += 1  # by the one thread that sends
-        batch.done.when_done(lambda _: self._ended(batch, first, count))
+        self._watch(batch, first, count)
 
     def finish(self) -> None:
         """No more rows come."""
@@ -59,6 +59,9 @@ class Delivery:
         return [found for place in sorted(self._ranges) for found in self._ranges[place]]
 
     def _ended(self, batch: ProducerBatch, first: int, count: int) -> None:
+        if batch.parts is not None:
+            self._follow(batch, first, count)
+            return
         with self._lock:
             self._settled += 1
             if batch.done.error is not None:
@@ -66,6 +69,21 @@ class Delivery:
             else:
                 self._acknowledged(batch, first, count)
         self._look()
+
+    def _follow(self, batch: ProducerBatch, first: int, count: int) -> None:
+        """Wait for the parts of a batch that was split, as far as rows of ours are in them."""
+        last, found = first + count, []
+        for begin, part in batch.parts or ():
+            start, stop = max(first, begin), min(last, begin + part.count)
+            if start < stop:
+                found.append((part, start - begin, stop - start))
+        with self._lock:
+            self._settled -= len(found) - 1
+        for part, start, rows in found:
+            self._watch(part, start, rows)
+
+    def _watch(self, batch: ProducerBatch, first: int, count: int) -> None:
+        batch.done.when_done(lambda _: self._ended(batch, first, count))
 
     def _acknowledged(self, batch: ProducerBatch, first: int, count: int) -> None:
         """Note the offsets; what follows on the rows before makes one range with them."""

@@ -75,7 +75,7 @@ class ProducerEngine(ClientEngine):
         self.accumulator.close_all()
         pending = self.sender.incomplete()
         while True:
-            pending = [b for b in pending if not b.done.done]
+            pending = [b for batch in pending for b in batch.leaves() if not b.done.done]
             if not pending:
                 return
             if now >= deadline:

@@ -58,6 +58,8 @@ class RecordAccumulator:
         """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
         self.ended: KafkaError | None = None
         """Why no record is taken any more."""
+        self.topic_limits: dict[str, tuple[int, float]] = {}
+        """Topics that refused a batch: the size of batches from now on, and until when."""
         self._linger: float = config["linger.ms"]
         self._delivery: float = config["delivery.timeout.ms"]
         self._compression: str = config["compression.type"]
@@ -93,36 +95,49 @@ class RecordAccumulator:
         with self.lock:
             lane = self.lane(partition.topic)
             batch = lane.get(partition.partition)
+            most = self.batch_size
+            if self.topic_limits:
+                most = self._at_most(most, partition.topic, now)
             wake = False
             if batch is not None:
                 index = batch.append(key, value, headers, timestamp_ms)
-                while index is None and batch.builder.limit_bytes < self.batch_size:
-                    if not self._widen(batch, size):
+                while index is None and batch.builder.limit_bytes < most:
+                    if not self._widen(batch, size, most):
                         return None
                     index = batch.append(key, value, headers, timestamp_ms)
                 if index is not None:
-                    if batch.builder.estimated_size >= self.batch_size:
+                    if batch.builder.estimated_size >= most:
                         self._ripen(batch)
                         wake = True
                     return Appended(batch, index, wake)
                 self._ripen(batch)
                 wake = True
             wake = wake or not self._lingering
-            batch = self._open(partition, size, now)
+            batch = self._open(partition, size, most, now)
             if batch is None:
                 return None
             lane[partition.partition] = batch
             index = batch.append(key, value, headers, timestamp_ms) or 0
-            if batch.builder.estimated_size >= self.batch_size:
+            if batch.builder.estimated_size >= most:
                 self._ripen(batch)
                 wake = True
             return Appended(batch, index, wake)
 
-    def _open(self, partition: TopicPartition, size: int, now: float) -> ProducerBatch | None:
+    def _at_most(self, usual: int, topic: str, now: float) -> int:
+        """How large batches of a topic become that has refused some."""
+        limit, until = self.topic_limits.get(topic, (usual, math.inf))
+        if now >= until:
+            del self.topic_limits[topic]
+            return usual
+        return min(usual, limit)
+
+    def _open(
+        self, partition: TopicPartition, size: int, most: int, now: float
+    ) -> ProducerBatch | None:
         """Begin a batch whose first record has at most `size` bytes, if there is memory for it."""
         if self.ended is not None:
             raise self.ended
-        reserved = max(size, min(FIRST_ROOM, self.batch_size - HEADER_SIZE))
+        reserved = max(size, min(FIRST_ROOM, most - HEADER_SIZE))
         if self.used + reserved > self.limit:
             reserved = size
             if self.used + reserved > self.limit:
@@ -133,17 +148,21 @@ class RecordAccumulator:
         return batch
 
     def _begin(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
-        builder = BatchBuilder(limit_bytes, self._compression, self._level)
-        batch = ProducerBatch(partition, builder, now, self._delivery)
+        batch = self.make(partition, limit_bytes, now)
         self._lingering.append(batch)
         self._begun.setdefault(partition, deque()).append(batch)
         return batch
 
-    def _widen(self, batch: ProducerBatch, size: int) -> bool:
+    def make(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
+        """Make a batch that only its maker knows of."""
+        builder = BatchBuilder(limit_bytes, self._compression, self._level)
+        return ProducerBatch(partition, builder, now, self._delivery)
+
+    def _widen(self, batch: ProducerBatch, size: int, most: int) -> bool:
         """Reserve more for an open batch, for a record of at most `size` bytes at least."""
         builder = batch.builder
-        least = min(builder.estimated_size + size, self.batch_size)
-        wanted = min(max(least, 4 * builder.limit_bytes), self.batch_size)
+        least = min(builder.estimated_size + size, most)
+        wanted = min(max(least, 4 * builder.limit_bytes), most)
         if self.used + wanted - HEADER_SIZE - batch.reserved > self.limit:
             wanted = least
         more = wanted - HEADER_SIZE - batch.reserved
@@ -174,7 +193,7 @@ class RecordAccumulator:
             batch = begun.popleft()
             if batch.count:
                 batch.serial = self._serial
-                self._serial += 1
+                self._serial += batch.count  # so that there are serials between, for its parts
                 self._ripe.append(batch)
                 went = True
         if not begun:
@@ -204,14 +223,14 @@ class RecordAccumulator:
             if self.ended is not None:
                 raise self.ended
             batch = self.lane(partition.topic).pop(partition.partition, None)
-            limit_bytes = max(self.column_batch_size, HEADER_SIZE + size)
+            most = self.column_batch_size
+            if self.topic_limits:
+                most = self._at_most(most, partition.topic, now)
             if batch is None:
-                batch = self._begin(partition, limit_bytes, now)
+                batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
             else:
                 self._settle(batch, batch.builder.estimated_size - HEADER_SIZE)
-                batch.builder.limit_bytes = max(
-                    self.column_batch_size, batch.builder.estimated_size
-                )
+                batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
             self._claimed[batch] = None
         return batch
 
@@ -318,6 +337,13 @@ class RecordAccumulator:
             self.used -= batch.reserved
             batch.reserved = 0
             batch.builder.release()
+
+    def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
+        """Let the memory of a batch be that of its parts."""
+        with self.lock:
+            for part in parts:
+                self._settle(part, part.builder.estimated_size - HEADER_SIZE)
+        self.release(batch)
 
     def next_ripe(self) -> float:
         """When the oldest open batch has lingered long enough."""

@@ -14,6 +14,7 @@ from typing import cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.batch_splitting import BatchSplitter, too_large
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -25,6 +26,7 @@ from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
     error_for,
@@ -63,6 +65,7 @@ class Sender:
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self._check = ClusterCheck(engine)
+        self._splitter = BatchSplitter(accumulator, engine.events)
         self.identity = ProducerIdentity(engine, self._none_in_doubt)
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.batch_done = Signal()
@@ -309,8 +312,13 @@ class Sender:
             offset = answer.base_offset if not code else -1
             self._acknowledge(batch, Outcome(offset, answer.log_append_time_ms), now)
             return
+        if code == MessageTooLargeError.code and batch.count > 1:
+            self._splitter.split(batch, queue.waiting, now)
+            return
         if answer is not None:
-            error = error_for(code, answer.error_message or str(batch.partition))
+            said = answer.error_message or str(batch.partition)
+            too_much = code == MessageTooLargeError.code
+            error = too_large(batch, said) if too_much else error_for(code, said)
         failure = cast("KafkaError", error)
         others = queue.sequenced()
         oldest = all(b.serial > batch.serial for b in others)

@@ -1,0 +1,181 @@
+"""Batches above max.message.bytes: the same records again in smaller ones (KIP-126)."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.clients.producer.batch import RecordMetadata
+from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+pa = pytest.importorskip("pyarrow")
+
+
+def make(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=2)
+    for partition in cluster.topics["t"].partitions:
+        partition.log.max_message_bytes = limit
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, Producer(settings, _host=world.host("producer"))
+
+
+def text(n: int, size: int, rng: random.Random) -> bytes:
+    return b"%d/" % n + rng.randbytes(size)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd", "snappy"])
+def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> None:
+    _, cluster, producer = make(
+        1, 2000, **{"compression.type": compression, "linger.ms": 50, "batch.size": 16384}
+    )
+    rng = random.Random(7)
+    sent = [(b"k%d" % n, text(n, 100, rng), [("h", None), ("i", b"x")]) for n in range(300)]
+    futures = [producer.send("t", v, k, h, partition=n % 2) for n, (k, v, h) in enumerate(sent)]
+    producer.flush(timeout=60)
+    assert all(f.done() for f in futures)
+    stored = {p: cluster.records("t", p) for p in range(2)}
+    assert sum(map(len, stored.values())) == 300
+    for n, (future, (key, value, headers)) in enumerate(zip(futures, sent, strict=True)):
+        place = future.result(timeout=0)
+        offset, timestamp, _, found_key, found, found_headers = stored[n % 2][place.offset]
+        assert (offset, found_key, found) == (place.offset, key, value)
+        assert list(found_headers) == headers
+        assert place.timestamp_ms == timestamp
+        assert place.offset == n // 2  # in order
+    assert producer._engine.events.counts["split"] > 0
+    assert producer._engine.sender.identity.bumps == 0
+    assert producer._engine.accumulator.used == 0
+    producer.close()
+
+
+def test_it_is_learned_and_does_not_split_for_ever() -> None:
+    world, cluster, producer = make(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
+    splits = []
+    producer.listen(lambda event: splits.append(event.at) if event.kind == "split" else None)
+    for n in range(3000):
+        producer.send("t", b"%d" % n + b"x" * 90, partition=0)
+        if n % 100 == 99:
+            world.advance(0.1)
+    producer.flush(timeout=60)
+    assert [row[4] for row in cluster.records("t", 0)] == [
+        b"%d" % n + b"x" * 90 for n in range(3000)
+    ]
+    assert 1 <= len(splits) <= 30
+    learned = splits[-1]
+    assert learned < world.now - 1.0  # what came later went whole
+    cluster.topics["t"].partitions[0].log.max_message_bytes = 1 << 20
+    world.advance(700.0)  # the limit may have been raised: larger ones are tried again
+    before = len(cluster.topics["t"].partitions[0].log.batches)
+    for _ in range(200):
+        producer.send("t", b"x" * 90, partition=0)
+    producer.flush(timeout=60)
+    assert len(cluster.topics["t"].partitions[0].log.batches) == before + 1
+    producer.close()
+
+
+def test_a_record_that_is_too_large_alone_names_the_topics_limit() -> None:
+    _, cluster, producer = make(3, 1000, **{"linger.ms": 5})
+    small = [producer.send("t", b"%d" % n, partition=0) for n in range(5)]
+    large = producer.send("t", b"x" * 5000, partition=0)
+    more = [producer.send("t", b"%d" % n, partition=0) for n in range(5, 10)]
+    with pytest.raises(RecordTooLargeError, match=r"t-0.*max\.message\.bytes"):
+        large.result(timeout=60)
+    assert [f.result(timeout=60).offset for f in [*small, *more]] == list(range(10))
+    assert [row[4] for row in cluster.records("t", 0)] == [b"%d" % n for n in range(10)]
+    producer.close()
+
+
+def test_rows_of_arrow_data_are_counted_through_a_split() -> None:
+    _, cluster, producer = make(4, 4000, **{"batch.size": 65536})
+    data = pa.table(
+        {
+            "value": [b"%d" % n + b"y" * 50 for n in range(4000)],
+            "partition": pa.array([n % 2 for n in range(4000)], pa.int32()),
+        }
+    )
+    ranges = producer.send_arrow("t", data).result(timeout=60)
+    assert [(r.partition, r.first_offset, r.last_offset, r.records) for r in ranges] == [
+        (TopicPartition("t", p), 0, 1999, 2000) for p in range(2)
+    ]
+    for p in range(2):
+        got = [row[4] for row in cluster.records("t", p)]
+        assert got == [b"%d" % n + b"y" * 50 for n in range(p, 4000, 2)]
+    producer.close()
+
+
+def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
+    _, _, producer = make(5, 1500, **{"linger.ms": 20})
+    told: list[int] = []
+
+    def note(error: BaseException | None, place: RecordMetadata) -> None:
+        told.append(place.offset if error is None else -1)
+
+    for n in range(100):
+        producer.send("t", b"%d" % n + b"z" * 50, partition=0, on_delivery=note)
+    producer.flush(timeout=60)
+    assert told == list(range(100))
+    producer.close()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_splitting_while_leaders_die_and_answers_are_lost(seed: int) -> None:
+    rng = random.Random(seed)
+    limit = rng.choice((600, 2000, 9000))
+    world, cluster, producer = make(
+        seed,
+        limit,
+        **{"linger.ms": 5, "batch.size": 16384, "request.timeout.ms": 2000, "retries": 1000},
+    )
+    for _ in range(4):
+        index = rng.choice(list(cluster.brokers))
+        fault = rng.choice((cluster.crash, cluster.go_silent))
+        begin = rng.uniform(0.0, 3.0)
+        world.after(begin, partial(fault, index))
+    world.after(rng.uniform(3.0, 6.0), cluster.heal)
+    futures = []
+    for n in range(600):
+        futures.append(producer.send("t", b"%d/" % n + b"w" * rng.randrange(200), partition=n % 2))
+        if rng.random() < 0.1:
+            world.advance(rng.uniform(0.0, 0.1))
+    producer.flush(timeout=110)
+    for partition in range(2):
+        mine = [f.result(timeout=0).offset for f in futures[partition::2]]
+        numbers = [int(bytes(r[4] or b"").split(b"/")[0]) for r in cluster.records("t", partition)]
+        assert numbers == list(range(partition, 600, 2))
+        assert [o for o in mine if o >= 0] == [i for i, o in enumerate(mine) if o >= 0]
+    assert producer._engine.events.counts.get("split") or limit > 600
+    assert producer._engine.accumulator.used == 0
+    producer.close()
+
+
+def test_parts_keep_the_delivery_timeout_of_their_batch() -> None:
+    world, cluster, producer = make(
+        6, 1500, **{"linger.ms": 5, "delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
+    )
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    cluster.session_timeout = 1000.0
+
+    def silence(event: Event) -> None:
+        if event.kind == "split":
+            world.after(0.0, lambda: cluster.go_silent(leader.id))
+
+    producer.listen(silence)
+    begin = world.now
+    futures = [producer.send("t", b"x" * 100, partition=0) for n in range(40)]
+    with pytest.raises(KafkaTimeoutError):
+        futures[-1].result(timeout=30)
+    assert world.now - begin == pytest.approx(4.0, abs=0.1)
+    producer.close()
