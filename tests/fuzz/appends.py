@@ -20,6 +20,7 @@ _LONG = 1 << 63
 NOISE = random.Random(9).randbytes(1 << 17)
 NAMES = ("h", "", "trace-id", "schlüssel", "n" * 70, "n" * 200, "\U0001f600", "\x00", "€" * 40)
 BAD_NAMES = ("\ud800", "a\udfff", None, b"bytes", 5)
+LARGE_SIZES = (*SIZES, 4000, 4096, 9000, 40_000, 70_000)
 NOT_BYTES: tuple[Any, ...] = ("text", 5, 1.5, object, ["x"])
 BUFFERS: tuple[Any, ...] = (
     *(bytearray(b"abc"), memoryview(b"xyz")[1:], bytearray(), memoryview(b"")),
@@ -46,6 +47,14 @@ class Appending:
     def __init__(self, seed: int) -> None:
         self._chance: Callable[[], float] = random.Random(seed).random
         self._nonsense = False
+        self._made: dict[tuple[bool, bool], list[tuple[Any, Any, Any]]] = {}
+        for nonsense in (False, True):  # made once: each record anew costs more than its append
+            for sizes, count in ((SIZES, 500), (LARGE_SIZES, 250)):
+                self._nonsense = nonsense
+                self._made[nonsense, sizes is SIZES] = [
+                    (self._content(sizes), self._content(sizes), self._headers())
+                    for _ in range(count)
+                ]
 
     def _pick(self, count: int) -> int:
         return int(self._chance() * count)
@@ -76,17 +85,17 @@ class Appending:
         """Make the next case."""
         chance, one = self._chance, self._one
         count = one((1, 1, 1, 2, 2, 3, 5, 9, 20, 70 if chance() < 0.9 else 200))
-        sizes = SIZES if count > 5 else (*SIZES, 4000, 4096, 9000, 40_000, 70_000)
         # What is no record may be refused for its content or for its time, so only one is wrong.
         self._nonsense = chance() < 0.4
         base = one((1_700_000_000_000, 0, -1, _LONG - 1)) if not self._nonsense else 5
         spread = one((1, 10, 100_000))
+        made = self._made[self._nonsense, count > 5]
         records: list[Record] = []
         for _ in range(count):
             time = base + self._pick(spread) if base < _LONG - 1 else base - self._pick(spread)
             if not self._nonsense and chance() < 0.02:
                 time = one((-1, -2, -_LONG, _LONG - 1, _LONG, 1 << 70, 5, 0))
-            records.append((self._content(sizes), self._content(sizes), self._headers(), time))
+            records.append((*one(made), time))
         return Appends(
             one((-5, 0, 61, 62, 100, 200, 1000, 5000, 1 << 14, 1 << 17)),
             None if chance() < 0.95 else one(CODECS),
