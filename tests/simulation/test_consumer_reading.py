@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.test_consumer import PARTITIONS, Reader, consumer, make, write
 
 from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.link import Mode
@@ -101,3 +102,31 @@ def test_thousands_of_partitions_cost_a_fetch_what_has_changed() -> None:
     assert len(records) == 30
     assert sent
     assert max(sent) < 500
+
+
+def test_what_is_buffered_of_many_partitions_is_handed_out_without_a_look_at_all() -> None:
+    """One look at every partition for each of their batches would be the square of their number."""
+    world = World(seed=44)
+    cluster = SimulatedCluster(world, brokers=1)
+    many = 400
+    cluster.create_topic("t", partitions=many)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    with Producer(config, _host=world.host("producer")) as producer:
+        for n in range(2 * many):
+            producer.send("t", b"%d" % n, partition=n % many)
+        producer.flush(timeout=60)
+    client = consumer(world, cluster, background=True)
+    client.assign([TopicPartition("t", p) for p in range(many)])
+    fetcher, looks = client._engine.fetcher, 0
+    original = fetcher._candidates
+
+    def counted(now: float) -> Any:
+        nonlocal looks
+        looks += 1
+        return original(now)
+
+    fetcher._candidates = counted  # type: ignore[method-assign]
+    batches = [b for _ in range(many) if (b := client.poll_arrow(1.0)) is not None]
+    assert len(batches) == many
+    assert sum(b.num_rows for b in batches) == 2 * many
+    assert looks < many / 4

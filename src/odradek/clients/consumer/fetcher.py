@@ -84,6 +84,8 @@ class Fetcher:
         self._asked: dict[Address, Asked] = {}
         self._served = 0
         self._room_made = False
+        self._half = self._budget // 2
+        """Bytes buffered of one leader above which it isn't asked for more."""
         self._wake_at = math.inf
         self._seen: Cluster | None = None
         self._settled: tuple[int, int] | None = None
@@ -111,7 +113,7 @@ class Fetcher:
             if asked.parts:
                 groups.setdefault(address, [])  # what it was asked before is asked again
         sharers = max(1, len(groups.keys() | self._buffered.keys()))
-        half = max(SMALLEST_SHARE, self._budget // (2 * sharers))
+        half = self._half = max(SMALLEST_SHARE, self._budget // (2 * sharers))
         for address, parts in groups.items():
             before = self._asked.get(address)
             if (before is not None and before.under_way) or self._buffered.get(address, 0) > half:
@@ -443,9 +445,10 @@ class Fetcher:
 
     def _drop(self, entry: Fetched) -> None:
         self.fetched.popleft()
-        self._room_made = True
-        self._settled = None
-        left = self._buffered.get(entry.address, 0) - entry.size
+        before = self._buffered.get(entry.address, 0)
+        left = before - entry.size
+        # A look at all partitions for each of their batches would cost the square of their number.
+        room = left <= 0 or before > self._half >= left
         if left > 0:
             self._buffered[entry.address] = left
         else:
@@ -453,6 +456,10 @@ class Fetcher:
         state = entry.state
         if entry.valid and state.fetch_offset is None:
             state.fetch_offset = state.position  # what follows wasn't known until it was decoded
+            room = True
+        if room:
+            self._room_made = True
+            self._settled = None
 
     def discard(self, entry: Fetched, error: KafkaError, now: float) -> None:
         """A batch that can't be decoded is fetched again, once the caller knows."""
