@@ -8,6 +8,7 @@ close or seal batches, wait, or know topics.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 from odradek.common.errors import ConfigurationError, RecordTooLargeError
@@ -243,11 +244,13 @@ class ColumnEncoder:
         room: int,
         sticky: int = -1,
         sticky_room: int = 0,
+        places: memoryview | array[int] | None = None,
     ) -> Encoded:
         """Append rows `start` to `stop`, up to the first one that can't be; see `StopReason`.
 
         `timestamp_ms` is for rows without one, `room` the bytes that may be added, `sticky` the
-        partition of rows without key and partition, until `sticky_room` bytes went there.
+        partition of rows without key and partition, until `sticky_room` bytes went there. `places`
+        are writable integers (format `i`), one for each row: its partition, once it is in.
         """
         if not 0 <= start <= stop <= self.count:
             raise IndexError(f"rows {start} to {stop} of {self.count}")
@@ -255,6 +258,12 @@ class ColumnEncoder:
             raise IndexError(f"partition {sticky} of {self._partition_count}")
         if not -1 <= timestamp_ms <= b.INT64_MAX:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
+        noted = None if places is None else memoryview(places)
+        if noted is not None:
+            if noted.readonly or noted.format != "i" or not noted.contiguous:
+                raise TypeError("places must be writable integers (format i)")
+            if noted.nbytes < 4 * (stop - start):
+                raise IndexError(f"{len(noted)} places for rows {start} to {stop}")
         added = sticky_bytes = 0
         for row in range(start, stop):
             key, value, headers, partition, timestamp, size = self._rows.get(row)
@@ -277,6 +286,8 @@ class ColumnEncoder:
             added += grown
             if keyless:
                 sticky_bytes += grown
+            if noted is not None:
+                noted[row - start] = partition
             if slot.builder.estimated_size >= slot.builder.limit_bytes:
                 return Encoded(row + 1, StopReason.FULL, partition, 0, added, sticky_bytes)
         return Encoded(stop, StopReason.DONE, -1, 0, added, sticky_bytes)

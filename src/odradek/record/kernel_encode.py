@@ -982,14 +982,18 @@ class ColumnEncoder:
         room: int64_t,
         sticky: int64_t = -1,
         sticky_room: int64_t = 0,
+        places=None,
     ):
         """Append rows `start` to `stop`, up to the first one that can't be; see `StopReason`.
 
         `timestamp_ms` is for rows without one, `room` the bytes that may be added, `sticky` the
-        partition of rows without key and partition, until `sticky_room` bytes went there.
+        partition of rows without key and partition, until `sticky_room` bytes went there. `places`
+        are writable integers (format `i`), one for each row: its partition, once it is in.
         """
         reason: cython.int = GROW
         time: int64_t
+        noted: cython.pointer(uint8_t) = cython.NULL
+        view: memoryview
         if not 0 <= start <= stop <= self.rows:
             raise IndexError(f"rows {start} to {stop} of {self.rows}")
         if sticky >= self.partition_count:
@@ -1000,13 +1004,20 @@ class ColumnEncoder:
             time = -2
         if time < -1:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
+        if places is not None:
+            view = memoryview(places)
+            if view.readonly or view.format != "i" or not view.contiguous:
+                raise TypeError("places must be writable integers (format i)")
+            if PyMemoryView_GET_BUFFER(view).len < 4 * (stop - start):
+                raise IndexError(f"{len(view)} places for rows {start} to {stop}")
+            noted = cython.cast(cython.pointer(uint8_t), PyMemoryView_GET_BUFFER(view).buf)
         self.check_turn()
         self.row = start
         self.added = self.sticky_bytes = 0
         while reason == GROW:
             self.turn.running = True
             with cython.nogil:
-                reason = self.run(stop, time, room, sticky, sticky_room)
+                reason = self.run(stop, time, room, sticky, sticky_room, noted, start)
             self.turn.running = False
             if reason == GROW:
                 self.grow(stop)
@@ -1234,6 +1245,8 @@ class ColumnEncoder:
         room: int64_t,
         sticky: int64_t,
         sticky_room: int64_t,
+        noted: cython.pointer(uint8_t),
+        noted_from: int64_t,
     ) -> cython.int:
         """Append from `self.row` on and say why it ended. GROW asks for memory and another call."""
         rows: Row[8]
@@ -1243,6 +1256,7 @@ class ColumnEncoder:
         body: int64_t
         size: int64_t
         time: int64_t
+        place: int32_t
         keyless: cython.bint
         slot: cython.pointer(Slot)
         batch: cython.pointer(Batch)
@@ -1285,6 +1299,9 @@ class ColumnEncoder:
             self.added += size
             if keyless:
                 self.sticky_bytes += size
+            if noted != cython.NULL:
+                place = cython.cast(int32_t, row.partition)
+                memcpy(noted + 4 * (self.row - noted_from), cython.address(place), 4)
             self.row += 1
             here += 1
             if batch.size >= batch.limit:

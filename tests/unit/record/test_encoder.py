@@ -317,6 +317,42 @@ def test_numbers_that_have_no_meaning(use: Encoding, changes: dict[str, Any], me
     assert caught.value.row is None or f"row {caught.value.row}:" in str(caught.value)
 
 
+def test_where_each_row_went_is_noted(use: Encoding) -> None:
+    keys = [None if n % 3 == 0 else b"%d" % n for n in range(40)]
+    named = [n % 4 if n % 5 == 0 else None for n in range(40)]
+    made = encoder(use, columns(40, keys=binary(keys), partitions=numbers("i", named)))
+    for partition in range(4):
+        made.use(partition, use.BatchBuilder(10_000, None))
+    places = array("i", [-1] * 45)
+    first = made.encode(
+        0, 20, timestamp_ms=NOW, room=PLENTY, sticky=3, sticky_room=20, places=places
+    )
+    assert first.reason is StopReason.STICKY  # what isn't in isn't noted either
+    assert set(places[first.row :]) == {-1}
+    made.encode(
+        first.row,
+        40,
+        timestamp_ms=NOW,
+        room=PLENTY,
+        sticky=1,
+        sticky_room=PLENTY,
+        places=memoryview(places)[first.row :],
+    )
+    for row, (key, name) in enumerate(zip(keys, named, strict=True)):
+        keyless = 3 if row < first.row else 1
+        found = keyless if key is None else partition_for_key(key, 4)
+        assert places[row] == (found if name is None else name)
+    assert list(places[40:]) == [-1] * 5
+    for bad, error in (
+        (memoryview(bytes(160)).cast("i"), TypeError),
+        (array("q", [0] * 40), TypeError),
+        (memoryview(array("i", [0] * 80))[::2], TypeError),
+        (array("i", [0] * 39), IndexError),
+    ):
+        with pytest.raises(error, match="places"):
+            made.encode(0, 40, timestamp_ms=NOW, room=PLENTY, places=bad)
+
+
 def test_calls_that_make_no_sense(use: Encoding) -> None:
     made = encoder(use, columns(3))
     for start, stop in ((-1, 2), (0, 4), (2, 1)):
