@@ -2,7 +2,7 @@
 
 In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
 None when it comes later (or, for acks=0, never). Errors have Kafka's codes.
-Simplified: no incremental fetch sessions, no transactions, no quotas, no authorisation.
+Simplified: no quotas, no authorisation.
 Must not: know connections.
 """
 
@@ -19,6 +19,8 @@ from odradek.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
@@ -38,10 +40,6 @@ from odradek.protocol.messages.describe_cluster import (
 )
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -53,8 +51,10 @@ from odradek.protocol.messages.metadata import (
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
 from odradek.simulation.coordinators import find_coordinator
-from odradek.simulation.record_handlers import fetch, list_offsets, produce
+from odradek.simulation.produce_handler import produce
+from odradek.simulation.record_handlers import fetch, list_offsets
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.transaction_handlers import TRANSACTION_HANDLERS
 
 if TYPE_CHECKING:
     from odradek.simulation.broker import SimulatedBroker
@@ -63,6 +63,7 @@ Reply = Callable[[Message | None], None]
 Handler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
 
 TOPIC_NAME_LIMIT = 249
+TRANSACTION_VERSION = "transaction.version"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -73,7 +74,13 @@ def api_versions(
     if only is not None:
         return ApiVersionsResponse(api_keys=[ApiVersion(ApiVersionsRequest.API_KEY, *only)])
     table = sorted(broker.cluster.versions.items())
-    return ApiVersionsResponse(api_keys=[ApiVersion(key, *span) for key, span in table])
+    level = broker.cluster.transactions.version
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(key, *span) for key, span in table],
+        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, 2)],
+        finalized_features_epoch=1,
+        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, level, level)],
+    )
 
 
 def metadata(
@@ -153,15 +160,6 @@ def _partition_metadata(broker: SimulatedBroker, partition: Partition) -> Metada
         isr_nodes=there,
         offline_replicas=[r for r in partition.replicas if r not in there],
     )
-
-
-def init_producer_id(
-    broker: SimulatedBroker, request: InitProducerIdRequest, version: int, reply: Reply
-) -> InitProducerIdResponse:
-    """A fresh producer id; without a transactional id Kafka ignores the one that is sent along."""
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=errors.CoordinatorNotAvailableError.code)
-    return InitProducerIdResponse(producer_id=broker.cluster.new_producer_id(), producer_epoch=0)
 
 
 def create_topics(
@@ -278,8 +276,8 @@ HANDLERS: dict[type[Message], Handler] = {
     DescribeClusterRequest: describe_cluster,
     FetchRequest: fetch,
     FindCoordinatorRequest: find_coordinator,
-    InitProducerIdRequest: init_producer_id,
     ListOffsetsRequest: list_offsets,
     MetadataRequest: metadata,
     ProduceRequest: produce,
+    **TRANSACTION_HANDLERS,
 }

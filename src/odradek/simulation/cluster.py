@@ -18,7 +18,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
 from odradek.simulation.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.broker_handlers import HANDLERS, picture
-from odradek.simulation.coordinators import CoordinatorTopic
+from odradek.simulation.coordinators import TRANSACTION, CoordinatorTopic
 from odradek.simulation.environment import (
     Environment,
     Peer,
@@ -28,6 +28,7 @@ from odradek.simulation.environment import (
 )
 from odradek.simulation.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.transaction_coordinator import TransactionTopic
 
 if TYPE_CHECKING:
     import random
@@ -101,7 +102,8 @@ class SimulatedCluster:
         self.on_change: dict[Callable[[], None], None] = {}
         """Called when a leader or a topic changes."""
         self.duplicates_refused = 0
-        self.coordinators: dict[int, CoordinatorTopic[Any]] = {}
+        self.transactions = TransactionTopic(self)
+        self.coordinators: dict[int, CoordinatorTopic[Any]] = {TRANSACTION: self.transactions}
         """By FindCoordinator's key type."""
         self._topics_by_id: dict[bytes, Topic] = {}
         self._black_holes: list[Address] = []

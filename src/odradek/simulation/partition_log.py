@@ -2,7 +2,8 @@
 
 In: batches as producers sent them. Out: bytes for fetches, offsets for times, rows for checkers.
 The log belongs to the cluster, not to a broker: replication is that a batch becomes committed a
-moment after it was appended, unless its leader dies first. Must not: know connections or time.
+moment after it was appended, unless its leader dies first. Transactions are ended by markers, as
+batches of their own; who may write is decided before. Must not: know connections or time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from odradek.common.kafka_errors import (
     CorruptMessageError,
     InvalidProducerEpochError,
     InvalidRecordError,
+    InvalidTxnStateError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
@@ -25,6 +27,8 @@ from odradek.common.kafka_errors import (
 from odradek.record import BatchHeader, batch_size, decode, read_header
 from odradek.record.batch import CRC_START, crc32c
 from odradek.record.columns import Row
+from odradek.record.reference import encode_marker
+from odradek.simulation.log_transactions import LogTransactions
 
 KEPT_BATCHES = 5
 """Batches of a producer that a broker remembers, to recognise them when they come again."""
@@ -44,6 +48,8 @@ class StoredBatch:
     base_offset: int
     last_offset: int
     leader_epoch: int
+    marker: bool | None = None
+    """Of a control batch: whether it commits (else it aborts) its producer's transaction."""
     committed: bool = False
     waiters: list[Callable[[bool], None]] = field(default_factory=list)
     """Called once: with True when committed, with False when lost or led by another."""
@@ -118,6 +124,7 @@ class PartitionLog:
         self.strict_producers = False
         """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
         self.producers: dict[int, ProducerState] = {}
+        self.transactions = LogTransactions()
         self.on_commit: dict[Callable[[], None], None] = {}
         """Called when the high watermark moves: waiting fetches."""
         self._base_offsets: list[int] = []
@@ -139,8 +146,10 @@ class PartitionLog:
         duplicate = state.duplicate_of(header)
         if duplicate is not None:
             return duplicate
+        if header.producer_id in self.transactions.open and not header.transactional:
+            raise InvalidTxnStateError(f"producer {header.producer_id} is in a transaction")
         expected = 0
-        if header.producer_epoch == state.epoch:
+        if header.producer_epoch == state.epoch and state.batches:
             last = state.batches[-1].header
             expected = next_sequence(last.base_sequence, last.count)
         if header.base_sequence != expected:
@@ -150,13 +159,31 @@ class PartitionLog:
             )
         return None
 
-    def append(self, data: bytes, header: BatchHeader, leader_epoch: int) -> StoredBatch:
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int, *, commit: bool
+    ) -> StoredBatch:
+        """End a producer's transaction; from now on only this epoch and later ones may write."""
+        state = self.producers.get(producer_id)
+        if state is not None and producer_epoch < state.epoch:
+            raise InvalidProducerEpochError(f"epoch {producer_epoch} after {state.epoch}")
+        data = encode_marker(
+            self.end_offset,
+            now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+        )
+        return self.append(data, read_header(memoryview(data)), leader_epoch, marker=commit)
+
+    def append(
+        self, data: bytes, header: BatchHeader, leader_epoch: int, *, marker: bool | None = None
+    ) -> StoredBatch:
         """Give the batch its offset and leader epoch, and store it uncommitted."""
         stored = bytearray(data)
         struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is under the checksum
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
-        batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch)
+        batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
         self.batches.append(batch)
         self._base_offsets.append(batch.base_offset)
         self.end_offset = last + 1
@@ -170,7 +197,9 @@ class PartitionLog:
         state = self.producers.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
             state = self.producers[header.producer_id] = ProducerState(header.producer_epoch)
-        state.batches.append(batch)
+        self.transactions.appended(header, batch.base_offset, batch.marker)
+        if batch.marker is None:
+            state.batches.append(batch)
 
     def commit(self, batch: StoredBatch) -> None:
         """All replicas have this batch and those before it."""
@@ -213,10 +242,16 @@ class PartitionLog:
 
     def _rebuild_producers(self) -> None:
         self.producers.clear()
+        self.transactions.clear()
         for batch in self.batches:
             self._remember(batch)
 
     # Reading
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end for consumers with `read_committed`."""
+        return self.transactions.last_stable_offset(self.high_watermark)
 
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool, until: int | None = None
@@ -279,8 +314,19 @@ class PartitionLog:
         return self.batches[at].leader_epoch if at >= 0 else -1
 
     def rows(self) -> list[Row]:
-        """All committed records, for checkers."""
+        """All replicated records, those of open and aborted transactions too, for checkers."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
+
+    def visible_rows(self) -> list[Row]:
+        """What a consumer with `read_committed` sees, for checkers."""
+        end = self.last_stable_offset
+        data = b"".join(b.data for b in self.batches if b.last_offset < end)
+        aborted = self.transactions.aborted(0, end)
+        return (
+            list(decode(memoryview(data), start_offset=0, aborted=aborted).columns.rows())
+            if data
+            else []
+        )
 
     @staticmethod
     def _rows(batch: StoredBatch) -> list[Row]:

@@ -1,21 +1,19 @@
-"""Produce, Fetch and ListOffsets of a simulated broker: the APIs that touch a partition's log.
+"""Fetch and ListOffsets of a simulated broker: the APIs that read a partition's log.
 
-In: a broker, a decoded request, its version, and where a late answer goes (acks=all waits for the
-commit, a long poll for data). Out: the response, or None when it comes later.
+In: a broker, a decoded request, its version, and where a late answer goes (a long poll waits for
+data). Out: the response, or None when it comes later. `produce_handler` writes.
 Must not: know connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
 from odradek.protocol.message import Message
 from odradek.protocol.messages import fetch as f
-from odradek.protocol.messages import produce as p
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -23,8 +21,6 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.protocol.primitives import Records
-from odradek.simulation.partition_log import StoredBatch, check_batch
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 
 if TYPE_CHECKING:
@@ -33,6 +29,8 @@ if TYPE_CHECKING:
 Reply = Callable[[Message | None], None]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+READ_COMMITTED = 1
+"""The isolation level in requests."""
 
 
 def led_partition(
@@ -92,109 +90,11 @@ def find_topic(broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bo
     return found
 
 
-_MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
+MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
 
 
-# Produce
-
-
-def produce(
-    broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
-) -> p.ProduceResponse | None:
-    """Append batches; with acks=all answer when all of them are settled."""
-    response = p.ProduceResponse()
-    open_batches = 0
-
-    def settled(answer: p.PartitionProduceResponse, topic: Topic, committed: bool) -> None:
-        nonlocal open_batches
-        if not committed:
-            error = errors.NotLeaderOrFollowerError("the leader changed")
-            _refuse(broker, answer, topic, error, version, response)
-        open_batches -= 1
-        if open_batches == 0:
-            reply(response)
-
-    waiting: list[tuple[StoredBatch, p.PartitionProduceResponse, Topic]] = []
-    for asked in request.topic_data:
-        of_topic = p.TopicProduceResponse()
-        if version >= 13:
-            of_topic.topic_id = asked.topic_id
-        else:
-            of_topic.name = asked.name
-        response.responses.append(of_topic)
-        for data in asked.partition_data:
-            answer = p.PartitionProduceResponse(data.index)
-            of_topic.partition_responses.append(answer)
-            topic = None
-            try:
-                topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
-                batch = _append(broker, topic, data.index, data.records, request.acks)
-            except BrokerError as error:
-                _refuse(broker, answer, topic, error, version, response)
-                continue
-            answer.base_offset = batch.base_offset
-            answer.log_start_offset = topic.partitions[data.index].log.start_offset
-            if request.acks == -1:
-                waiting.append((batch, answer, topic))
-    if request.acks == 0:
-        reply(None)
-        return None
-    open_batches = len(waiting)
-    if not waiting:
-        return response
-    for batch, answer, topic in waiting:
-        batch.when_settled(partial(settled, answer, topic))
-    return None
-
-
-def _append(
-    broker: SimulatedBroker, topic: Topic, index: int, records: Records, acks: int
-) -> StoredBatch:
-    partition = led_partition(broker, topic, index)
-    cluster = broker.cluster
-    if acks == -1 and cluster.in_sync(partition) < cluster.min_insync_replicas:
-        raise errors.NotEnoughReplicasError(f"{topic.name}-{index}")
-    data = _as_bytes(records)
-    header = check_batch(data, partition.log.max_message_bytes)
-    duplicate = partition.log.find_duplicate(header)
-    if duplicate is not None:
-        cluster.duplicates_refused += 1
-        return duplicate
-    batch = partition.log.append(data, header, partition.leader_epoch)
-    cluster.replicate(partition, batch)
-    return batch
-
-
-def _as_bytes(records: Records) -> bytes:
-    if records is None:
-        return b""
-    if isinstance(records, (bytes, bytearray, memoryview)):
-        return bytes(records)
-    return b"".join(records)
-
-
-def _refuse(
-    broker: SimulatedBroker,
-    answer: p.PartitionProduceResponse,
-    topic: Topic | None,
-    error: BrokerError,
-    version: int,
-    response: p.ProduceResponse,
-) -> None:
-    answer.error_code = error.code if error.code is not None else -1
-    answer.base_offset = answer.log_start_offset = -1
-    if version >= 8:
-        answer.error_message = str(error)
-    if version >= 10 and topic is not None and isinstance(error, _MOVED):  # KIP-951
-        partition = topic.partitions[answer.index]
-        answer.current_leader = p.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
-        leader = broker.cluster.brokers.get(partition.leader)
-        known = {n.node_id for n in response.node_endpoints}
-        if leader is not None and leader.id not in known:
-            response.node_endpoints.append(p.NodeEndpoint(leader.id, *_place(leader)))
-
-
-def _place(broker: SimulatedBroker) -> tuple[str, int]:
+def place(broker: SimulatedBroker) -> tuple[str, int]:
+    """A broker's host and port."""
     return broker.address.host, broker.address.port
 
 
@@ -286,7 +186,15 @@ def _read_all(
                     answer.preferred_read_replica = closer.id
                     failed = True
                     continue
-                got = _read(broker, partition, part, answer, room, whole_first=size == 0)
+                got = _read(
+                    broker,
+                    partition,
+                    part,
+                    answer,
+                    room,
+                    whole_first=size == 0,
+                    committed_only=request.isolation_level == READ_COMMITTED,
+                )
                 size += got
                 left -= got
             except BrokerError as error:
@@ -303,19 +211,27 @@ def _read(
     room: int,
     *,
     whole_first: bool,
+    committed_only: bool,
 ) -> int:
     log = partition.log
     behind = 0 if partition.leader == broker.id else broker.behind
     end = log.end_offset - behind
     high_watermark = min(log.high_watermark, end)
-    answer.high_watermark = answer.last_stable_offset = high_watermark
+    stable = log.transactions.last_stable_offset(high_watermark)
+    answer.high_watermark, answer.last_stable_offset = high_watermark, stable
     answer.log_start_offset = log.start_offset
     if not log.start_offset <= asked.fetch_offset <= end:
         raise errors.OffsetOutOfRangeError(f"{asked.fetch_offset}")
-    if asked.fetch_offset >= high_watermark or (room <= 0 and not whole_first):
+    limit = stable if committed_only else high_watermark
+    if committed_only:
+        answer.aborted_transactions = []
+    if asked.fetch_offset >= limit or (room <= 0 and not whole_first):
         return 0
-    data = log.read(asked.fetch_offset, room, whole_first=whole_first, until=end)
+    data = log.read(asked.fetch_offset, room, whole_first=whole_first, until=min(end, limit))
     answer.records = memoryview(data)
+    if committed_only:
+        found = log.transactions.aborted(asked.fetch_offset, limit)
+        answer.aborted_transactions = [f.AbortedTransaction(*entry) for entry in found]
     return len(data)
 
 
@@ -330,13 +246,13 @@ def _refuse_fetch(
     answer.error_code = error.code if error.code is not None else -1
     if not isinstance(error, errors.OffsetOutOfRangeError):
         answer.high_watermark = -1
-    if version >= 12 and topic is not None and isinstance(error, _MOVED):  # KIP-951
+    if version >= 12 and topic is not None and isinstance(error, MOVED):  # KIP-951
         partition = topic.partitions[answer.partition_index]
         answer.current_leader = f.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
         leader = broker.cluster.brokers.get(partition.leader)
         known = {n.node_id for n in response.node_endpoints}
         if version >= 16 and leader is not None and leader.id not in known:
-            response.node_endpoints.append(f.NodeEndpoint(leader.id, *_place(leader)))
+            response.node_endpoints.append(f.NodeEndpoint(leader.id, *place(leader)))
 
 
 # ListOffsets
@@ -355,7 +271,8 @@ def list_offsets(
             of_topic.partitions.append(answer)
             try:
                 topic = find_topic(broker, asked.name, b"", by_id=False)
-                found = _offset(broker, topic, part)
+                stable = request.isolation_level == READ_COMMITTED
+                found = _offset(broker, topic, part, committed_only=stable)
             except BrokerError as error:
                 answer.error_code = error.code if error.code is not None else -1
                 continue
@@ -367,7 +284,7 @@ def list_offsets(
 
 
 def _offset(
-    broker: SimulatedBroker, topic: Topic, asked: ListOffsetsPartition
+    broker: SimulatedBroker, topic: Topic, asked: ListOffsetsPartition, *, committed_only: bool
 ) -> tuple[int, int, int] | None:
     partition = led_partition(broker, topic, asked.partition_index, asked.current_leader_epoch)
     log = partition.log
@@ -375,8 +292,10 @@ def _offset(
         return log.start_offset, -1, log.leader_epoch_at(log.start_offset)
     if broker.time.now < partition.offsets_unavailable_until:
         raise errors.OffsetNotAvailableError("the new leader doesn't know its high watermark yet")
+    end = log.last_stable_offset if committed_only else log.high_watermark
     if asked.timestamp == LATEST:
-        return log.high_watermark, -1, partition.leader_epoch
+        return end, -1, partition.leader_epoch
     if asked.timestamp == MAX_TIMESTAMP:
         return log.latest_timestamp()
-    return log.offset_for_timestamp(asked.timestamp)
+    found = log.offset_for_timestamp(asked.timestamp)
+    return found if found is None or found[0] < end else None

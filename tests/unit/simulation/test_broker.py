@@ -13,14 +13,15 @@ from odradek.protocol.messages import list_offsets as lo
 from odradek.protocol.messages import produce as p
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.record import BatchBuilder, decode
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.broker_handlers import HANDLERS
+from odradek.simulation.group_handlers import GROUP_HANDLERS
+from odradek.simulation.transaction_handlers import TRANSACTION_HANDLERS
 
-COORDINATED = (FindCoordinatorRequest,)
+COORDINATED = {FindCoordinatorRequest, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
 """They need coordinators: tests of their own ask them in every version."""
 KINDS: list[type[Message]] = [ApiVersionsRequest, *(k for k in HANDLERS if k not in COORDINATED)]
 ALL_VERSIONS = [

@@ -1,0 +1,161 @@
+"""The requests of transactions: what stands in them, who is asked, and what is answered.
+
+In: a broker, a decoded request, its version, and where the answer goes. Out: answers in the words
+of each version; the work is done by `transaction_coordinator`. Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+from odradek.protocol.messages import add_partitions_to_txn as a
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from odradek.simulation.transaction_coordinator import TransactionShard
+from odradek.simulation.transaction_states import KIP_890, TransactionMetadata
+
+if TYPE_CHECKING:
+    from odradek.simulation.broker import SimulatedBroker
+
+Reply = Callable[[Message | None], None]
+
+EPOCH_OF_EACH = 5
+"""From this version of EndTxn on each transaction has an epoch of its own (KIP-890)."""
+LAST_OF_CLIENTS = 3
+"""Later versions of AddPartitionsToTxn are for brokers."""
+
+
+def _code(error: BrokerError | None, *, fenced: bool = True) -> int:
+    """The code of an error; clients that don't know PRODUCER_FENCED get the older one."""
+    if error is None:
+        return 0
+    if isinstance(error, errors.ProducerFencedError) and not fenced:
+        return errors.InvalidProducerEpochError.code
+    return error.code if error.code is not None else -1
+
+
+def _shard(broker: SimulatedBroker, transactional_id: str) -> TransactionShard:
+    if not transactional_id:
+        raise errors.InvalidRequestError("an empty transactional id")
+    return broker.cluster.transactions.shard(broker, transactional_id)
+
+
+def init_producer_id(
+    broker: SimulatedBroker, request: InitProducerIdRequest, version: int, reply: Reply
+) -> InitProducerIdResponse | None:
+    """A fresh id; with a transactional id the one that it has, under an epoch that fences.
+
+    Without a transactional id Kafka ignores the id that is sent along.
+    """
+    if request.transactional_id is None:
+        return InitProducerIdResponse(
+            producer_id=broker.cluster.new_producer_id(), producer_epoch=0
+        )
+
+    def answer(found: TransactionMetadata | BrokerError) -> None:
+        if isinstance(found, BrokerError):
+            code = _code(found, fenced=version >= 4)
+            reply(InitProducerIdResponse(error_code=code, producer_epoch=-1))
+        else:
+            reply(InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch))
+
+    timeout = request.transaction_timeout_ms / 1000.0
+    expected = None
+    if request.producer_id >= 0:
+        expected = (request.producer_id, request.producer_epoch)
+    try:
+        if not 0 < timeout <= broker.cluster.transactions.longest:
+            raise errors.InvalidTransactionTimeoutError(f"{timeout} s")
+        shard = _shard(broker, request.transactional_id)
+        shard.initialise(request.transactional_id, timeout, expected, answer)
+    except BrokerError as error:
+        answer(error)
+    return None
+
+
+def add_partitions(
+    broker: SimulatedBroker, request: a.AddPartitionsToTxnRequest, version: int, reply: Reply
+) -> a.AddPartitionsToTxnResponse | None:
+    """Add partitions to a transaction: all of them or none."""
+    if version > LAST_OF_CLIENTS:
+        code = errors.ClusterAuthorizationFailedError.code
+        return a.AddPartitionsToTxnResponse(error_code=code)
+    places = [
+        TopicPartition(topic.name, index)
+        for topic in request.v3_and_below_topics
+        for index in topic.partitions
+    ]
+    topics = broker.cluster.topics
+    missing = {
+        place
+        for place in places
+        if place.topic not in topics or place.partition >= len(topics[place.topic].partitions)
+    }
+
+    def answer(error: BrokerError | None) -> None:
+        response = a.AddPartitionsToTxnResponse()
+        for topic in request.v3_and_below_topics:
+            results = a.AddPartitionsToTxnTopicResult(topic.name)
+            response.results_by_topic_v3_and_below.append(results)
+            for index in topic.partitions:
+                code = _code(error, fenced=version >= 2)
+                if missing:
+                    code = errors.OperationNotAttemptedError.code
+                    if TopicPartition(topic.name, index) in missing:
+                        code = errors.UnknownTopicOrPartitionError.code
+                results.results_by_partition.append(
+                    a.AddPartitionsToTxnPartitionResult(index, code)
+                )
+        reply(response)
+
+    if missing:
+        answer(None)
+        return None
+    name = request.v3_and_below_transactional_id
+    who = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    try:
+        _shard(broker, name).add(name, *who, places, answer)
+    except BrokerError as error:
+        answer(error)
+    return None
+
+
+def end_txn(broker: SimulatedBroker, request: EndTxnRequest, version: int, reply: Reply) -> None:
+    """Commit or abort."""
+
+    def answer(found: TransactionMetadata | BrokerError) -> None:
+        if isinstance(found, BrokerError):
+            reply(EndTxnResponse(error_code=_code(found, fenced=version >= 2)))
+            return
+        response = EndTxnResponse()
+        if version >= EPOCH_OF_EACH:
+            response.producer_id, response.producer_epoch = found.producer_id, found.epoch
+        reply(response)
+
+    name = request.transactional_id
+    try:
+        _shard(broker, name).end(
+            name,
+            request.producer_id,
+            request.producer_epoch,
+            answer,
+            commit=request.committed,
+            version=KIP_890 if version >= EPOCH_OF_EACH else 0,
+        )
+    except BrokerError as error:
+        answer(error)
+
+
+TRANSACTION_HANDLERS: dict[type[Message], Any] = {
+    a.AddPartitionsToTxnRequest: add_partitions,
+    EndTxnRequest: end_txn,
+    InitProducerIdRequest: init_producer_id,
+}

@@ -1,0 +1,212 @@
+"""What a transaction coordinator knows of one transactional id, and what may become of it.
+
+In: the state as it is and a request's words. Out: the next state, to be written before it counts,
+or the error that Kafka answers. Epochs grow when a producer is fenced, and with KIP-890 (version 2)
+at the end of each transaction. Must not: know brokers, logs or time beyond what is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from odradek.common import kafka_errors as errors
+from odradek.common.types import TopicPartition
+
+EXHAUSTED = 32766
+"""An id with this epoch is replaced by a new one: one epoch more is left to fence with."""
+KIP_890 = 2
+"""The transaction.version from which on each transaction has an epoch of its own."""
+
+
+class State(Enum):
+    """Kafka's states of a transactional id."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int = -1
+    last_epoch: int = -1
+    """The epoch before, where the request that raised it may come again."""
+    previous_id: int = -1
+    next_id: int = -1
+    """The id that takes over once the markers of this transaction are written."""
+    timeout: float = 60.0
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started: float = -1.0
+
+    @property
+    def exhausted(self) -> bool:
+        """No epoch is left for a client."""
+        return self.epoch >= EXHAUSTED
+
+    @property
+    def commits(self) -> bool:
+        """Of a prepared transaction: which way it ends."""
+        return self.state is State.PREPARE_COMMIT
+
+
+def check_producer(found: TransactionMetadata, producer_id: int, epoch: int) -> None:
+    """A request that belongs to the transaction must come from the producer that has the id now."""
+    if found.producer_id != producer_id:
+        raise errors.InvalidProducerIdMappingError(f"{found.transactional_id}: {producer_id}")
+    if found.epoch != epoch:
+        raise errors.ProducerFencedError(f"{found.transactional_id}: {epoch}, now {found.epoch}")
+    if found.state in PREPARED:
+        raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
+
+
+def fenced(found: TransactionMetadata) -> TransactionMetadata:
+    """The open transaction is to be aborted, and its producer may not write any more."""
+    return replace(
+        found, state=State.PREPARE_ABORT, epoch=found.epoch + 1, last_epoch=-1, next_id=-1
+    )
+
+
+def initialised(
+    found: TransactionMetadata,
+    timeout: float,
+    expected: tuple[int, int] | None,
+    new_id: Callable[[], int],
+) -> TransactionMetadata:
+    """InitProducerId: a new epoch for whoever asks; KIP-360 lets a producer go on with its own.
+
+    With an open transaction the answer is `fenced`: that is written, and the client asks again.
+    """
+    if found.epoch >= 0 and expected is not None and not _may_go_on(found, *expected):
+        raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}")
+    if found.state in PREPARED:
+        raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
+    if found.state is State.ONGOING:
+        return fenced(found)
+    fresh = replace(found, state=State.EMPTY, partitions=frozenset(), timeout=timeout, started=-1.0)
+    if found.exhausted and (expected is None or expected[1] == found.epoch):
+        return replace(
+            fresh,
+            producer_id=new_id(),
+            previous_id=found.producer_id,
+            epoch=0,
+            last_epoch=found.epoch if expected is not None else -1,
+        )
+    if expected is None:
+        return replace(fresh, epoch=found.epoch + 1, last_epoch=-1)
+    if found.epoch < 0 or expected[1] == found.epoch:
+        return replace(fresh, epoch=found.epoch + 1, last_epoch=found.epoch)
+    if expected[1] == found.last_epoch:  # its answer was lost: the same again
+        return fresh
+    raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}, now {found.epoch}")
+
+
+def _may_go_on(found: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    return producer_id == found.producer_id or (
+        producer_id == found.previous_id and epoch >= EXHAUSTED
+    )
+
+
+def added(
+    found: TransactionMetadata, partitions: Iterable[TopicPartition], now: float
+) -> TransactionMetadata:
+    """The partitions belong to the transaction, which begins with the first of them."""
+    begins = found.state is not State.ONGOING
+    before = frozenset() if begins else found.partitions
+    return replace(
+        found,
+        state=State.ONGOING,
+        partitions=before | frozenset(partitions),
+        started=now if begins else found.started,
+    )
+
+
+def ended(
+    found: TransactionMetadata,
+    producer_id: int,
+    epoch: int,
+    new_id: Callable[[], int],
+    *,
+    commit: bool,
+    version: int,
+) -> TransactionMetadata | None:
+    """EndTxn: the prepared transaction, or None when it is over already (a repetition)."""
+    if version >= KIP_890:
+        return _ended_with_epoch(found, producer_id, epoch, new_id, commit=commit)
+    if found.producer_id != producer_id:
+        raise errors.InvalidProducerIdMappingError(f"{found.transactional_id}: {producer_id}")
+    if found.epoch != epoch:
+        raise errors.ProducerFencedError(f"{found.transactional_id}: {epoch}, now {found.epoch}")
+    if found.state is State.ONGOING:
+        return replace(found, state=_prepared(commit=commit))
+    _check_again(found, commit=commit)
+    return None
+
+
+def _prepared(*, commit: bool) -> State:
+    return State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+
+
+def _check_again(found: TransactionMetadata, *, commit: bool) -> None:
+    """The same word again is right, the opposite isn't, and without a transaction nothing is."""
+    if found.state is _prepared(commit=commit):
+        raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
+    if found.state is not (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+        raise errors.InvalidTxnStateError(f"{found.transactional_id}: {found.state.value}")
+
+
+def _ended_with_epoch(
+    found: TransactionMetadata,
+    producer_id: int,
+    epoch: int,
+    new_id: Callable[[], int],
+    *,
+    commit: bool,
+) -> TransactionMetadata | None:
+    rotated = found.previous_id == producer_id and epoch == EXHAUSTED and found.epoch == 0
+    bumped = found.epoch == epoch + 1
+    if found.producer_id != producer_id and not rotated:
+        raise errors.InvalidProducerIdMappingError(f"{found.transactional_id}: {producer_id}")
+    if found.state in PREPARED:
+        valid = bumped
+    elif found.state in COMPLETE:
+        valid = bumped or rotated or found.epoch == epoch
+    else:
+        valid = found.epoch == epoch
+    if not valid:
+        raise errors.ProducerFencedError(f"{found.transactional_id}: {epoch}, now {found.epoch}")
+    if found.state in PREPARED or (found.state in COMPLETE and (bumped or rotated)):
+        _check_again(found, commit=commit)
+        return None
+    if found.state is not State.ONGOING and commit:
+        raise errors.InvalidTxnStateError(f"{found.transactional_id}: {found.state.value}")
+    return replace(  # an abort without a transaction is one without partitions
+        found,
+        state=_prepared(commit=commit),
+        epoch=found.epoch + 1,
+        last_epoch=found.epoch,
+        next_id=new_id() if found.exhausted else -1,
+        partitions=found.partitions if found.state is State.ONGOING else frozenset(),
+    )
+
+
+def completed(found: TransactionMetadata) -> TransactionMetadata:
+    """All markers are written."""
+    state = State.COMPLETE_COMMIT if found.commits else State.COMPLETE_ABORT
+    done = replace(found, state=state, partitions=frozenset(), next_id=-1)
+    if found.next_id < 0:
+        return done
+    return replace(done, producer_id=found.next_id, previous_id=found.producer_id, epoch=0)
