@@ -1,0 +1,176 @@
+"""JoinGroup and SyncGroup: the two questions of every classic rebalance.
+
+In: who asks (`Identity`), what it can do and wants. Out: what the coordinator made of it. Errors
+that mean the end of the membership are raised as they are. Must not: touch what is owned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from odradek.clients.consumer.assignors import Assignor, MemberSubscription, user_data
+from odradek.clients.consumer.embedded_protocol import PROTOCOL_TYPE, encode_subscription
+from odradek.clients.consumer.membership import Group
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import (
+    InconsistentGroupProtocolError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from odradek.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+LONGEST_REASON = 255
+"""KIP-800: brokers refuse longer ones."""
+GRACE = 5.0
+"""Seconds beyond the rebalance timeout in which a broker has to answer."""
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+
+@dataclass(slots=True)
+class Identity:
+    """What the coordinator knows this member by."""
+
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+    def forget(self, *, member_id: bool = True) -> None:
+        """It isn't known any more."""
+        self.generation = NO_GENERATION
+        if member_id:
+            self.member_id = NO_MEMBER
+
+
+class Joining:
+    """The questions of one membership."""
+
+    def __init__(self, group: Group, identity: Identity, assignors: Sequence[Assignor]) -> None:
+        self._group = group
+        self._identity = identity
+        self._assignors = assignors
+        config = group.config
+        self._rebalance_timeout: float = config["max.poll.interval.ms"]
+        self._session_timeout: float = config["session.timeout.ms"]
+        self._rack: str | None = config["client.rack"] or None
+        self._pause: float = config.backoff("retry.backoff").base
+        self.last: tuple[TopicPartition, ...] = ()
+        """What was assigned last, and in which generation: assignors want to know."""
+        self.last_generation = NO_GENERATION
+
+    def join(self, topics: Sequence[str], reason: str) -> Flow[JoinGroupResponse]:
+        """Join, for as long as it takes: until all members have come, or the group is there."""
+        yield START
+        group, identity = self._group, self._identity
+
+        def body(_: float) -> JoinGroupRequest:
+            return JoinGroupRequest(
+                group.group_id,
+                round(self._session_timeout * 1000),
+                round(self._rebalance_timeout * 1000),
+                identity.member_id,
+                group.instance_id,
+                PROTOCOL_TYPE,
+                [self._offer(assignor, topics) for assignor in self._assignors],
+                reason[:LONGEST_REASON],
+            )
+
+        while True:
+            answer = yield from group.coordinator.ask(
+                "JoinGroup",
+                body,
+                JoinGroupResponse,
+                _check_join,
+                math.inf,
+                timeout=max(group.engine.network.request_timeout, self._rebalance_timeout + GRACE),
+                patience=self._rebalance_timeout,
+                constant=True,
+            )
+            if answer.error_code == MemberIdRequiredError.code:  # KIP-394
+                identity.member_id = answer.member_id
+            elif answer.error_code == RebalanceInProgressError.code:
+                yield Wait((), group.engine.now + self._pause)
+            else:
+                self._check_protocol(answer.protocol_type, answer.protocol_name)
+                identity.member_id, identity.generation = answer.member_id, answer.generation_id
+                return answer
+
+    def sync(
+        self, protocol: str, assignments: list[SyncGroupRequestAssignment]
+    ) -> Flow[bytes | None]:
+        """What this member is assigned; None when the group is rebalancing again."""
+        group, identity = self._group, self._identity
+        body = SyncGroupRequest(
+            group.group_id,
+            identity.generation,
+            identity.member_id,
+            group.instance_id,
+            PROTOCOL_TYPE,
+            protocol,
+            assignments,
+        )
+        answer = yield from group.coordinator.ask(
+            "SyncGroup",
+            lambda _: body,
+            SyncGroupResponse,
+            _check_sync,
+            math.inf,
+            timeout=max(group.engine.network.request_timeout, self._rebalance_timeout + GRACE),
+            patience=self._rebalance_timeout,
+            constant=True,
+        )
+        if answer.error_code:
+            return None
+        self._check_protocol(answer.protocol_type, answer.protocol_name or protocol)
+        if answer.protocol_name not in (None, protocol):
+            raise InconsistentGroupProtocolError(
+                f"group {group.group_id!r} joined with {protocol!r}, synced with "
+                f"{answer.protocol_name!r}"
+            )
+        return answer.assignment
+
+    def _offer(self, assignor: Assignor, topics: Sequence[str]) -> JoinGroupRequestProtocol:
+        """What it says to the leader in case that this assignor is chosen."""
+        subscription = MemberSubscription(
+            tuple(topics),
+            tuple(self._group.owned()),
+            self._identity.generation,
+            self._rack,
+            self._group.instance_id,
+            user_data(assignor, self.last, self.last_generation),
+        )
+        return JoinGroupRequestProtocol(assignor.name, encode_subscription(subscription))
+
+    def _check_protocol(self, kind: str | None, name: str | None) -> None:
+        known = [assignor.name for assignor in self._assignors]
+        if kind not in (None, PROTOCOL_TYPE) or name not in known:
+            raise InconsistentGroupProtocolError(
+                f"group {self._group.group_id!r} runs {kind or PROTOCOL_TYPE} with {name!r}; this "
+                f"member knows {', '.join(known)}"
+            )
+
+
+def _check_join(answer: JoinGroupResponse) -> KafkaError | None:
+    """What the conversation itself goes on from is no error."""
+    if answer.error_code in (0, MemberIdRequiredError.code, RebalanceInProgressError.code):
+        return None
+    return error_for(answer.error_code)
+
+
+def _check_sync(answer: SyncGroupResponse) -> KafkaError | None:
+    if answer.error_code in (0, RebalanceInProgressError.code):
+        return None
+    return error_for(answer.error_code)

@@ -1,0 +1,115 @@
+"""What the leader of a classic group does besides being a member: it divides the partitions.
+
+In: the subscriptions of all members, the snapshot. Out: each member's assignment as bytes, and
+later why the group should rebalance: topics of the group, also those that only others subscribe
+to, have other numbers of partitions. Must not: send anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from odradek.clients.consumer.assignors import Assignor, assign_group
+from odradek.clients.consumer.embedded_protocol import decode_subscription, encode_assignment
+from odradek.clients.consumer.membership import Group
+from odradek.metadata.cluster import Cluster
+from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.messages.join_group import JoinGroupResponseMember
+from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
+
+TOPICS_TIMEOUT = 5.0
+"""Seconds that the group is kept waiting for metadata of topics; those that come later make it
+rebalance again."""
+GONE_AFTER = 10.0
+"""Seconds for which a topic has to be missing before the group rebalances: a broker that has just
+started may not know it yet."""
+
+
+class Leader:
+    """The group as its leader sees it; of no use to followers."""
+
+    def __init__(self, group: Group, assignors: Sequence[Assignor]) -> None:
+        self._group = group
+        self._assignors = {a.name: a for a in assignors}
+        self._counts: dict[str, int] | None = None
+        """How many partitions each topic of the group had; None for followers."""
+        self._gone_since = math.inf
+
+    def divide(
+        self, protocol: str, members: Sequence[JoinGroupResponseMember]
+    ) -> Flow[list[SyncGroupRequestAssignment]]:
+        """Assign with the assignor that all members know."""
+        yield START
+        subscriptions = {
+            m.member_id: decode_subscription(m.metadata, m.group_instance_id) for m in members
+        }
+        topics = dict.fromkeys(t for s in subscriptions.values() for t in s.topics)
+        cluster = yield from self._cluster(topics)
+        self._lead(topics, cluster)
+        given = assign_group(self._assignors[protocol], subscriptions, cluster)
+        return [
+            SyncGroupRequestAssignment(member, encode_assignment(partitions))
+            for member, partitions in given.items()
+        ]
+
+    def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:
+        """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
+        subscriptions = [decode_subscription(m.metadata) for m in members]
+        topics = dict.fromkeys(t for s in subscriptions for t in s.topics)
+        self._group.engine.metadata.want(topics)
+        self._lead(topics, self._group.engine.metadata.snapshot or Cluster())
+
+    def step_down(self) -> None:
+        """Somebody else leads: topics that only others subscribe to are no concern any more."""
+        if self._counts is not None:
+            own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
+            self._group.engine.metadata.forget_topics(t for t in self._counts if t not in own)
+            self._counts = None
+            self._gone_since = math.inf
+
+    def reason(self, now: float) -> str | None:
+        """Why the group should rebalance, judged by the snapshot of now."""
+        snapshot = self._group.engine.metadata.snapshot
+        if not self._counts or snapshot is None:
+            return None
+        gone = None
+        for topic, before in self._counts.items():
+            found = snapshot.topic(topic)
+            count = len(found.partitions) if found is not None else 0
+            if count > before:
+                return f"topic {topic} has {count} partitions, {before} before"
+            if count < before:
+                gone = f"topic {topic} had {before} partitions and has {count}"
+        if gone is None:
+            self._gone_since = math.inf
+        elif self._gone_since == math.inf:
+            self._gone_since = now
+        return gone if now >= self.look_at() else None
+
+    def look_at(self) -> float:
+        """When a topic that is missing will have been missing for long enough."""
+        return self._gone_since + GONE_AFTER
+
+    def _lead(self, topics: Iterable[str], cluster: Cluster) -> None:
+        self._gone_since = math.inf
+        self._counts = {}
+        for topic in topics:
+            found = cluster.topic(topic)
+            self._counts[topic] = len(found.partitions) if found is not None else 0
+
+    def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
+        """A snapshot with all of these topics, as far as they exist."""
+        now = yield START
+        metadata = self._group.engine.metadata
+        until = now + TOPICS_TIMEOUT
+        metadata.want(topics)
+        while True:
+            snapshot = metadata.snapshot
+            if snapshot is not None and all(
+                t in snapshot.topics or t in metadata.topic_errors for t in topics
+            ):
+                return snapshot
+            if now >= until:
+                return snapshot or Cluster()
+            now = yield Wait((metadata.changed,), until)

@@ -1,0 +1,394 @@
+"""A consumer's membership of a classic group: one flow from `subscribe` to `close`.
+
+It rebalances (give back, join, have the partitions divided or be told, take them), then stays a
+member by heartbeats until something calls for the next rebalance. Eager members give everything
+back before they join; cooperative ones keep what they have, give back what the new assignment
+lacks, and join once more (KIP-429). In: the coordinator's answers, wishes of the group glue.
+Out: calls of `Group`. Must not: know positions, offsets or callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from odradek.clients.consumer.assignors import COOPERATIVE, find, rebalance_protocol
+from odradek.clients.consumer.classic_join import NO_GENERATION, NO_MEMBER, Identity, Joining
+from odradek.clients.consumer.classic_leader import Leader
+from odradek.clients.consumer.classic_state import MemberEvent, move
+from odradek.clients.consumer.embedded_protocol import decode_assignment
+from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import (
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.join_group import JoinGroupResponse
+from odradek.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+
+logger = logging.getLogger("odradek.consumer")
+
+MEMBERS = 3
+"""LeaveGroup takes a list of members from this version on (KIP-345)."""
+LEAVE_TIMEOUT = 5.0
+"""Leaving is a courtesy to the others: the session timeout does the same, only later."""
+
+
+class SessionExpiredError(KafkaError):
+    """No heartbeat was answered for session.timeout.ms: the group may have gone on without us."""
+
+
+REMOVED = (UnknownMemberIdError, IllegalGenerationError, SessionExpiredError)
+"""After these everything is lost, and the member joins again."""
+
+
+class ClassicMembership:
+    """One consumer in one classic group."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        config = group.config
+        assignors = find(config["partition.assignment.strategy"])
+        self._cooperative = rebalance_protocol(assignors) is COOPERATIVE
+        self._identity = Identity()
+        self._joining = Joining(group, self._identity, assignors)
+        self._leader = Leader(group, assignors)
+        self.state = MemberState.UNJOINED
+        self._interval: float = config["heartbeat.interval.ms"]
+        self._session: float = config["session.timeout.ms"]
+        self._max_poll: float = config["max.poll.interval.ms"]
+        self._pause: float = config.backoff("retry.backoff").base
+        self._changed = Signal()
+        """Notified when there is a wish."""
+        self._wish: str | None = None
+        """Why to join again."""
+        self._removals = 0
+        """How often in a row it was removed before it became stable."""
+        self._beat_at = math.inf
+        self._sent_at = -math.inf
+        self._expires = math.inf
+        """When the session is over unless a heartbeat is answered."""
+        self._running: Completion[None] | None = None
+        self._revoking: Completion[float] | None = None
+
+    # What the group glue calls
+
+    @property
+    def member_id(self) -> str:
+        """The coordinator's name for this member; empty while there is none."""
+        return self._identity.member_id
+
+    @property
+    def generation(self) -> int:
+        """The group's generation that it is a member of; -1 while there is none."""
+        return self._identity.generation
+
+    def start(self, now: float) -> None:
+        """Begin to join."""
+        self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
+        self._running = self._group.engine.start(self._run())
+
+    def rejoin(self, reason: str, now: float) -> None:
+        """Join again as soon as that is possible; a join that begins later satisfies the wish."""
+        del now
+        self._wish = reason
+        self._changed.notify()
+
+    def hold(self, now: float) -> None:
+        """The consumer will leave: no join any more, but heartbeats until `leave`."""
+        del now
+        self._stop()
+        self._running = self._group.engine.start(self._hold())
+
+    def leave(self, deadline: float) -> Flow[None]:
+        """Leave the group, unless the member is static; ends at the deadline and never raises."""
+        now = yield START
+        self._stop()
+        if self.state in (MemberState.LEAVING, MemberState.UNJOINED):
+            return
+        self._move(MemberEvent.LEAVE, "the consumer leaves", now)
+        yield from self._say_goodbye("the consumer unsubscribes or is closed", deadline)
+        self._leader.step_down()
+        self._identity.forget()
+        self._move(MemberEvent.LEFT, None, self._group.engine.now)
+
+    # The flow
+
+    def _run(self) -> Flow[None]:
+        now = yield START
+        reason = "the consumer has subscribed"
+        while True:
+            try:
+                yield from self._rebalance(reason)
+                now = yield from self._stay()
+                reason = self._wish or "?"
+                self._move(MemberEvent.REBALANCE, reason, now)
+            except REMOVED as error:
+                yield from self._removed(error)
+                reason = f"{type(error).__name__}: {error}"
+            except PollOverdueError:
+                yield from self._poll_overdue()
+                reason = "the application polls again"
+            except KafkaError as error:
+                if self._group.engine.ended is None:
+                    yield from self._refused(error)
+                return
+
+    def _rebalance(self, reason: str) -> Flow[None]:
+        """From giving back to taking over; several times when the group changes meanwhile."""
+        engine, identity = self._group.engine, self._identity
+        while True:
+            yield from self._prepare()
+            topics = self._group.topics()
+            self._wish = None
+            joined = yield from self._joining.join(topics, reason)
+            now = engine.now
+            generation = f"generation {joined.generation_id}"
+            self._move(MemberEvent.JOINED, generation, now)
+            protocol = joined.protocol_name or ""
+            assignments = []
+            if joined.leader == identity.member_id:
+                assignments = yield from self._divide(protocol, joined)
+            else:
+                self._leader.step_down()
+            assigned = yield from self._joining.sync(protocol, assignments)
+            now = engine.now
+            if assigned is not None:
+                break
+            reason = "the group is rebalancing"
+            self._move(MemberEvent.REBALANCE, reason, now)
+        self._beat_at, self._expires = now + self._interval, now + self._session
+        self._removals = 0
+        self._move(MemberEvent.SYNCED, generation, now)
+        yield from self._take(decode_assignment(assigned).partitions, topics)
+
+    def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
+        if joined.skip_assignment:
+            self._leader.watch(joined.members)
+            yield START
+            return []
+        return (yield from self._leader.divide(protocol, joined.members))
+
+    def _prepare(self) -> Flow[None]:
+        """Before a join: eager members give back everything (R-GR-1: before it goes out)."""
+        gone = self._group.owned()
+        if self._cooperative:
+            topics = set(self._group.topics())
+            gone = [p for p in gone if p.topic not in topics]
+        yield from self._give_back(gone)
+
+    def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
+        """Own what is assigned, and nothing else."""
+        group, joining = self._group, self._joining
+        joining.last, joining.last_generation = assigned, self.generation
+        wanted = [p for p in sorted(assigned) if p.topic in topics]
+        gone = [p for p in group.owned() if p not in set(assigned)]
+        yield from self._give_back(gone)
+        kept = set(group.owned())
+        yield from group.assign([p for p in wanted if p not in kept], group.engine.now)
+        if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
+            self.rejoin("partitions were given back", group.engine.now)
+
+    def _give_back(self, gone: list[TopicPartition]) -> Flow[None]:
+        """Have the application give partitions back, which may take it long: heartbeats go on."""
+        now = yield START
+        if gone:
+            engine = self._group.engine
+            self._revoking = engine.start(self._group.revoke(gone, now))
+            yield from self._beat_until(self._revoking)
+            self._revoking.result()
+
+    # Being a member
+
+    def _stay(self) -> Flow[float]:
+        """Stay a member until there is a reason to join again."""
+        group = self._group
+        metadata = group.engine.metadata
+        now = yield START
+        beat: Completion[None] | None = None
+        try:
+            while self._wish is None:
+                if now >= group.polled_at + self._max_poll:
+                    raise PollOverdueError
+                if (reason := self._leader.reason(now)) is not None:
+                    self._wish = reason
+                    break
+                if beat is not None and beat.done:
+                    beat.result()
+                    beat = None
+                    continue
+                if beat is None and now >= self._beat_at:
+                    beat = self._beat(now)
+                on = (self._changed, metadata.changed, *((beat,) if beat is not None else ()))
+                until = [group.polled_at + self._max_poll, self._leader.look_at()]
+                if beat is None:
+                    until.append(self._beat_at)
+                now = yield Wait(on, min(until))
+        finally:
+            self._forget_beat(beat)
+        return now
+
+    def _beat_until(self, done: Completion[Any]) -> Flow[None]:
+        """Stay a member while something else goes on, which is waited for in any case."""
+        now = yield START
+        beat: Completion[None] | None = None
+        trouble: KafkaError | None = None
+        try:
+            while not done.done:
+                if beat is not None and beat.done:
+                    if isinstance(beat.error, KafkaError):
+                        trouble = beat.error
+                    beat = None
+                quiet = trouble is not None or self.generation == NO_GENERATION
+                if beat is None and not quiet and now >= self._beat_at:
+                    beat = self._beat(now)
+                until = math.inf if quiet or beat is not None else self._beat_at
+                now = yield Wait((done, beat) if beat is not None else (done,), until)
+        finally:
+            self._forget_beat(beat)
+        if trouble is not None and done.error is None:
+            raise trouble
+
+    def _hold(self) -> Flow[None]:
+        yield START
+        yield from self._beat_until(Completion())
+
+    def _beat(self, now: float) -> Completion[None]:
+        self._beat_at = now + self._interval
+        return self._group.engine.start(self._heartbeat())
+
+    def _heartbeat(self) -> Flow[None]:
+        """One heartbeat, repeated until it is answered or the session is over."""
+        yield START
+        group, identity = self._group, self._identity
+
+        def body(_: float) -> HeartbeatRequest:
+            self._sent_at = group.engine.now
+            return HeartbeatRequest(
+                group.group_id, identity.generation, identity.member_id, group.instance_id
+            )
+
+        try:
+            answer = yield from group.coordinator.ask(
+                "Heartbeat", body, HeartbeatResponse, _check_beat, self._expires, constant=True
+            )
+        except KafkaTimeoutError as error:
+            text = f"no heartbeat was answered for {self._session:g} s"
+            raise SessionExpiredError(text) from error
+        self._expires = max(self._expires, self._sent_at + self._session)
+        if answer.error_code == RebalanceInProgressError.code:
+            self.rejoin("the group is rebalancing", group.engine.now)
+
+    def _forget_beat(self, beat: Completion[None] | None) -> None:
+        """Its answer would tell of a generation that is over."""
+        if beat is not None and not beat.done:
+            self._group.engine.cancel(beat, DisconnectedError("no longer of interest"))
+
+    # The ways out
+
+    def _removed(self, error: KafkaError) -> Flow[None]:
+        """The group goes on without this member: what it had belongs to others by now."""
+        now = yield START
+        logger.warning("removed from group %r: %s", self._group.group_id, error)
+        self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
+        # After a new generation the id is still good, and others needn't wait for a session's end.
+        self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
+        now = yield from self._lose_all(now)
+        self._removals += 1
+        if self._removals > 1:
+            now = yield Wait((), now + self._pause)
+        self._move(MemberEvent.REBALANCE, "joins again", now)
+
+    def _poll_overdue(self) -> Flow[None]:
+        """The application is busy or stuck: others get its partitions until it is back."""
+        now = yield START
+        group = self._group
+        text = f"poll() wasn't called for max.poll.interval.ms ({self._max_poll:g} s)"
+        logger.warning("leaving group %r: %s", group.group_id, text)
+        self._move(MemberEvent.POLL_OVERDUE, text, now)
+        now = yield from self._lose_all(now)
+        polled_at = group.polled_at
+        yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
+        self._identity.forget()
+        while group.polled_at <= polled_at:
+            now = yield Wait((group.poll_wanted,), math.inf)
+        self._move(MemberEvent.POLLED, None, group.engine.now)
+
+    def _refused(self, error: KafkaError) -> Flow[None]:
+        """The next poll raises it; this membership is over."""
+        now = yield START
+        self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
+        now = yield from self._lose_all(now)
+        self._group.failed(error, now)
+        # The others may be waiting for it: a leader whose assignor failed divides nothing.
+        yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
+
+    def _lose_all(self, now: float) -> Flow[float]:
+        self._leader.step_down()
+        owned = self._group.owned()
+        return (yield from self._group.lose(owned, now)) if owned else now
+
+    def _say_goodbye(self, reason: str, deadline: float) -> Flow[None]:
+        """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""
+        group, identity = self._group, self._identity
+        now = yield START
+        if group.instance_id is not None or identity.member_id == NO_MEMBER:
+            return
+        member = identity.member_id
+
+        def body(_: float) -> LeaveGroupRequest:
+            if (group.coordinator.version(LeaveGroupRequest) or 0) < MEMBERS:
+                return LeaveGroupRequest(group.group_id, member)
+            one = MemberIdentity(member, group.instance_id, reason[:255])
+            return LeaveGroupRequest(group.group_id, members=[one])
+
+        try:
+            yield from group.coordinator.ask(
+                "LeaveGroup",
+                body,
+                LeaveGroupResponse,
+                _check_leave,
+                min(deadline, now + LEAVE_TIMEOUT),
+            )
+        except KafkaError as error:
+            logger.debug("leaving group %r: %s", group.group_id, error)
+
+    def _stop(self) -> None:
+        """End the flow, wherever it stands."""
+        over = DisconnectedError("the consumer leaves its group")
+        for open_ in (self._revoking, self._running):
+            if open_ is not None and not open_.done:
+                self._group.engine.cancel(open_, over)
+        self._revoking = self._running = None
+
+    def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
+        self.state = move(self.state, event)
+        self._group.engine.events.emit(
+            now,
+            "group",
+            what=self._group.group_id,
+            state=self.state.value,
+            event=event.value,
+            why=why,
+        )
+
+
+def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:
+    """A rebalance is news, not an error."""
+    if answer.error_code in (0, RebalanceInProgressError.code):
+        return None
+    return error_for(answer.error_code)
+
+
+def _check_leave(answer: LeaveGroupResponse) -> KafkaError | None:
+    return error_for(answer.error_code) if answer.error_code else None
