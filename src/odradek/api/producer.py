@@ -154,7 +154,8 @@ class Producer(Client[ProducerEngine]):
 
         Batches are 512 KiB unless `batch.size` is given. Rows that don't fill one wait `linger.ms`
         for more. Returns once all rows are in batches; it waits for room in `buffer.memory`, each
-        time at most `max.block.ms`. The future's `result()` gives the offsets by partition.
+        time at most `max.block.ms`. The future's `result()` gives the offsets by partition; when
+        rows failed, its `errors()` has a column that says which, and why.
 
         Raises what `send` raises, `ArrowSchemaError` for columns that don't fit and
         `InvalidRowError` for a row that can't be sent (of the piece that holds it nothing is).

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import Delivery, OffsetRange
 from odradek.common.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odradek.api.producer import Producer
 
 logger = logging.getLogger("odradek")
@@ -119,12 +121,33 @@ class ArrowFuture:
         """Wait until every row is acknowledged; give the offsets by partition, in order.
 
         `timeout` in seconds, default `delivery.timeout.ms`. Raises `KafkaTimeoutError` when not all
-        outcomes are there by then (the rows go on being sent), else the first error among them.
+        outcomes are there by then (the rows go on being sent), else the first error among them:
+        `errors()` tells which rows failed, `acknowledged()` where the others are.
         """
         error = self.exception(timeout)
         if error is not None:
             raise error
         return self._delivery.ranges()
+
+    def acknowledged(self, timeout: float | None = None) -> list[OffsetRange]:
+        """Wait as `result` does; give the offsets of what was written, though other rows failed."""
+        self.exception(timeout)
+        return self._delivery.ranges()
+
+    def errors(self, timeout: float | None = None) -> pa.Array[Any] | None:
+        """Wait as `result` does; give None, or a column of errors if some rows failed.
+
+        It has an entry for each row of the data, in order: the error's class and text, and null
+        where the row was written. So what failed is
+        `table.filter(pyarrow.compute.is_valid(future.errors()))`. A row whose time or retries ran
+        out after it was sent may have been written nevertheless; no other marked one was.
+        """
+        if self.exception(timeout) is None:
+            return None
+        from odradek.record.arrow_send import error_column
+
+        found = self._delivery.row_errors
+        return error_column(found.numbers(self.rows), list(found.texts))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""

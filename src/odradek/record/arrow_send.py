@@ -7,12 +7,16 @@ pyarrow is imported on the first call of a function here and never at import.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.record.arrow import ArrowSchemaError
 from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BYTES = "binary or string"
 _HEADERS = "list<struct<key: string, value: binary>> or map<string, binary>"
@@ -242,3 +246,13 @@ def _headers(array: Any) -> SentHeaders:
         array.offset,
         t.is_large_list(kind),
     )
+
+
+def error_column(numbers: array[int], texts: Sequence[str]) -> pa.Array[Any]:
+    """The errors of rows, as a column beside them: null where it went well (a number below 0)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
+    known = pc.if_else(pc.less(given, pa.scalar(0, pa.int32())), pa.scalar(None, pa.int32()), given)
+    return pa.DictionaryArray.from_arrays(known, pa.array(texts, pa.string()))

@@ -14,6 +14,7 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import place_rows
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.row_errors import BatchRows, Window, new_window
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
@@ -21,8 +22,9 @@ from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
 QUOTA = 1 << 20
 """Bytes of `buffer.memory` that are reserved at a time."""
 
-Noted = Callable[[ProducerBatch, int, int], None]
-"""Told of a batch, the index of the first of our records there, and their number."""
+Noted = Callable[[ProducerBatch, int, int, BatchRows], None]
+"""Told of a batch, the index of the first of our records there, their number, and which they
+are."""
 
 
 class ColumnWriter:
@@ -56,6 +58,11 @@ class ColumnWriter:
         self._noted = noted
         self._wake = wake
         self._claims: dict[int, ProducerBatch] = {}
+        self._claimed_at: dict[int, int] = {}
+        """Our first row in each of them, or one before it."""
+        self._first_row = columns.first_row
+        self._windows: list[Window] = []
+        """Where rows went, from the oldest claim on; the encoder writes into the last one."""
         self._closed = BatchBuilder(0, None)
         """Stands in the encoder for batches that aren't ours any more."""
         self._closed.close()
@@ -79,14 +86,20 @@ class ColumnWriter:
     def _advance(self, now: float, timestamp_ms: int) -> int:
         encoder, accumulator = self._encoder, self._accumulator
         sticky, sticky_room = -1, 0
+        window, places = self._window()
         while self.row < self.count:
+            done = self.row + self._first_row - window.first
+            if done == len(places):
+                window, places = self._window()
+                done = 0
             found = encoder.encode(
                 self.row,
-                self.count,
+                self.row + len(places) - done,
                 timestamp_ms=timestamp_ms,
                 room=self._room,
                 sticky=sticky,
                 sticky_room=sticky_room,
+                places=places[done:],
             )
             self.row = found.row
             self._room -= found.added_bytes
@@ -111,6 +124,15 @@ class ColumnWriter:
                 self._give_back(now)
         return 0
 
+    def _window(self) -> tuple[Window, memoryview]:
+        """A window that the next row lies in; those that no batch of ours reaches into are left."""
+        at = self._first_row + self.row
+        oldest = min(self._claimed_at.values(), default=at)
+        self._windows = [window for window in self._windows if window.stop > oldest]
+        if not self._windows or self._windows[-1].stop <= at:
+            self._windows.append(new_window(at, self.count - self.row))
+        return self._windows[-1], memoryview(self._windows[-1].places)
+
     def _claim(self, partition: int, size: int, now: float) -> None:
         """Have a batch for the row that stopped the encoder; the one before, if any, is full."""
         if partition in self._claims:
@@ -118,6 +140,7 @@ class ColumnWriter:
         target = TopicPartition(self._topic.name, partition)
         batch = self._accumulator.claim(target, size, now)
         self._claims[partition] = batch
+        self._claimed_at[partition] = self._first_row + self.row
         self._encoder.use(partition, batch.builder)
 
     def _finish(self, partition: int) -> None:
@@ -131,8 +154,11 @@ class ColumnWriter:
     def _leave(self, partition: int, batch: ProducerBatch) -> None:
         """Write into a batch no more, and tell which of our rows are there."""
         piece = self._encoder.use(partition, self._closed)
+        start, stop = self._claimed_at.pop(partition), self._first_row + self.row
         if piece is not None:
-            self._noted(batch, piece.first, piece.count)
+            reached = tuple(w for w in self._windows if w.stop > start and w.first < stop)
+            rows = BatchRows(partition, start, stop, reached)
+            self._noted(batch, piece.first, piece.count, rows)
 
     def _give_back(self, now: float) -> None:
         """Let all batches that aren't full, and the memory that wasn't used, go back."""

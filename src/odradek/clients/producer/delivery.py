@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.row_errors import BatchRows, RowErrors
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
 
@@ -30,7 +31,18 @@ class OffsetRange:
 class Delivery:
     """Counts rows, and batches that have their outcome."""
 
-    __slots__ = ("_added", "_complete", "_lock", "_ranges", "_settled", "done", "error", "rows")
+    __slots__ = (
+        "_added",
+        "_complete",
+        "_lock",
+        "_ranges",
+        "_settled",
+        "done",
+        "error",
+        "failed",
+        "row_errors",
+        "rows",
+    )
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -41,12 +53,15 @@ class Delivery:
         self.error: BaseException | None = None
         """The first error among the batches."""
         self.rows = 0
+        self.failed = 0
+        """Rows of failed batches."""
+        self.row_errors = RowErrors()
 
-    def add(self, batch: ProducerBatch, first: int, count: int) -> None:
-        """So many rows are in a batch, from an index on."""
+    def add(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
+        """So many rows are in a batch, from an index on: those that `rows` says."""
         self.rows += count
         self._added += 1  # by the one thread that sends
-        self._watch(batch, first, count)
+        self._watch(batch, first, count, rows)
 
     def finish(self) -> None:
         """No more rows come."""
@@ -58,32 +73,36 @@ class Delivery:
         """The offsets by partition, in order."""
         return [found for place in sorted(self._ranges) for found in self._ranges[place]]
 
-    def _ended(self, batch: ProducerBatch, first: int, count: int) -> None:
+    def _ended(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
         if batch.parts is not None:
-            self._follow(batch, first, count)
+            self._follow(batch, first, count, rows)
             return
         with self._lock:
             self._settled += 1
-            if batch.done.error is not None:
-                self.error = self.error or batch.done.error
+            error = batch.done.error
+            if error is not None:
+                self.error = self.error or error
+                self.failed += count
+                self.row_errors.add(rows, error)
             else:
                 self._acknowledged(batch, first, count)
         self._look()
 
-    def _follow(self, batch: ProducerBatch, first: int, count: int) -> None:
+    def _follow(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
         """Wait for the parts of a batch that was split, as far as rows of ours are in them."""
         last, found = first + count, []
         for begin, part in batch.parts or ():
             start, stop = max(first, begin), min(last, begin + part.count)
             if start < stop:
-                found.append((part, start - begin, stop - start))
+                which = rows.part(start - first, stop - start)
+                found.append((part, start - begin, stop - start, which))
         with self._lock:
             self._settled -= len(found) - 1
-        for part, start, rows in found:
-            self._watch(part, start, rows)
+        for what in found:
+            self._watch(*what)
 
-    def _watch(self, batch: ProducerBatch, first: int, count: int) -> None:
-        batch.done.when_done(lambda _: self._ended(batch, first, count))
+    def _watch(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
+        batch.done.when_done(lambda _: self._ended(batch, first, count, rows))
 
     def _acknowledged(self, batch: ProducerBatch, first: int, count: int) -> None:
         """Note the offsets; what follows on the rows before makes one range with them."""

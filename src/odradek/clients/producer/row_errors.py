@@ -1,0 +1,108 @@
+"""Which rows of a `send_arrow` failed, and why.
+
+In: for each batch, between which rows its own lie, and where each row went (noted by the encoder, a
+window of rows at a time); the errors of batches. Out: for each row the number of its error.
+A window is let go with the last batch that might fail for its rows: what is kept is a few bytes
+for each row in flight, and none for rows that are written.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+WINDOW = 1 << 16
+"""Rows whose partitions are noted in one piece."""
+WENT_WELL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The partitions of rows `first` and following."""
+
+    first: int
+    places: array[int]
+
+    @property
+    def stop(self) -> int:
+        """The row behind the last one."""
+        return self.first + len(self.places)
+
+
+def new_window(first: int, rows: int) -> Window:
+    """Make room for the partitions of some rows."""
+    return Window(first, array("i", bytes(4 * min(rows, WINDOW))))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """The rows of a batch: those from `start` up to `stop` that went to `partition`."""
+
+    partition: int
+    start: int
+    stop: int
+    windows: tuple[Window, ...]
+    """What covers them, in order."""
+    skip: int = 0
+    """So many of them, in order, are left out: they are in another part of a batch that was split.
+    """
+    count: int | None = None
+    """At most so many of the rest; None: all."""
+
+    def part(self, skip: int, count: int) -> BatchRows:
+        """So many of these rows, behind the first `skip`; if they fail, `found` says which."""
+        return replace(self, skip=self.skip + skip, count=count)
+
+    def found(self) -> BatchRows:
+        """The same rows without anything to leave out."""
+        if self.count is None:
+            return self
+        own = [
+            row
+            for window in self.windows
+            for row, place in enumerate(window.places, window.first)
+            if place == self.partition and self.start <= row < self.stop
+        ][self.skip : self.skip + self.count]
+        return BatchRows(self.partition, own[0], own[-1] + 1, self.windows)
+
+
+class RowErrors:
+    """The errors of one `send_arrow`."""
+
+    __slots__ = ("_failed", "texts")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        """What went wrong, and the number of each."""
+        self._failed: list[tuple[BatchRows, int]] = []
+
+    def add(self, rows: BatchRows, error: BaseException) -> None:
+        """A batch failed, with these rows in it."""
+        text = f"{type(error).__name__}: {error}"
+        self._failed.append((rows, self.texts.setdefault(text, len(self.texts))))
+
+    def numbers(self, count: int) -> array[int]:
+        """For each of `count` rows its error's place in `texts`, or `WENT_WELL`."""
+        numbers = array("i", [WENT_WELL]) * count
+        by_window: dict[int, tuple[Window, list[tuple[BatchRows, int]]]] = {}
+        for failed, number in self._failed:
+            rows = failed.found()
+            for window in rows.windows:
+                by_window.setdefault(window.first, (window, []))[1].append((rows, number))
+        for window, within in by_window.values():
+            _mark(numbers, window, within)
+        return numbers
+
+
+def _mark(numbers: array[int], window: Window, failed: Iterable[tuple[BatchRows, int]]) -> None:
+    """Note one window's errors, in one walk over its rows."""
+    spans: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for rows, number in failed:
+        spans[rows.partition].append((rows.start, rows.stop, number))
+    for row, place in enumerate(window.places, window.first):
+        for start, stop, number in spans.get(place, ()):
+            if start <= row < stop:
+                numbers[row] = number
+                break

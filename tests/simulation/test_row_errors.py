@@ -1,0 +1,123 @@
+"""`send_arrow` with rows that fail: a column that says which ones, and why."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.clients.producer import row_errors
+from odradek.common.errors import KafkaError, RecordTooLargeError
+from odradek.common.types import TopicPartition
+from odradek.record import partition_for_key
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = 3
+
+
+def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, Producer(settings, _host=world.host("producer"))
+
+
+def written(cluster: SimulatedCluster, partition: int) -> list[int]:
+    return [int(bytes(row[4] or b"").split(b"/")[0]) for row in cluster.records("t", partition)]
+
+
+def failed_rows(column: pa.Array[Any] | None) -> list[int]:
+    assert column is not None
+    return [n for n, text in enumerate(column.to_pylist()) if text is not None]
+
+
+def test_all_well_gives_no_column() -> None:
+    _, _, producer = make(1)
+    future = producer.send_arrow("t", pa.table({"value": [b"1", b"2"]}))
+    assert future.errors(timeout=10) is None
+    assert sum(r.records for r in future.acknowledged()) == 2
+    producer.close()
+
+
+def test_the_rows_of_a_dead_partition_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small windows and batches: what belongs to which must hold over their edges."""
+    monkeypatch.setattr(row_errors, "WINDOW", 64)
+    _, cluster, producer = make(
+        2, **{"batch.size": 700, "delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+    )
+    producer.partitions_for("t", timeout=5)
+    leader = cluster.leader("t", 1)
+    assert leader is not None
+    cluster.crash(leader.id)  # the only replica
+    dead = {p for p in range(PARTITIONS) if cluster.leader("t", p) in (leader, None)}
+    rng = random.Random(3)
+    keys = [b"%d" % rng.randrange(500) for _ in range(900)]
+    table = pa.table({"key": keys, "value": [b"%d/" % n for n in range(900)]})
+    data = pa.Table.from_batches([*table[:333].to_batches(), *table[333:].to_batches()])
+    future = producer.send_arrow("t", data)
+    column = future.errors(timeout=30)
+    places = [partition_for_key(key, PARTITIONS) for key in keys]
+    texts = [] if column is None else column.to_pylist()
+    assert failed_rows(column) == [n for n, p in enumerate(places) if p in dead]
+    assert column is not None
+    assert len(column) == 900
+    assert all("no acknowledgement" in str(text) for text in texts if text)
+    with pytest.raises(KafkaError):
+        future.result()
+    acknowledged = {r.partition.partition: r.records for r in future.acknowledged()}
+    for p in set(range(PARTITIONS)) - dead:
+        assert acknowledged[p] == places.count(p)
+        assert written(cluster, p) == [n for n, place in enumerate(places) if place == p]
+    again = data.append_column("error", column).filter(pc.is_valid(column))
+    assert again.num_rows == sum(p in dead for p in places)
+    frame = polars.from_arrow(data.append_column("error", column))
+    assert isinstance(frame, polars.DataFrame)
+    assert frame["error"].null_count() == 900 - again.num_rows
+    producer.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_row_that_its_topic_refuses_is_the_only_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch is split until it stands alone; the others are written, keyed or not."""
+    monkeypatch.setattr(row_errors, "WINDOW", 50)
+    rng = random.Random(seed)
+    _, cluster, producer = make(seed, **{"batch.size": rng.choice((3000, 20000))})
+    for partition in cluster.topics["t"].partitions:
+        partition.log.max_message_bytes = 1500
+    large = set(rng.sample(range(600), 5))
+    keys = [None if rng.random() < 0.3 else b"%d" % rng.randrange(50) for _ in range(600)]
+    texts = [b"%d/" % n + b"x" * (2000 if n in large else 10) for n in range(600)]
+    future = producer.send_arrow("t", pa.table({"key": keys, "value": texts}))
+    column = future.errors(timeout=60)
+    assert set(failed_rows(column)) == large
+    assert isinstance(future.exception(), RecordTooLargeError)
+    assert sorted(n for p in range(PARTITIONS) for n in written(cluster, p)) == sorted(
+        set(range(600)) - large
+    )
+    assert sum(r.records for r in future.acknowledged()) == 595
+    for found in future.acknowledged():
+        rows = cluster.records("t", found.partition.partition)
+        assert found.partition == TopicPartition("t", found.partition.partition)
+        assert found.last_offset < len(rows)
+    producer.close()
+
+
+def test_windows_are_let_go_with_their_batches() -> None:
+    _, _, producer = make(5, **{"batch.size": 5000})
+    future = producer.send_arrow(
+        "t", pa.table({"key": [b"%d" % n for n in range(3000)], "value": [b"v"] * 3000})
+    )
+    future.result(timeout=10)
+    assert not future._delivery.row_errors._failed
+    assert not future._delivery.row_errors.texts
+    producer.close()
