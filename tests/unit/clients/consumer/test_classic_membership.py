@@ -151,7 +151,7 @@ class Script(World):
 
     def stable(self) -> None:
         self.begin()
-        assert self.membership.state is MemberState.STABLE
+        assert self.state == "stable"
 
     def code(self, api: str, *codes: int) -> None:
         self.codes[api] = list(codes)
