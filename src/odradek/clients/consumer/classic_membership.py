@@ -317,11 +317,10 @@ class ClassicMembership:
         logger.warning("leaving group %r: %s", group.group_id, text)
         self._move(MemberEvent.POLL_OVERDUE, text, now)
         now = yield from self._lose_all(now)
-        polled_at = group.polled_at
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
         self._identity.forget()
-        while group.polled_at <= polled_at:
-            now = yield Wait((group.poll_wanted,), math.inf)
+        while group.engine.now >= group.polled_at + self._max_poll:
+            yield Wait((group.poll_wanted,), math.inf)
         self._move(MemberEvent.POLLED, None, group.engine.now)
 
     def _refused(self, error: KafkaError) -> Flow[None]:
