@@ -39,7 +39,6 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from odradek.protocol.messages.fetch import FetchRequest
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -50,7 +49,7 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
-from odradek.simulation.coordinators import find_coordinator
+from odradek.simulation.group_handlers import GROUP_HANDLERS
 from odradek.simulation.produce_handler import produce
 from odradek.simulation.record_handlers import fetch, list_offsets
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
@@ -275,9 +274,9 @@ HANDLERS: dict[type[Message], Handler] = {
     DeleteTopicsRequest: delete_topics,
     DescribeClusterRequest: describe_cluster,
     FetchRequest: fetch,
-    FindCoordinatorRequest: find_coordinator,
     ListOffsetsRequest: list_offsets,
     MetadataRequest: metadata,
     ProduceRequest: produce,
+    **GROUP_HANDLERS,
     **TRANSACTION_HANDLERS,
 }

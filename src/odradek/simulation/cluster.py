@@ -18,7 +18,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
 from odradek.simulation.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.broker_handlers import HANDLERS, picture
-from odradek.simulation.coordinators import TRANSACTION, CoordinatorTopic
+from odradek.simulation.coordinators import GROUP, TRANSACTION, CoordinatorTopic
 from odradek.simulation.environment import (
     Environment,
     Peer,
@@ -26,6 +26,7 @@ from odradek.simulation.environment import (
     Session,
     Verdict,
 )
+from odradek.simulation.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 from odradek.simulation.transaction_coordinator import TransactionTopic
@@ -103,7 +104,12 @@ class SimulatedCluster:
         """Called when a leader or a topic changes."""
         self.duplicates_refused = 0
         self.transactions = TransactionTopic(self)
-        self.coordinators: dict[int, CoordinatorTopic[Any]] = {TRANSACTION: self.transactions}
+        self.group_settings = GroupSettings()
+        self.groups = CoordinatorTopic(self, GROUP_TOPIC, GroupShard)
+        self.coordinators: dict[int, CoordinatorTopic[Any]] = {
+            GROUP: self.groups,
+            TRANSACTION: self.transactions,
+        }
         """By FindCoordinator's key type."""
         self._topics_by_id: dict[bytes, Topic] = {}
         self._black_holes: list[Address] = []

@@ -21,7 +21,7 @@ from odradek.simulation.broker_handlers import HANDLERS
 from odradek.simulation.group_handlers import GROUP_HANDLERS
 from odradek.simulation.transaction_handlers import TRANSACTION_HANDLERS
 
-COORDINATED = {FindCoordinatorRequest, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
+COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
 """They need coordinators: tests of their own ask them in every version."""
 KINDS: list[type[Message]] = [ApiVersionsRequest, *(k for k in HANDLERS if k not in COORDINATED)]
 ALL_VERSIONS = [

@@ -1,0 +1,57 @@
+"""The committed offsets of one simulated group, and those that wait for a transaction's end.
+
+In: offsets whose entries are replicated. Out: what OffsetFetch sees. The group's shard writes and
+replays them. Must not: know members or connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from odradek.common.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One committed offset as it was sent."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+class CommittedOffsets:
+    """What one group has committed."""
+
+    def __init__(self) -> None:
+        self.stable: dict[TopicPartition, Committed] = {}
+        self._pending: dict[int, dict[TopicPartition, Committed]] = {}
+
+    def commit(self, partition: TopicPartition, committed: Committed) -> None:
+        """An offset is committed."""
+        self.stable[partition] = committed
+
+    def pend(self, producer_id: int, partition: TopicPartition, committed: Committed) -> None:
+        """An offset will be committed if the producer's transaction is."""
+        self._pending.setdefault(producer_id, {})[partition] = committed
+
+    def pending_of(self, producer_id: int) -> Mapping[TopicPartition, Committed]:
+        """What a producer's transaction would commit."""
+        return self._pending.get(producer_id, {})
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's transaction has ended."""
+        pending = self._pending.pop(producer_id, {})
+        if commit:
+            self.stable.update(pending)
+
+    def unstable(self, partition: TopicPartition) -> bool:
+        """Whether a transaction that is open may still change a partition's offset."""
+        return any(partition in pending for pending in self._pending.values())
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All that have an offset, or may get one."""
+        yield from self.stable
+        for pending in self._pending.values():
+            yield from (p for p in pending if p not in self.stable)
