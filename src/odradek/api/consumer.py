@@ -1,4 +1,4 @@
-"""The consumer as users see it: assigned partitions, records or Arrow batches.
+"""The consumer as users see it: subscribed or assigned, records or Arrow batches.
 
 In: assignments, positions, timeouts. Out: records, record batches, offsets, descriptions. Flow:
 wire → fetcher → (caller's thread) decode → here. Must not: decide anything; the engine does.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.api.base import Client
+from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import BEGINNING, END
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
 
@@ -29,18 +29,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Consumer(Client[ConsumerEngine]):
-    """Reads records of assigned partitions, as objects or as Arrow columns.
+class Consumer(GroupConsumer):
+    """Reads records of subscribed or assigned partitions, as objects or as Arrow columns.
 
-    All work is done in the caller's thread, inside its calls; one thread at a time. With
-    `background=True` a thread of the client's own receives the next records while the caller works
-    on these (calls still come from one thread at a time): up to half as much again per second where
-    there is a second core, and nothing for a forking program. It keeps working when its brokers are
-    replaced: positions are kept, and no record is handed out twice or left out (KIP-899). Times are
-    in float seconds.
+    With a `group.id` it can `subscribe` as a member of a group, and commit; a thread of the
+    client's own then sends heartbeats, commits and fetches while the caller works. Without one
+    it reads what it is told to (`assign`), and all work is done in the caller's thread, inside its
+    calls; with `background=True` a thread receives the next records there, too: up to half as much
+    again per second where there is a second core, and nothing for a forking program. Calls come
+    from one thread at a time either way. It keeps working when its brokers are replaced: positions
+    are kept, and no record is handed out twice or left out (KIP-899). Times are in float seconds.
 
     What waits and what is under way is at most `fetch.max.bytes`, but for a batch that is larger
     alone.
+
+    >>> with Consumer(bootstrap_servers="localhost", group_id="g") as consumer:  # doctest: +SKIP
+    ...     consumer.subscribe(["flights"])
+    ...     for record in consumer:
+    ...         print(record.offset, record.value)
 
     >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:  # doctest: +SKIP
     ...     consumer.assign([TopicPartition("flights", 0)])
@@ -60,7 +66,7 @@ class Consumer(Client[ConsumerEngine]):
         """Check the configuration; nothing is opened yet.
 
         Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have (groups, TLS, SASL …).
+        `UnsupportedFeatureError` for what this release doesn't have (TLS, SASL …).
         """
         settled = Config(CONSUMER, config, **keywords)
         self._background = background
@@ -77,7 +83,8 @@ class Consumer(Client[ConsumerEngine]):
         )
 
     def _usual_host(self) -> Host:
-        if not self._background:
+        # A member sends heartbeats, and commits, while its application works.
+        if not self._background and self._config["group.id"] is None:
             return super()._usual_host()
         from odradek.runtime import ThreadHost
 
@@ -97,7 +104,8 @@ class Consumer(Client[ConsumerEngine]):
         there, and `position()` is at or behind it then, also across gaps of compaction and
         transactions. A partition without a position starts where `auto.offset.reset` says;
         `by_duration:P7D` is the first record of the last seven days by this machine's clock, or
-        the end where there is none (KIP-1106).
+        the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
+        committed, where it has.
         """
         self._check_open()
         self._engine.assign(partitions, until)
@@ -105,19 +113,6 @@ class Consumer(Client[ConsumerEngine]):
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are assigned."""
         return list(self._engine.subscription.partitions)
-
-    def subscribe(self, *_: Any, **__: Any) -> NoReturn:
-        """Not there yet: raises `UnsupportedFeatureError`."""
-        raise UnsupportedFeatureError(
-            "consumer groups aren't in this release yet: assign() the partitions, for example "
-            "those that partitions_for(topic) gives"
-        )
-
-    def commit(self, *_: Any, **__: Any) -> NoReturn:
-        """Not there yet: raises `UnsupportedFeatureError`."""
-        raise UnsupportedFeatureError(
-            "commits to a group aren't in this release yet: keep position() yourself and seek()"
-        )
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
@@ -187,8 +182,18 @@ class Consumer(Client[ConsumerEngine]):
         Raises what `poll` raises; a new iterator goes on behind it.
         """
         seconds = math.inf if timeout is None else timeout
+        group, now = self._engine.group, self._host.now
         while found := self._next(seconds, self._engine.delivery.iterated):
-            yield from found
+            if group is None:
+                yield from found
+                continue
+            for record in found:
+                yield record
+                group.left(now())  # each one counts for max.poll.interval.ms
+                if group.calls:
+                    break
+
+    __iter__ = records
 
     def poll_arrow(
         self,
@@ -256,16 +261,29 @@ class Consumer(Client[ConsumerEngine]):
         self._check_open()
         engine, host = self._engine, self._host
         deadline = self._deadline(timeout)
-        delivery = engine.delivery
-        if delivery.ready:
-            if engine.fetcher.made_room():
-                host.wake()
-            host.drive()  # the next fetch goes out while the caller works on what is here
-        while delivery.ready or self._call(engine.data, max(0.0, deadline - host.now()), "records"):
-            found = take(host.now())
-            if found:
-                return found
-        return None
+        delivery, group = engine.delivery, engine.group
+        if group is not None and group.entered(host.now()):
+            host.wake()
+        try:
+            if delivery.ready:
+                if engine.fetcher.made_room():
+                    host.wake()
+                host.drive()  # the next fetch goes out while the caller works on what is here
+            while True:
+                if group is not None:
+                    group.take_turns(host.now, host.wake)
+                if not delivery.ready:
+                    left = max(0.0, deadline - host.now())
+                    if not self._call(engine.data, left, "records"):
+                        return None
+                    if group is not None and group.calls:
+                        continue
+                found = take(host.now())
+                if found:
+                    return found
+        finally:
+            if group is not None:
+                group.left(host.now())
 
     # Offsets
 

@@ -32,6 +32,11 @@ class Waitable:
         """Take a `subscribe` back."""
         self._waiters.pop(wake, None)
 
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits for it."""
+        return bool(self._waiters)
+
     def _wake_all(self) -> None:
         waiters, self._waiters = self._waiters, {}
         for wake in waiters:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.consumer_group import ConsumerGroup
 from odradek.clients.consumer.delivery import Delivery
 from odradek.clients.consumer.fetched import NULL_LOCK
 from odradek.clients.consumer.fetcher import Fetcher
@@ -24,6 +25,7 @@ from odradek.clients.consumer.offsets import (
 )
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import (
+    COMMITTED,
     EARLIEST,
     LATEST,
     NONE,
@@ -63,8 +65,12 @@ class ConsumerEngine(ClientEngine):
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
         self.network.buffers.limit = config["fetch.max.bytes"] + BUFFER_SLACK
+        group_id: str | None = config["group.id"]
         self.subscription = SubscriptionState(
-            config["auto.offset.reset"], config.backoff("retry.backoff"), rng
+            config["auto.offset.reset"],
+            config.backoff("retry.backoff"),
+            rng,
+            first=None if group_id is None else COMMITTED,
         )
         self._wall_clock = wall_clock
         self._lookback = lookback(config["auto.offset.reset"])
@@ -72,7 +78,10 @@ class ConsumerEngine(ClientEngine):
         self.components.append(self.fetcher)
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self.lock = lock
+        self.group = None if group_id is None else ConsumerGroup(self, group_id)
         self.delivery = Delivery(self, lock)
+        if self.group is not None and self.group.auto_commit is not None:
+            self.start(self.group.auto_commit.run())
 
     def step(self, now: float) -> float | None:
         """Move state, while no caller does."""
@@ -85,6 +94,8 @@ class ConsumerEngine(ClientEngine):
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int] | None
     ) -> None:
         """Replace the assignment, and with it the topics in use."""
+        if self.group is not None:
+            self.group.check_assignable()
         before = {p.topic for p in self.subscription.partitions}
         with self.lock:
             self.subscription.assign(partitions, until or {})
@@ -98,6 +109,15 @@ class ConsumerEngine(ClientEngine):
     def start_resets(self, lost: Iterable[PartitionState], now: float) -> bool:
         """Look up positions for partitions that have none; part of the fetcher's advance."""
         states = [s for s in lost if not s.resetting and s.error is None]
+        if self.group is not None and states:
+            asked = [s for s in states if s.reset == COMMITTED]
+            states = [s for s in states if s.reset != COMMITTED]
+            if asked:
+                for state in asked:
+                    state.resetting = True
+                self.start(self.group.look_up(asked))
+                if not states:
+                    return True
         wanted: dict[TopicPartition, int] = {}
         resets: dict[TopicPartition, tuple[PartitionState, int]] = {}
         for state in states:
@@ -236,13 +256,16 @@ class ConsumerEngine(ClientEngine):
         Raises `NoBrokerAvailableError` once `metadata.unavailable.timeout.ms` has passed (R-RB-6).
         """
         now = yield START
-        if not self.subscription.partitions:
-            raise IllegalStateError("no partition is assigned: call assign() first")
+        subscribed = self.group is not None and self.group.subscribed
+        if not self.subscription.partitions and not subscribed:
+            raise IllegalStateError("nothing to read: call subscribe() or assign() first")
         patience = min(deadline, now + UNAVAILABLE_PATIENCE)
         while True:
+            if self.group is not None and self.group.calls:
+                return True
             if self.subscription.pending or self.fetcher.head() is not None:
                 return True
-            if self.subscription.finished():
+            if not subscribed and self.subscription.finished():
                 return False
             raise_at = max(self._unavailable_until(), patience)
             if now >= raise_at:

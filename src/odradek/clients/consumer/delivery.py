@@ -48,6 +48,9 @@ class Delivery:
     @property
     def ready(self) -> bool:
         """Something is there for the caller already."""
+        group = self._engine.group
+        if group is not None and group.calls:
+            return False  # the callbacks come first
         with self._lock:
             return self._subscription.pending or self._fetcher.head() is not None
 
@@ -64,11 +67,11 @@ class Delivery:
                 if not records:
                     raise failure from error
                 break
+            self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
                 records += _rows(entry, columns)
-            with self._lock:
-                entry = self._fetcher.head()
+            entry = self._next()
         return records
 
     def iterated(self, now: float) -> Iterator[ConsumerRecord] | None:
@@ -82,12 +85,12 @@ class Delivery:
                 columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS)
             except (CorruptRecordError, UnsupportedFeatureError) as error:
                 raise self._undecodable(entry, error, now) from error
+            self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
-                return entry.walk(_rows(entry, columns))
+                return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
             entry.take(0)  # markers and aborted transactions: the position moves behind them
-            with self._lock:
-                entry = self._fetcher.head()
+            entry = self._next()
         return None
 
     def arrow(
@@ -109,12 +112,12 @@ class Delivery:
                 )
             except (CorruptRecordError, UnsupportedFeatureError) as error:
                 raise self._undecodable(entry, error, now) from error
+            self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
                 topic, partition = entry.state.partition
                 return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
-            with self._lock:
-                entry = self._fetcher.head()
+            entry = self._next()
         return None
 
     def _head(self) -> Fetched | None:
@@ -123,7 +126,21 @@ class Delivery:
             if self._engine.ended is not None:
                 raise self._engine.ended.with_traceback(None)
             self._subscription.raise_pending()
-            return self._fetcher.head()
+            return self._next_head()
+
+    def _note_hand(self, entry: Fetched) -> None:
+        """The caller has records of this partition until it asks for more."""
+        if self._engine.group is not None:
+            self._subscription.in_hand[entry.state] = None
+
+    def _next(self) -> Fetched | None:
+        with self._lock:
+            return self._next_head()
+
+    def _next_head(self) -> Fetched | None:
+        """Nothing is handed out while a callback waits: it may be about these very records."""
+        group = self._engine.group
+        return None if group is not None and group.calls else self._fetcher.head()
 
     def _undecodable(
         self, entry: Fetched, error: KafkaError, now: float, *, raised: bool = True

@@ -70,10 +70,16 @@ class Membership(Protocol):
         """Begin to join; what follows runs as flows of the engine until `leave`."""
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again: other topics or patterns, other numbers of partitions, or the caller's wish.
+        """Join again: other topics, other matches of a pattern, or the caller's wish. (What the
+        numbers of partitions mean is the membership's own to watch.)
 
         Also when a commit was told that the member isn't known (any more): the membership looks
         at its own state first, as it may have joined again since.
+        """
+
+    def hold(self, now: float) -> None:
+        """The consumer is about to leave: no rebalance is begun or gone on with, but heartbeats go
+        on until `leave`, while partitions are given back.
         """
 
     def leave(self, deadline: float) -> Flow[None]:

@@ -1,0 +1,80 @@
+"""Commits that nobody asks for: every auto.commit.interval.ms, before a revocation, at the end.
+
+In: what the caller is through with, partition by partition. Out: commits; what fails is logged, for
+the next one makes it good. Must not: commit what the caller may still be working on (R-GR-1): at
+least once is the promise, so records in the hands of a loop count only when it asks for more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_group import ConsumerGroup
+
+logger = logging.getLogger("odradek.consumer")
+
+
+class AutoCommit:
+    """The commits of one group consumer with `enable.auto.commit`."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        config = group.config
+        self._interval: float = config["auto.commit.interval.ms"]
+        # While one commit is tried again and again, newer ones wait behind it.
+        self._patience: float = max(self._interval, config["request.timeout.ms"])
+        self._before_revocation: float = min(
+            config["default.api.timeout.ms"], config["max.poll.interval.ms"]
+        )
+
+    def run(self) -> Flow[None]:
+        """Commit now and then, for as long as the client lives."""
+        now = yield START
+        while True:
+            until = now + max(self._interval, 0.001)
+            while now < until:
+                now = yield Wait((), until)
+            group = self._group
+            if group.is_member or not group.subscribed:
+                states = group.engine.subscription.partitions.values()
+                now = yield from self._commit(states, now + self._patience, now)
+
+    def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
+        """Commit what is about to be given back, so that its next reader goes on there."""
+        return self._commit(states, now + self._before_revocation, now)
+
+    def at_the_end(self, deadline: float, now: float) -> Flow[float]:
+        """Commit what is left, at `close()` and `unsubscribe()`."""
+        if self._group.subscribed and not self._group.is_member:
+            return now
+        states = self._group.engine.subscription.partitions.values()
+        return (yield from self._commit(states, deadline, now))
+
+    def _commit(self, states: Iterable[PartitionState], deadline: float, now: float) -> Flow[float]:
+        group = self._group
+        offsets = self._due(states)
+        if not offsets:
+            return now
+        try:
+            yield from group.commit(offsets, deadline)
+        except KafkaError as error:
+            logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
+        return group.engine.now
+
+    def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
+        # Without members a group's offsets expire one by one, so all are told again (as in Java).
+        every = not self._group.subscribed
+        return {
+            s.partition: OffsetAndMetadata(s.consumed, leader_epoch=s.consumed_epoch)
+            for s in states
+            if s.consumed is not None and (every or s.consumed != s.committed)
+        }

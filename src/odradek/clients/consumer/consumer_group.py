@@ -1,0 +1,453 @@
+"""The group of one consumer: what is subscribed and owned, commits, and the caller's callbacks.
+
+In: the caller's subscription, what the membership was assigned, what the caller was handed. Out:
+partitions added to and dropped from the subscription state, offsets committed. The membership
+(`classic_membership`, `consumer_membership`) speaks with the coordinator and calls what stands here
+(`membership.Group`). Must not: touch partitions that stay, or hand anything out.
+
+R-GR-1, in order: a partition that goes is withheld; the caller comes back for more, so it is
+through with what it had; that is committed; on_revoked runs; the partition is dropped; only then
+the membership goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.auto_commit import AutoCommit
+from odradek.clients.consumer.committed_offsets import CommittedOffsets, Identity
+from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.clients.consumer.topic_watch import TopicWatch
+from odradek.clients.consumer.turns import Turn, Turns
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaError
+from odradek.common.group_options import NEW
+from odradek.common.kafka_errors import FencedInstanceIdError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.common.config import Config
+
+logger = logging.getLogger("odradek.consumer")
+
+Listener = Callable[[list[TopicPartition]], object]
+"""A rebalance callback; the facade has put the consumer in front."""
+CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
+GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
+
+
+class Listeners:
+    """The callbacks of one `subscribe`."""
+
+    __slots__ = ("on_assigned", "on_lost", "on_revoked")
+
+    def __init__(
+        self,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        self.on_assigned = on_assigned
+        self.on_revoked = on_revoked
+        self.on_lost = on_lost or on_revoked  # as in Java: losing is a way of giving back
+
+
+NOBODY = Listeners()
+
+
+def _membership(group: ConsumerGroup) -> Membership:
+    """Imported here: who assigns partitions doesn't pay for either."""
+    if group.by_epoch:
+        from odradek.clients.consumer.consumer_membership import ConsumerMembership
+
+        return ConsumerMembership(group)
+    from odradek.clients.consumer.classic_membership import ClassicMembership
+
+    return ClassicMembership(group)
+
+
+class ConsumerGroup:
+    """A consumer's side of its group; implements `membership.Group`."""
+
+    def __init__(self, engine: ConsumerEngine, group_id: str) -> None:
+        config = engine.config
+        self.engine = engine
+        self.group_id = group_id
+        self.instance_id: str | None = config["group.instance.id"]
+        self.coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
+        self.turns = Turns()
+        self.poll_wanted = Signal()
+        self.membership: Membership | None = None
+        self.error: KafkaError | None = None
+        """Why the group refuses this consumer for good."""
+        self.trouble: KafkaError | None = None
+        """What the next poll raises, once."""
+        self.committed = CommittedOffsets(
+            engine,
+            self.coordinator,
+            identity=self.identity,
+            owns=lambda p: p in self._subscription.partitions,
+            stable=config["isolation.level"] == "read_committed",
+        )
+        self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
+        self._subscription = engine.subscription
+        self._listeners = NOBODY
+        self._watch = TopicWatch(self)
+        self._max_poll: float = config["max.poll.interval.ms"]
+        self._polled_at = 0.0
+        self._polling = False
+
+    @property
+    def config(self) -> Config:
+        """The consumer's."""
+        return self.engine.config
+
+    # The subscription (the caller's thread, under the lock)
+
+    @property
+    def subscribed(self) -> bool:
+        """`subscribe` was called, and not taken back."""
+        return self._watch.active
+
+    @property
+    def pattern(self) -> str | None:
+        """The subscribed pattern."""
+        return self._watch.pattern
+
+    def topics(self) -> list[str]:
+        """The subscribed topics; with a classic pattern those that match now."""
+        return self._watch.topics()
+
+    def subscribe(
+        self,
+        topics: Collection[str],
+        pattern: str | re.Pattern[str] | None,
+        listeners: Listeners,
+        now: float,
+    ) -> None:
+        """Subscribe to other topics from now on, as a member of the group."""
+        self.turns.check("subscribe()")
+        first = not self.subscribed
+        self._watch.subscribe(topics, pattern)
+        self._listeners = listeners
+        self.error = None
+        if first or self.membership is None:
+            self._polled_at = now
+            self.membership = _membership(self)
+            self.engine.post(self._watch.begin)
+            return
+        for state in self._subscription.partitions.values():
+            if pattern is None and state.partition.topic not in topics:
+                self._subscription.withhold(state)
+        self.engine.post(self._watch.changed)
+
+    @property
+    def by_epoch(self) -> bool:
+        """KIP-848."""
+        return bool(self.config["group.protocol"] == NEW)
+
+    # What a membership uses (the engine's step)
+
+    @property
+    def polled_at(self) -> float:
+        """When the caller was last inside `poll()`."""
+        return self.engine.now if self._polling else self._polled_at
+
+    def owned(self) -> list[TopicPartition]:
+        """What is assigned now."""
+        return list(self._subscription.partitions)
+
+    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """Give partitions back (R-GR-1); raises `PollOverdueError` without the caller."""
+        now = yield START
+        states = self._states(partitions)
+        if not states:
+            return now
+        for state in states:
+            self._subscription.withhold(state)
+        self.engine.fetcher.changed.notify()
+        while any(s.consumed != s.position for s in states):
+            now = yield from self._caller(now)
+        if self.auto_commit is not None:
+            now = yield from self.auto_commit.before_revocation(states, now)
+        now = yield from self._called("on_revoked", self._listeners.on_revoked, states, now)
+        self._drop(states)
+        return now
+
+    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """They are gone already: no commit; on_lost at the next poll."""
+        now = yield START
+        states = self._states(partitions)
+        if states:
+            logger.warning(
+                "group %s: %d partitions were lost, others may read them already",
+                *(self.group_id, len(states)),
+            )
+            self._drop(states)
+            self._queue("on_lost", self._listeners.on_lost, [s.partition for s in states])
+        return now
+
+    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        """Add these; on_assigned at the next poll, before records of them are handed out."""
+        now = yield START
+        added = [p for p in partitions if p not in self._subscription.partitions]
+        self._subscription.add(added)
+        self.engine.metadata.want(dict.fromkeys(p.topic for p in added))
+        self._queue("on_assigned", self._listeners.on_assigned, added)
+        self.engine.fetcher.changed.notify()
+        return now
+
+    def complain(self, error: KafkaError) -> None:
+        """The next poll raises this, once."""
+        self.trouble = error
+        self.engine.fetcher.changed.notify()
+
+    def failed(self, error: KafkaError, now: float) -> None:
+        """Every poll raises this from now on, until another `subscribe`."""
+        del now
+        self.error = error
+        self.engine.fetcher.changed.notify()
+
+    def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
+        here = self._subscription.partitions
+        return [here[p] for p in partitions if p in here]
+
+    def _drop(self, states: list[PartitionState]) -> None:
+        kept = self._subscription.partitions
+        self._subscription.drop(s.partition for s in states if kept.get(s.partition) is s)
+        self.engine.fetcher.changed.notify()
+
+    def _queue(
+        self, what: str, listener: Listener | None, partitions: list[TopicPartition]
+    ) -> Turn | None:
+        if listener is None:
+            return None
+        turn = Turn(what, lambda: listener(partitions))
+        self.turns.put(turn)
+        self.engine.fetcher.changed.notify()
+        return turn
+
+    def _called(
+        self, what: str, listener: Listener | None, states: list[PartitionState], now: float
+    ) -> Flow[float]:
+        """Have the caller run a callback, and wait for its end."""
+        turn = self._queue(what, listener, [s.partition for s in states])
+        if turn is None:
+            return now
+        try:
+            while not turn.done.done:
+                now = yield from self._caller(now, turn)
+        finally:
+            self.turns.withdraw(turn)
+        return now
+
+    def _caller(self, now: float, turn: Turn | None = None) -> Flow[float]:
+        """Wait for the caller."""
+        until = self.polled_at + self._max_poll
+        if now >= until:
+            raise PollOverdueError(
+                f"poll() wasn't called for {now - self.polled_at:.0f} s (max.poll.interval.ms)"
+            )
+        on = (self.poll_wanted,) if turn is None else (self.poll_wanted, turn.done)
+        return (yield Wait(on, until))
+
+    # The caller's side (its thread)
+
+    def entered(self, now: float) -> bool:
+        """The caller asks for records: it is through with those it had. Says whether to wake."""
+        self.turns.check("poll()")
+        with self.engine.lock:
+            self._subscription.note_consumed()
+            self._polled_at, self._polling = now, True
+            wanted = self.poll_wanted.awaited
+        if wanted:
+            self.engine.post(lambda _: self.poll_wanted.notify())
+        return wanted
+
+    def left(self, now: float) -> None:
+        """The caller works on what it was handed."""
+        self._polled_at, self._polling = now, False
+
+    def take_turns(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+        """Run the callbacks that wait; raises what they raise, or what the group failed with."""
+        if self.turns:
+            polling, self._polling, self._polled_at = self._polling, False, clock()
+            try:
+                self.turns.take(lambda turn: self._ended(turn, wake))
+            finally:
+                self._polled_at, self._polling = clock(), polling
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+
+    @property
+    def calls(self) -> bool:
+        """Something waits for the caller before records do."""
+        return bool(self.turns) or self.error is not None or self.trouble is not None
+
+    def _ended(self, turn: Turn, wake: Callable[[], None]) -> None:
+        self.engine.post(lambda _: turn.done.complete(None))
+        wake()
+
+    # Commits
+
+    def identity(self) -> Identity:
+        """Who commits now."""
+        membership = self.membership
+        if membership is None:
+            return Identity()
+        return Identity(
+            membership.member_id, membership.generation, self.instance_id, self.by_epoch
+        )
+
+    @property
+    def is_member(self) -> bool:
+        """The group knows this consumer."""
+        return self.membership is not None and self.membership.generation >= 0
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """For transactions."""
+        who = self.identity()
+        return ConsumerGroupMetadata(self.group_id, who.generation, who.member_id, self.instance_id)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where all partitions stand."""
+        return {
+            p: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
+            for p, s in self._subscription.partitions.items()
+            if s.position is not None
+        }
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+    ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
+        """Commit these, or the positions; gives what was committed."""
+        now = yield START
+        chosen = self.positions() if offsets is None else dict(offsets)
+        try:
+            yield from self.committed.commit(chosen, deadline)
+        except FencedInstanceIdError as error:
+            self.failed(error, self.engine.now)
+            raise
+        except CommitFailedError as error:
+            now = self.engine.now
+            if self.membership is not None and self.membership.state not in GONE:
+                self.membership.rejoin(f"a commit failed: {error.__cause__}", now)
+            raise
+        for partition, offset in chosen.items():
+            state = self._subscription.partitions.get(partition)
+            if state is not None:
+                state.committed = offset.offset
+        return chosen
+
+    def commit_and_tell(
+        self,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        callback: CommitCallback | None,
+    ) -> Flow[None]:
+        """Commit; the caller is told in its next `poll()`, or the log is."""
+        failure: KafkaError | None = None
+        try:
+            yield from self.commit(offsets, deadline)
+        except KafkaError as error:
+            failure = error
+        if callback is not None:
+            self.turns.put(Turn("a commit's callback", lambda: callback(offsets, failure)))
+            self.engine.fetcher.changed.notify()
+        elif failure is not None:
+            logger.warning("group %s: commit_async() failed: %s", self.group_id, failure)
+
+    def look_up(self, states: list[PartitionState]) -> Flow[None]:
+        """Give partitions the positions that the group has committed; part of the fetcher's
+        advance. Where nothing is committed `auto.offset.reset` decides.
+        """
+        now = yield START
+        wanted = {s.partition: (s, s.generation) for s in states}
+        deadline = now + self.config["default.api.timeout.ms"]
+        error: KafkaError | None = None
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        try:
+            found = yield from self.committed.fetch(list(wanted), deadline)
+        except KafkaError as failure:
+            error = failure
+        subscription = self._subscription
+        subscription.changes += 1
+        for partition, (state, generation) in wanted.items():
+            if state.generation != generation or not subscription.holds(state):
+                continue
+            state.resetting = False
+            offset = found.get(partition)
+            if error is not None and error.retriable:
+                continue  # the fetcher asks again
+            if error is not None:
+                subscription.fail(state, error, self.engine.now)
+            elif offset is None:
+                state.reset = subscription.policy
+            else:
+                state.move_to(offset.offset, offset.leader_epoch)
+                state.committed = offset.offset
+        subscription.changed.notify()
+        self.engine.fetcher.changed.notify()
+
+    # The end
+
+    def leave(self, deadline: float) -> Flow[None]:
+        """Commit what the caller is through with, give everything back, and leave.
+
+        Ends at the deadline; what went wrong is logged. Callbacks run as turns.
+        """
+        now = yield START
+        membership = self.membership
+        if membership is not None:
+            membership.hold(now)
+            self.turns.clear()
+        states = list(self._subscription.partitions.values())
+        if membership is not None:
+            for state in states:
+                self._subscription.withhold(state)
+        if self.auto_commit is not None and states:
+            now = yield from self.auto_commit.at_the_end(deadline, now)
+        if membership is None:
+            return
+        self._watch.end()
+        lost = membership.generation < 0
+        listener = self._listeners.on_lost if lost else self._listeners.on_revoked
+        what = "on_lost" if lost else "on_revoked"
+        turn = None
+        if states and self.turns.running is None:
+            turn = self._queue(what, listener, [s.partition for s in states])
+        while turn is not None and not turn.done.done and now < deadline:
+            now = yield Wait((turn.done,), deadline)
+        yield from membership.leave(deadline)
+        self.membership = None
+        self.turns.clear()
+        self._drop(states)
+        self._listeners = NOBODY
+        self.error = None
+
+    def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
+        """Wait until a callback is due (True), or something has ended."""
+        now = yield START
+        while not self.turns:
+            if now >= deadline or end.done:
+                return False
+            now = yield Wait((end, self.engine.fetcher.changed), deadline)
+        return True
+
+    def check_assignable(self) -> None:
+        """Refuse `assign` beside `subscribe`."""
+        if self.subscribed:
+            raise IllegalStateError(
+                "subscribe() and assign() exclude each other: the group decides what is assigned. "
+                "To begin elsewhere, seek() in on_assigned; else unsubscribe() first."
+            )

@@ -1,0 +1,182 @@
+"""What a group consumer subscribes to: topics by name or by pattern, and what becomes of them.
+
+In: the caller's subscription, metadata. Out: the topics now; the membership's start once they are
+known, and its rejoins when others match. A classic group's pattern is resolved here, with a list
+of all topics every metadata.max.age.ms; with KIP-848 the broker does that. Must not: know who is
+assigned what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
+from odradek.clients.descriptions import list_topics
+from odradek.common.backoff import Backoff, ExponentialBackoff
+from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.kafka_errors import error_for
+from odradek.network.flow import START, Flow, Signal, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_group import ConsumerGroup
+
+MISSING_FIRST, MISSING_MOST = 0.5, 10.0
+"""Seconds between looks for a subscribed topic that isn't there: first, and after many."""
+
+
+class TopicWatch:
+    """The subscription of one group consumer."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._engine = group.engine
+        self.active = False
+        self.pattern: str | None = None
+        self._names: tuple[str, ...] = ()
+        self._matched: tuple[str, ...] = ()
+        self._compiled: re.Pattern[str] | None = None
+        self._list_at = 0.0
+        self._asked = Signal()
+        self._serial = 0
+        self._told: dict[str, int] = {}
+        """Errors of topics that the caller has been told."""
+        retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
+        self._missing = Backoff(retry, self._engine.rng)
+
+    # The caller's thread
+
+    def subscribe(self, topics: Collection[str], pattern: str | re.Pattern[str] | None) -> None:
+        """Take another subscription; refuses what can't be one, and leaves the old one then."""
+        compiled, text = None, None
+        if pattern is not None:
+            if topics:
+                raise ConfigurationError("subscribe() takes topics or a pattern, not both")
+            text = pattern if isinstance(pattern, str) else pattern.pattern
+            if not text:
+                raise ConfigurationError("the pattern is empty")
+            if not self._group.by_epoch:
+                try:
+                    compiled = re.compile(pattern)
+                except re.error as error:
+                    raise ConfigurationError(f"pattern {text!r}: {error}") from error
+        elif not topics:
+            raise ConfigurationError("subscribe() needs topics or a pattern")
+        for topic in topics:
+            check_topic(topic)
+        self._names = tuple(sorted(set(topics)))
+        self.pattern, self._compiled = text, compiled
+        self._matched = ()
+        self._list_at = 0.0
+        self.active = True
+
+    def topics(self) -> list[str]:
+        """What is subscribed now; empty for a pattern that the broker resolves."""
+        return list(self._names or self._matched)
+
+    # The engine's step
+
+    def begin(self, _: float) -> None:
+        """Join once the topics are known."""
+        self._serial += 1
+        self._told.clear()
+        self._engine.start(self._run(self._serial))
+
+    def changed(self, _: float) -> None:
+        """There is another subscription: join again with it."""
+        self._serial += 1
+        self._told.clear()
+        self._engine.start(self._run(self._serial, again=True))
+
+    def end(self) -> None:
+        """Nothing is subscribed any more."""
+        self.active = False
+        self._serial += 1
+        self._engine.metadata.forget_topics(self.topics())
+        self._names = self._matched = ()
+        self.pattern = self._compiled = None
+        self._asked.notify()
+
+    def _run(self, serial: int, *, again: bool = False) -> Flow[None]:
+        """Watch until there is another subscription."""
+        now = yield START
+        metadata = self._engine.metadata
+        self._missing.succeeded()
+        metadata.want(self._names)
+        if self._compiled is not None:
+            now = yield from self._list(serial, now)
+        while serial == self._serial and not self._all_answered():
+            now = yield Wait((metadata.changed, self._asked))
+        if serial != self._serial or self._group.membership is None:
+            return
+        if again:
+            self._group.membership.rejoin("the subscription has changed", now)
+        else:
+            self._group.membership.start(now)
+        while True:
+            now = yield Wait((metadata.changed, self._asked), self._look_at(now))
+            if serial != self._serial:
+                return
+            if self._compiled is not None and now >= self._list_at:
+                before = self._matched
+                now = yield from self._list(serial, now)
+                membership = self._group.membership
+                if serial == self._serial and before != self._matched and membership is not None:
+                    membership.rejoin(f"pattern {self.pattern!r} matches other topics", now)
+            elif metadata.snapshot is not None:
+                self._tell_errors()
+
+    def _all_answered(self) -> bool:
+        metadata = self._engine.metadata
+        if metadata.snapshot is None:
+            return False
+        self._tell_errors()
+        return all(
+            t in metadata.snapshot.topics or t in metadata.topic_errors for t in self.topics()
+        )
+
+    def _look_at(self, now: float) -> float | None:
+        """When to look again without being told."""
+        if self._compiled is not None:
+            return self._list_at
+        snapshot = self._engine.metadata.snapshot
+        here = snapshot.topics if snapshot is not None else {}
+        missing = next((n for n in self._names if n not in here), None)
+        if missing is None or self._group.by_epoch:  # there the broker waits for it
+            self._missing.succeeded()
+            return None
+        if now >= self._missing.until:
+            if self._missing.failures:
+                self._engine.metadata.request(f"topic {missing} isn't there")
+            self._missing.failed(now)
+        return self._missing.until
+
+    def _list(self, serial: int, now: float) -> Flow[float]:
+        """Resolve the pattern; keeps what is known where no broker answers."""
+        config = self._group.config
+        internal = not config["exclude.internal.topics"]
+        deadline = now + config["default.api.timeout.ms"]
+        try:
+            names = yield from list_topics(self._engine, deadline, internal=internal)
+        except KafkaError:
+            names = list(self._matched)
+        now = self._engine.now
+        self._list_at = now + config["metadata.max.age.ms"]
+        if serial != self._serial or self._compiled is None:
+            return now
+        matched = tuple(n for n in names if self._compiled.fullmatch(n))
+        gone = set(self._matched).difference(matched)
+        self._matched = matched
+        self._engine.metadata.forget_topics(gone)
+        self._engine.metadata.want(matched)
+        return now
+
+    def _tell_errors(self) -> None:
+        """A topic that can't be read is the caller's to know, once."""
+        errors = self._engine.metadata.topic_errors
+        for name in self._names:
+            code = errors.get(name, 0)
+            if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
+                self._group.complain(error_for(code, f"topic {name}"))
+            self._told[name] = code

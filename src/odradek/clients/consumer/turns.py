@@ -1,0 +1,82 @@
+"""What has to run in the caller's thread, inside its `poll()`: the callbacks of a group consumer.
+
+In: turns, from flows of the engine. Out: the user's functions called in that order, each while no
+lock is held and no step runs, so that they may use the consumer; then the flows that waited go on.
+While a turn waits, nothing is handed out. Must not: know what a rebalance is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from odradek.common.errors import IllegalStateError
+from odradek.network.flow import Completion
+
+
+class Turn:
+    """One callback that is due."""
+
+    __slots__ = ("action", "begun", "done", "what")
+
+    def __init__(self, what: str, action: Callable[[], object]) -> None:
+        self.what = what
+        self.action = action
+        self.done: Completion[None] = Completion()
+        self.begun = False
+
+
+class Turns:
+    """The callbacks that wait for the caller, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Turn] = deque()
+        self.running: str | None = None
+        """The callback that the caller is in."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, turn: Turn) -> None:
+        """Have it called."""
+        self._waiting.append(turn)
+
+    def withdraw(self, turn: Turn) -> None:
+        """It is of no use any more, if it hasn't begun."""
+        if turn in self._waiting:
+            self._waiting.remove(turn)
+
+    def clear(self) -> None:
+        """Nothing is called any more."""
+        self._waiting.clear()
+
+    def check(self, what: str) -> None:
+        """Refuse what a callback can't do."""
+        if self.running is not None:
+            raise IllegalStateError(f"{what} can't be called inside {self.running}")
+
+    def take(self, ended: Callable[[Turn], None]) -> None:
+        """Call them all, in the caller's thread; the first error comes out when all have ended.
+
+        `ended` is told of each, whatever happens in it.
+        """
+        first: Exception | None = None
+        while self._waiting:
+            try:
+                turn = self._waiting.popleft()
+            except IndexError:  # withdrawn a moment ago
+                break
+            turn.begun = True
+            self.running = turn.what
+            try:
+                turn.action()
+            except Exception as error:
+                if first is None:
+                    first = error
+                else:
+                    first.add_note(f"then {turn.what} failed as well: {error!r}")
+            finally:
+                self.running = None
+                ended(turn)
+        if first is not None:
+            raise first
