@@ -1,0 +1,113 @@
+"""What the heartbeats of one KIP-848 member say: all of it, or only what has changed.
+
+In: the group's subscription, what the member has. Out: requests, and what of an answer concerns the
+member itself. Must not: send, or decide when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from odradek.clients.consumer.membership import Group
+from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.types import Rng, TopicPartition
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
+)
+
+JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
+"""Member epochs with a meaning; a static member that leaves keeps its place for a while."""
+OWN_IDS = 1
+"""Members choose their ids from this version on (KIP-1082), and may send a pattern."""
+
+
+class Heartbeats:
+    """The member's id and epoch, and what the coordinator was told last."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self.member_id = ""
+        self.epoch = JOIN
+        self.full = True
+        """The next heartbeat says everything: what the coordinator knows is in doubt."""
+        self._topics: list[str] | None = None
+        self._pattern: str | None = None
+
+    def choose_id(self, rng: Rng) -> None:
+        """A random UUID, from the client's own generator."""
+        octets = bytes(int(rng.random() * 256) for _ in range(16))
+        self.member_id = str(UUID(bytes=octets, version=4))
+
+    def joining(self) -> None:
+        """The next heartbeat is a first one."""
+        self.epoch = JOIN
+        self.full = True
+
+    def request(
+        self, held: Mapping[TopicPartition, bytes], *, acknowledge: bool
+    ) -> ConsumerGroupHeartbeatRequest:
+        """The next heartbeat; `held` has the topic ids of what the member has."""
+        group, joins = self._group, self.epoch == JOIN
+        version = group.coordinator.version(ConsumerGroupHeartbeatRequest)
+        old = version is not None and version < OWN_IDS
+        if old and group.pattern is not None:
+            raise UnsupportedVersionError(
+                f"the coordinator of group {group.group_id!r} can't resolve a pattern (Kafka 4.0 "
+                "and newer can): subscribe to topics by name, or use group.protocol=classic"
+            )
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group.group_id,
+            member_id="" if old and joins else self.member_id,
+            member_epoch=self.epoch,
+            instance_id=group.instance_id,
+        )
+        everything = self.full or joins
+        if everything:
+            config = group.config
+            request.rack_id = config["client.rack"] or None
+            request.rebalance_timeout_ms = round(config["max.poll.interval.ms"] * 1000)
+            request.server_assignor = config["group.remote.assignor"]
+        topics, pattern = group.topics() if group.pattern is None else [], group.pattern
+        if everything or topics != self._topics:
+            request.subscribed_topic_names = self._topics = topics
+        if pattern is not None and (everything or pattern != self._pattern):
+            request.subscribed_topic_regex = pattern
+        elif pattern is None and self._pattern is not None:
+            request.subscribed_topic_regex = ""  # takes it back
+        self._pattern = pattern
+        if joins:
+            request.topic_partitions = []
+        elif everything or acknowledge:
+            request.topic_partitions = _by_topic(held)
+        self.full = False
+        return request
+
+    def farewell(self) -> ConsumerGroupHeartbeatRequest:
+        """The heartbeat that leaves."""
+        group = self._group
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVE if group.instance_id is None else LEAVE_STATIC,
+            instance_id=group.instance_id,
+        )
+
+    def answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+        """Take over the epoch, and the id that an old coordinator has chosen."""
+        self.member_id = answer.member_id or self.member_id
+        self.epoch = answer.member_epoch
+
+
+def _by_topic(
+    held: Mapping[TopicPartition, bytes],
+) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    found: dict[bytes, list[int]] = {}
+    for partition, topic_id in sorted(held.items()):
+        found.setdefault(topic_id, []).append(partition.partition)
+    return [
+        ConsumerGroupHeartbeatRequestTopicPartitions(topic_id, partitions)
+        for topic_id, partitions in found.items()
+    ]

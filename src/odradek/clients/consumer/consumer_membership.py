@@ -1,0 +1,442 @@
+"""Membership of a group of `group.protocol=consumer` (KIP-848): the coordinator assigns.
+
+One request does everything: ConsumerGroupHeartbeat joins (epoch 0), says what the member has,
+brings what it is assigned, leaves (epoch -1 or -2). In: the group's subscription and `poll()`s,
+answers. Out: partitions given back and taken up, one after the other, while heartbeats go on and
+partitions that stay aren't touched. Must not: know of offsets, or of the user's callbacks.
+
+Two flows: one sends heartbeats; the other reconciles. What has to go is given back first, then what
+is new is taken up, and the next heartbeat says so: until then the coordinator gives it to nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from odradek.clients.consumer.consumer_heartbeats import JOIN, Heartbeats
+from odradek.clients.consumer.consumer_state import MEMBER, ConsumerEvent, move
+from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.topic_names import TopicNames
+from odradek.common.backoff import Backoff
+from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.common.kafka_errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedVersionError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+FAREWELL = 5.0
+"""Seconds for leaving when the application stopped polling; its partitions are lost anyhow."""
+NAMES = 5.0
+"""Seconds for one question about topic ids."""
+UNRELEASED_PATIENCE = 60.0
+"""A static member that was killed keeps its instance id for the session timeout, 45 s by default:
+whoever takes its place waits so long for it. Java gives up at once."""
+SHORTEST_INTERVAL = 0.1
+"""Seconds between heartbeats, whatever a broker says."""
+
+_FENCED = (FencedMemberEpochError, UnknownMemberIdError)
+_RETRIED = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
+
+Held = dict[TopicPartition, bytes]
+"""Partitions with the ids of their topics: one that was made again is another topic."""
+
+
+class ConsumerMembership:
+    """One consumer's membership; see `membership.Membership`."""
+
+    def __init__(self, group: Group) -> None:
+        engine = group.engine
+        self._group, self._engine = group, engine
+        self._state = MemberState.UNJOINED
+        self._beats = Heartbeats(group)
+        self._names = TopicNames(engine)
+        self._held: Held = {}
+        self._target: dict[bytes, tuple[int, ...]] = {}
+        """What the coordinator has assigned last."""
+        self._changed = Signal()
+        self._soon = False
+        """A heartbeat is wanted before its time."""
+        self._due = self._not_before = -math.inf
+        self._told = False
+        """A heartbeat went out that told what the member has now."""
+        self._introduced = False
+        """A first heartbeat went out, so the coordinator may know this member."""
+        self._tries = 0
+        self._sent_at = 0.0
+        self._unreleased_since: float | None = None
+        retry = group.config.backoff("retry.backoff")
+        self._failures, self._removals = Backoff(retry, engine.rng), Backoff(retry, engine.rng)
+        self._max_poll: float = group.config["max.poll.interval.ms"]
+        self._life: Completion[None] | None = None
+        self._reconciling: Completion[None] | None = None
+        self._asks_names = False
+        self._holds = False
+        """It will leave: no rebalance is begun any more."""
+        self._stops = 0
+        """A flow that was stopped may run once more before it ends: it must see that."""
+
+    @property
+    def member_id(self) -> str:
+        """Empty while the coordinator hasn't confirmed it."""
+        return self._beats.member_id if self._beats.epoch > JOIN else ""
+
+    @property
+    def generation(self) -> int:
+        """The member epoch; -1 while there is none."""
+        return self._beats.epoch if self._beats.epoch > JOIN else -1
+
+    @property
+    def state(self) -> MemberState:
+        """Where it stands."""
+        return self._state
+
+    def start(self, now: float) -> None:
+        """Begin to join."""
+        self._beats.choose_id(self._engine.rng)
+        self._move(ConsumerEvent.SUBSCRIBED, "subscribed", now)
+        self._soon = True
+        self._life = self._engine.start(self._live())
+
+    def rejoin(self, reason: str, now: float) -> None:
+        """Say everything in a heartbeat at once; its answer tells whether anything is amiss.
+
+        Members of these groups don't make the group rebalance: the coordinator decides.
+        """
+        if self._state in MEMBER:
+            self._engine.events.emit(
+                now, "group", what=self._group.group_id, state=self._state, event="heartbeat",
+                why=reason,
+            )  # fmt: skip
+            self._beats.full = True
+            self._wake()
+
+    def hold(self, now: float) -> None:
+        """The consumer will leave: nothing is taken up any more, but heartbeats go on."""
+        del now
+        self._holds = True
+        self._stop_reconciling("the consumer leaves")
+
+    def leave(self, deadline: float) -> Flow[None]:
+        """Leave; never raises."""
+        now = yield START
+        known = self._state in MEMBER and self._introduced
+        self._stop_reconciling("left")
+        if self._life is not None:
+            self._engine.cancel(self._life, ClientClosedError("left the group"))
+        self._move(ConsumerEvent.LEAVE, "left", now)
+        if known:
+            yield from self._farewell(deadline)
+        self._forget()
+        self._move(ConsumerEvent.LEFT, "left", self._engine.now)
+
+    # Heartbeats
+
+    def _live(self) -> Flow[None]:
+        now = yield START
+        try:
+            while self._state in MEMBER or self._state is MemberState.STALE:
+                now = yield from self._turn(now)
+        except KafkaError as error:  # whatever it is, the next poll tells it
+            if self._state in MEMBER:
+                yield from self._refuse(error, self._engine.now)
+
+    def _turn(self, now: float) -> Flow[float]:
+        if self._state is MemberState.STALE:
+            return (yield from self._until_polled(now))
+        overdue = self._group.polled_at + self._max_poll
+        if now >= overdue:
+            return (yield from self._overdue(now))
+        due = max(-math.inf if self._soon else self._due, self._not_before)
+        if now >= due:
+            return (yield from self._heartbeat(min(overdue, now + self._timeout()), now))
+        return (yield Wait((self._changed,), min(due, overdue)))
+
+    def _timeout(self) -> float:
+        return self._engine.network.request_timeout
+
+    def _heartbeat(self, deadline: float, now: float) -> Flow[float]:
+        self._tries = 0
+        try:
+            answer = yield from self._group.coordinator.ask(
+                f"heartbeat to group {self._group.group_id!r}",
+                self._request,
+                ConsumerGroupHeartbeatResponse,
+                lambda a: error_for(a.error_code, a.error_message or "") if a.error_code else None,
+                deadline,
+            )
+        except KafkaError as error:
+            now = self._engine.now
+            self._beats.full = True  # the answer may have been lost, and with it an assignment
+            if self._state in MEMBER:
+                yield from self._failed(error, now)
+            return now
+        now = self._engine.now
+        if self._state in MEMBER:
+            self._answered(answer, now)
+        return now
+
+    def _request(self, _: float) -> ConsumerGroupHeartbeatRequest:
+        if self._tries:
+            self._beats.full = True
+        self._tries += 1
+        self._soon = False
+        self._introduced = True
+        self._sent_at = self._engine.now
+        acknowledge = self._state is MemberState.ACKNOWLEDGING
+        request = self._beats.request(self._held, acknowledge=acknowledge)
+        self._told = acknowledge
+        return request
+
+    def _answered(self, answer: ConsumerGroupHeartbeatResponse, now: float) -> None:
+        joined = self._beats.epoch == JOIN
+        self._beats.answered(answer)
+        self._failures.succeeded()
+        if not joined and self._state is MemberState.STABLE:
+            self._removals.succeeded()
+        self._not_before, self._unreleased_since = -math.inf, None
+        self._due = self._sent_at + max(SHORTEST_INTERVAL, answer.heartbeat_interval_ms / 1000)
+        if self._state is MemberState.ACKNOWLEDGING and self._told:
+            self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
+        if answer.assignment is not None:
+            self._target = _target(answer.assignment)
+            if _pairs(self._target) != {(i, p.partition) for p, i in self._held.items()}:
+                self._assigned(now)
+        if self._state is MemberState.JOINING:
+            self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
+
+    def _failed(self, error: KafkaError, now: float) -> Flow[None]:
+        """What an error means that asking again didn't mend."""
+        gone = isinstance(error, GroupIdNotFoundError) and self._beats.epoch > JOIN
+        if isinstance(error, _FENCED) or gone:
+            yield from self._removed(error, now)
+        elif error.retriable:
+            self._not_before = self._failures.failed(now)
+        elif isinstance(error, UnreleasedInstanceIdError):
+            if self._unreleased_since is None:
+                self._unreleased_since = now
+            if now >= self._unreleased_since + UNRELEASED_PATIENCE:
+                yield from self._refuse(error, now)
+                return
+            self._soon, self._not_before = True, self._failures.failed(now)
+        elif isinstance(error, UnsupportedVersionError) and self._group.pattern is None:
+            text = (
+                f"{error}. Its brokers don't offer group.protocol=consumer (Kafka 4.0 and newer "
+                "do, unless group.coordinator.rebalance.protocols says otherwise): use "
+                "group.protocol=classic"
+            )
+            yield from self._refuse(UnsupportedVersionError(text), now)
+        elif isinstance(error, GroupIdNotFoundError):
+            text = (
+                f"{error}. Its members use another protocol, and the brokers' "
+                "group.consumer.migration.policy doesn't let them be mixed"
+            )
+            yield from self._refuse(GroupIdNotFoundError(text), now)
+        else:
+            yield from self._refuse(error, now)
+
+    def _removed(self, error: KafkaError, now: float) -> Flow[None]:
+        """The group went on without this member: all is lost, and it joins anew."""
+        self._stop_reconciling("removed from the group")
+        self._move(ConsumerEvent.REMOVED, f"{type(error).__name__}: {error}", now)
+        yield from self._lose_everything(now)
+        if self._holds:
+            return
+        until = self._removals.failed(now)
+        # Once may be anybody's fault; again and again is not to become a storm of requests.
+        self._not_before = until if self._removals.failures > 1 else now
+        self._soon = True
+        self._move(ConsumerEvent.REJOIN, "removed", now)
+
+    def _refuse(self, error: KafkaError, now: float) -> Flow[None]:
+        """The group refuses this consumer for good."""
+        self._stop_reconciling("refused")
+        self._move(ConsumerEvent.REFUSED, f"{type(error).__name__}: {error}", now)
+        yield from self._lose_everything(now)
+        self._group.failed(error, now)
+        self._changed.notify()
+
+    def _lose_everything(self, now: float) -> Flow[None]:
+        self._forget()
+        lost = self._group.owned()
+        if lost:
+            yield from self._group.lose(lost, now)
+
+    def _forget(self) -> None:
+        self._held, self._target = {}, {}
+        self._introduced = False
+        self._beats.joining()
+
+    # The application that doesn't poll
+
+    def _overdue(self, now: float) -> Flow[float]:
+        """KIP-62: a member that makes no progress leaves, so that others can."""
+        self._stop_reconciling("poll() overdue")
+        known = self._introduced
+        self._move(ConsumerEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
+        if known:
+            # The farewell is awaited: late, it would end the membership that follows.
+            yield from self._farewell(now + FAREWELL)
+        yield from self._lose_everything(self._engine.now)
+        return self._engine.now
+
+    def _until_polled(self, now: float) -> Flow[float]:
+        if self._holds or now >= self._group.polled_at + self._max_poll:
+            return (yield Wait((self._group.poll_wanted,)))
+        self._soon = True
+        self._move(ConsumerEvent.POLLED, "poll() was called", now)
+        return now
+
+    def _farewell(self, deadline: float) -> Flow[None]:
+        """Say that it leaves; what goes wrong concerns nobody any more."""
+
+        def check(answer: ConsumerGroupHeartbeatResponse) -> KafkaError | None:
+            error = error_for(answer.error_code) if answer.error_code else None
+            return error if isinstance(error, _RETRIED) else None
+
+        if not self._beats.member_id:
+            return
+        request = self._beats.farewell()
+        name = f"leaving group {self._group.group_id!r}"
+        try:
+            yield from self._group.coordinator.ask(
+                name, lambda _: request, ConsumerGroupHeartbeatResponse, check, deadline
+            )
+        except KafkaError as error:
+            now = self._engine.now
+            self._engine.events.emit(
+                now, "group", what=self._group.group_id, state=self._state, event="not_left",
+                why=f"{type(error).__name__}: {error}",
+            )  # fmt: skip
+
+    # Reconciling
+
+    def _assigned(self, now: float) -> None:
+        why = f"{sum(map(len, self._target.values()))} partitions"
+        self._move(ConsumerEvent.ASSIGNED, why, now)
+        if self._asks_names:
+            self._stop_reconciling("another assignment")
+        if self._reconciling is None and not self._holds:
+            self._reconciling = self._engine.start(self._reconcile())
+            self._reconciling.when_done(self._reconciled)
+
+    def _reconciled(self, done: Completion[None]) -> None:
+        if done is self._reconciling:
+            self._reconciling = None
+
+    def _stop_reconciling(self, why: str) -> None:
+        running, self._reconciling, self._asks_names = self._reconciling, None, False
+        self._stops += 1
+        if running is not None:
+            self._engine.cancel(running, ClientClosedError(why))
+
+    def _reconcile(self) -> Flow[None]:
+        """Give back, take up, tell; whatever the coordinator assigns meanwhile."""
+        now = yield START
+        backoff = Backoff(self._group.config.backoff("retry.backoff"), self._engine.rng)
+        stops = self._stops
+        try:
+            while self._stops == stops:
+                target = self._target
+                wanted, unknown = self._resolved(target)
+                now, changed = yield from self._come_to(wanted, now)
+                if self._stops != stops or self._target is not target:
+                    continue
+                if self._state is MemberState.RECONCILING and (changed or not unknown):
+                    self._told = False
+                    self._move(ConsumerEvent.RECONCILED, f"{len(self._held)} partitions", now)
+                    self._wake()
+                if not unknown:
+                    self._names.keep(target)
+                    return
+                now = yield from self._learn(unknown, backoff, now)
+                if self._stops == stops and self._state is not MemberState.RECONCILING:
+                    self._move(ConsumerEvent.ASSIGNED, "topic ids were unknown", now)
+        except PollOverdueError:
+            return  # the heartbeats' flow sees it as well, and leaves
+        except KafkaError as error:
+            if self._stops == stops:
+                self._reconciling = None  # not to be stopped by what it does now
+                yield from self._refuse(error, self._engine.now)
+
+    def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
+        """Give back what isn't wanted, then take up what is; says whether that was anything."""
+        gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
+        if gone:
+            stops, target = self._stops, self._target
+            now = yield from self._group.revoke(gone, now)
+            if self._stops != stops:
+                return now, True
+            for partition in gone:
+                del self._held[partition]
+            if self._target is not target:
+                return now, True  # it took its time, and the coordinator has thought again
+        new = [p for p in wanted if p not in self._held]
+        if new:
+            self._held.update((p, wanted[p]) for p in new)
+            now = yield from self._group.assign(new, now)
+        return now, bool(gone or new)
+
+    def _resolved(self, target: Mapping[bytes, tuple[int, ...]]) -> tuple[Held, list[bytes]]:
+        """The target by name, and the ids whose names have to be asked for."""
+        wanted: Held = {}
+        unknown = []
+        for topic_id, partitions in target.items():
+            name = self._names.get(topic_id)
+            if name is None:
+                unknown.append(topic_id)
+            else:
+                wanted.update((TopicPartition(name, n), topic_id) for n in partitions)
+        return wanted, unknown
+
+    def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
+        """Ask for names; a topic that is too new, or gone, is asked for again."""
+        self._asks_names = True
+        self._engine.metadata.request("the coordinator names topics that aren't known")
+        try:
+            yield from self._names.ask(unknown, now + NAMES)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        now = self._engine.now
+        if all(self._names.get(topic_id) is None for topic_id in unknown):
+            until = backoff.failed(now)
+            while now < until:
+                now = yield Wait((), until)
+        self._asks_names = False
+        return now
+
+    # Small things
+
+    def _wake(self) -> None:
+        self._soon = True
+        self._changed.notify()
+
+    def _move(self, event: ConsumerEvent, why: str, now: float) -> None:
+        before, self._state = self._state, move(self._state, event)
+        if self._state is not before:
+            self._engine.events.emit(
+                now, "group", what=self._group.group_id, state=self._state, event=event, why=why
+            )
+
+
+def _target(assignment: Assignment) -> dict[bytes, tuple[int, ...]]:
+    return {bytes(t.topic_id): tuple(t.partitions) for t in assignment.topic_partitions}
+
+
+def _pairs(target: Mapping[bytes, tuple[int, ...]]) -> set[tuple[bytes, int]]:
+    return {(topic_id, n) for topic_id, partitions in target.items() for n in partitions}

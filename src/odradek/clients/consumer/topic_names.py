@@ -1,0 +1,53 @@
+"""The names of topics that a coordinator speaks of by id (KIP-848).
+
+In: topic ids; the snapshot. Out: names. An id that the snapshot lacks is asked of any broker: with
+a pattern the member doesn't know the names, and a topic that was made again has another id.
+Must not: change the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.descriptions import check_metadata
+from odradek.network.flow import Flow
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+
+class TopicNames:
+    """Names by id: an id never gets another name."""
+
+    def __init__(self, engine: ClientEngine) -> None:
+        self._engine = engine
+        self._known: dict[bytes, str] = {}
+
+    def get(self, topic_id: bytes) -> str | None:
+        """The name, if it is known without asking."""
+        name = self._known.get(topic_id)
+        if name is None and self._engine.metadata.snapshot is not None:
+            for topic in self._engine.metadata.snapshot.topics.values():
+                if topic.topic_id == topic_id:
+                    name = self._known[topic_id] = topic.name
+        return name
+
+    def keep(self, topic_ids: Collection[bytes]) -> None:
+        """Forget all others."""
+        self._known = {i: name for i, name in self._known.items() if i in topic_ids}
+
+    def ask(self, topic_ids: Collection[bytes], deadline: float) -> Flow[None]:
+        """Ask a broker for these; those that it doesn't know (any more) stay unknown."""
+        body = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id, None) for topic_id in topic_ids],
+            allow_auto_topic_creation=False,
+        )
+        call = AnyBrokerCall(self._engine, "names of topics", deadline)
+        answer = yield from call.ask(lambda _: body, MetadataResponse, check_metadata(self._engine))
+        for topic in answer.topics:
+            if topic.error_code == 0 and topic.name:
+                self._known[bytes(topic.topic_id)] = topic.name

@@ -1,0 +1,551 @@
+"""A member of a KIP-848 group, beside a coordinator that follows a script."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from tests.spec.world import ClusterPicture, World, up
+
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.consumer_membership import ConsumerMembership
+from odradek.clients.consumer.consumer_state import TRANSITIONS, ConsumerEvent, move
+from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import (
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow, Signal, Wait
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from odradek.protocol.messages.find_coordinator import Coordinator as Found
+from odradek.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+B1 = "b1:9092"
+IDS = {name: name.encode().ljust(16, b"\1") for name in ("orders", "users")}
+S = MemberState
+Reply = ConsumerGroupHeartbeatResponse | int
+
+
+def part(name: str) -> TopicPartition:
+    topic, _, number = name.partition("-")
+    return TopicPartition(topic, int(number))
+
+
+def gives(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
+    """An answer with an assignment."""
+    return ConsumerGroupHeartbeatResponse(
+        member_epoch=epoch,
+        heartbeat_interval_ms=5000,
+        assignment=Assignment(
+            [
+                ConsumerGroupHeartbeatResponseTopicPartitions(IDS[name], numbers)
+                for name, numbers in topics.items()
+            ]
+        ),
+    )
+
+
+class Scripted(World):
+    """One broker, a coordinator that answers what was prepared, and the group's side of it all."""
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        *,
+        version: int = 1,
+        pattern: str | None = None,
+    ) -> None:
+        options = {"group.id": "g", "group.protocol": "consumer", **(config or {})}
+        super().__init__({"bootstrap.servers": B1, **options})
+        self.picture = ClusterPicture(
+            brokers={1: B1}, topics={"orders": [1] * 4, "users": [1] * 4}, ids=dict(IDS)
+        )
+        self.pictures["*"] = self.picture
+        up(self, B1)
+        self.version = version
+        self.replies: list[Reply] = []
+        """What the next heartbeats get: an answer or an error; then "all is well"."""
+        self.log: list[str] = []
+        """What the group was told to do."""
+        self.failure: KafkaError | None = None
+        self.held_up = False
+        """The application doesn't come back: revocations wait."""
+        self.silent_until = 0.0
+        # The group
+        self.group_id = "g"
+        self.instance_id: str | None = options.get("group.instance.id")
+        self.pattern = pattern
+        self.subscribed = ["orders"]
+        self.partitions: dict[TopicPartition, None] = {}
+        self.last_poll: float | None = None
+        """None: inside `poll()`, always."""
+        self.poll_wanted = Signal()
+        self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
+        self.membership = ConsumerMembership(cast("Group", self))
+
+    # What the membership uses
+
+    @property
+    def config(self) -> Config:
+        return cast("ConsumerEngine", self.engine).config
+
+    @property
+    def polled_at(self) -> float:
+        return self.now if self.last_poll is None else self.last_poll
+
+    def topics(self) -> list[str]:
+        return self.subscribed
+
+    def owned(self) -> list[TopicPartition]:
+        return list(self.partitions)
+
+    def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        now = yield START
+        self._note("revoking", partitions)
+        while self.held_up:
+            until = self.polled_at + self.config["max.poll.interval.ms"]
+            if now >= until:
+                raise PollOverdueError("nobody polls")
+            now = yield Wait((self.poll_wanted,), until)
+        self._drop("revoked", partitions)
+        return now
+
+    def lose(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        yield START
+        self._drop("lost", partitions)
+        return now
+
+    def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+        yield START
+        self._note("assigned", partitions)
+        self.partitions.update(dict.fromkeys(partitions))
+        return now
+
+    def failed(self, error: KafkaError, now: float) -> None:
+        self.failure = error
+
+    def _note(self, what: str, partitions: Collection[TopicPartition]) -> None:
+        self.log.append(f"{what} {' '.join(sorted(map(str, partitions)))}")
+
+    def _drop(self, what: str, partitions: Collection[TopicPartition]) -> None:
+        self._note(what, partitions)
+        for partition in partitions:
+            del self.partitions[partition]
+
+    # What the broker says
+
+    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+        if isinstance(body, FindCoordinatorRequest):
+            return FindCoordinatorResponse(coordinators=[Found("g", 1, "x", 1)])
+        if isinstance(body, ConsumerGroupHeartbeatRequest):
+            return self._beat(body)
+        if isinstance(body, MetadataRequest) and body.topics and body.topics[0].name is None:
+            return self._by_id(body)
+        message = super().answer(address, body, mode)
+        if isinstance(message, ApiVersionsResponse):
+            message.api_keys += [ApiVersion(10, 0, 6)]
+            if self.version >= 0:
+                message.api_keys += [ApiVersion(68, 0, self.version)]
+        return message
+
+    def _beat(self, request: ConsumerGroupHeartbeatRequest) -> Message | None:
+        if self.now < self.silent_until:
+            return None
+        reply: Reply = self.replies.pop(0) if self.replies else 0
+        if isinstance(reply, int):
+            epoch = request.member_epoch or 1
+            return ConsumerGroupHeartbeatResponse(
+                error_code=reply, member_epoch=epoch, heartbeat_interval_ms=5000
+            )
+        return reply
+
+    def _by_id(self, request: MetadataRequest) -> MetadataResponse:
+        by_id = {topic_id: name for name, topic_id in self.picture.ids.items()}
+        found = [
+            MetadataResponseTopic(
+                0 if t.topic_id in by_id else 100, by_id.get(t.topic_id), t.topic_id
+            )
+            for t in request.topics or []
+        ]
+        return MetadataResponse(cluster_id="cluster-1", topics=found)
+
+    # Steps of a test
+
+    def join(self, *replies: Reply, until: float = 1.0) -> None:
+        self.replies = list(replies)
+        self.engine.metadata.want(self.subscribed)
+        self.engine.post(self.membership.start)
+        self.run(self.now + until)
+
+    @property
+    def beats(self) -> list[ConsumerGroupHeartbeatRequest]:
+        return [a.body for a in self.asks("ConsumerGroupHeartbeat")]
+
+    def fall_silent(self, seconds: float) -> None:
+        self.silent_until = self.now + seconds
+        self.run(self.silent_until)
+
+    def till(self, condition: Callable[[], bool], within: float = 20.0) -> None:
+        self.run(self.now + within, condition)
+        assert condition(), f"not within {within} s: {self.log}, {self.membership.state}"
+
+    def leave(self) -> None:
+        done = self.engine.start(self.membership.leave(self.now + 5.0))
+        self.till(lambda: done.done)
+        done.result()
+
+    @property
+    def state(self) -> str:
+        return self.membership.state
+
+    def states(self) -> list[str]:
+        return [e.fields["state"] for e in self.kinds("group") if e.fields["what"] == "g"]
+
+    def sent(self, request: ConsumerGroupHeartbeatRequest) -> dict[str, list[int]] | None:
+        """What a heartbeat says that the member has."""
+        if request.topic_partitions is None:
+            return None
+        names = {topic_id: name for name, topic_id in IDS.items()}
+        return {names[t.topic_id]: t.partitions for t in request.topic_partitions}
+
+
+def test_it_joins_takes_up_acknowledges_and_goes_on_with_short_heartbeats() -> None:
+    w = Scripted({"client.rack": "r1", "group.remote.assignor": "uniform"})
+    w.join(gives(3, orders=[0, 1]), until=12.0)
+    first, second, third, fourth = w.beats
+    assert (first.member_epoch, w.sent(first)) == (0, {})
+    assert (first.rack_id, first.server_assignor) == ("r1", "uniform")
+    assert (first.subscribed_topic_names, first.subscribed_topic_regex) == (["orders"], None)
+    assert first.rebalance_timeout_ms == 300_000
+    assert (second.member_epoch, w.sent(second)) == (3, {"orders": [0, 1]})
+    for short in (second, third, fourth):
+        assert short.member_id == first.member_id == w.membership.member_id
+        assert (short.subscribed_topic_names, short.rebalance_timeout_ms) == (None, -1)
+        assert (short.server_assignor, short.rack_id) == (None, None)
+    assert w.sent(third) is w.sent(fourth) is None
+    times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
+    assert times[1] - times[0] < 0.1
+    assert [b - a for a, b in itertools.pairwise(times[1:])] == pytest.approx([5.0, 5.0])
+    assert w.log == ["assigned orders-0 orders-1"]
+    assert w.states() == [S.JOINING, S.RECONCILING, S.ACKNOWLEDGING, S.STABLE]
+    assert w.membership.generation == 3
+
+
+def test_member_ids_are_uuids_of_the_clients_own_generator() -> None:
+    ids = []
+    for _ in range(2):
+        w = Scripted()
+        assert w.membership.member_id == ""
+        w.join()
+        ids.append(w.membership.member_id)
+    assert ids[0] == ids[1], "the same seed"
+    assert str(UUID(ids[0])) == ids[0]
+    assert UUID(ids[0]).version == 4
+
+
+def test_what_goes_is_given_back_before_what_is_new_is_taken_up() -> None:
+    w = Scripted()
+    w.subscribed = ["orders", "users"]
+    w.join(gives(1, orders=[0, 1]))
+    w.replies = [gives(2, orders=[1, 2], users=[0])]
+    w.log.clear()
+    w.till(lambda: len(w.beats) == 4)
+    assert w.log == ["revoking orders-0", "revoked orders-0", "assigned orders-2 users-0"]
+    assert w.sent(w.beats[-1]) == {"orders": [1, 2], "users": [0]}
+
+
+def test_heartbeats_go_on_while_the_application_holds_up_a_revocation() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0, 1]))
+    w.held_up = True
+    w.replies = [gives(2, orders=[1])]
+    w.run(w.now + 21.0)
+    assert w.log[-1] == "revoking orders-0"
+    assert w.state == S.RECONCILING
+    assert len(w.beats) == 6
+    assert all(w.sent(b) is None for b in w.beats[2:]), "not acknowledged before it is true"
+    # The coordinator thinks again: the newest assignment counts, and nothing in between.
+    w.replies = [gives(2, orders=[1, 3])]
+    w.run(w.now + 5.0)
+    w.held_up = False
+    w.engine.post(lambda _: w.poll_wanted.notify())
+    w.run(w.now + 1.0)
+    assert w.log[-2:] == ["revoked orders-0", "assigned orders-3"]
+    assert w.sent(w.beats[-1]) == {"orders": [1, 3]}
+    assert w.state == S.STABLE
+
+
+def test_an_answer_that_was_lost_makes_the_next_heartbeat_say_everything() -> None:
+    w = Scripted({"request.timeout.ms": 2000})
+    w.join(gives(1, orders=[0]))
+    w.fall_silent(6.0)
+    w.till(lambda: w.beats[-1].rebalance_timeout_ms > 0)
+    assert w.sent(w.beats[-1]) == {"orders": [0]}
+    assert w.beats[-1].subscribed_topic_names == ["orders"]
+    w.run(w.now + 6.0)
+    assert w.beats[-1].subscribed_topic_names is None
+    assert w.log == ["assigned orders-0"]
+
+
+@pytest.mark.parametrize("code", [25, 110, 69])
+def test_a_member_that_is_gone_loses_everything_and_joins_anew(code: int) -> None:
+    w = Scripted()
+    w.join(gives(4, orders=[0, 1]))
+    w.replies = [code, gives(6, orders=[1])]
+    w.log.clear()
+    w.till(lambda: w.membership.generation == 6)
+    w.run(w.now + 0.5)
+    assert w.log == ["lost orders-0 orders-1", "assigned orders-1"]
+    rejoin = w.beats[-2]
+    assert (rejoin.member_epoch, w.sent(rejoin)) == (0, {})
+    assert rejoin.member_id == w.beats[0].member_id
+    assert w.failure is None
+    assert S.FENCED in w.states()
+
+
+def test_being_removed_again_and_again_is_no_storm() -> None:
+    w = Scripted()
+    w.join(gives(1), *[25] * 200, until=10.0)
+    assert 8 <= len(w.beats) <= 25
+
+
+def test_a_member_fenced_in_the_middle_of_a_revocation_starts_over() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0, 1]))
+    w.held_up = True
+    w.replies = [gives(2, orders=[1]), 110, gives(5, orders=[0])]
+    w.till(lambda: w.membership.generation == 5)
+    w.run(w.now + 1.0)
+    assert w.log[-3:] == ["revoking orders-0", "lost orders-0 orders-1", "assigned orders-0"]
+    w.held_up = False
+    w.engine.post(lambda _: w.poll_wanted.notify())
+    w.run(w.now + 1.0)
+    assert w.log[-1] == "assigned orders-0"
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(82, FencedInstanceIdError), (112, UnsupportedAssignorError), (69, GroupIdNotFoundError)],
+)
+def test_what_is_refused_for_good_is_the_next_polls_error(
+    code: int, error: type[KafkaError]
+) -> None:
+    w = Scripted()
+    w.join(code)
+    assert isinstance(w.failure, error)
+    assert w.state == S.FATAL
+    w.run(w.now + 20.0)
+    assert len(w.beats) == 1
+    w.leave()
+    assert len(w.beats) == 1, "there is nothing to leave"
+
+
+def test_a_member_that_is_refused_later_loses_what_it_has() -> None:
+    w = Scripted({"group.instance.id": "i1"})
+    w.join(gives(1, orders=[0]), 0, 82, until=6.0)
+    assert w.log[-1] == "lost orders-0"
+    assert isinstance(w.failure, FencedInstanceIdError)
+
+
+def test_brokers_without_the_protocol_are_told_apart() -> None:
+    for version, code in ((-1, 0), (1, 35)):
+        w = Scripted(version=version)
+        w.join(code)
+        assert isinstance(w.failure, UnsupportedVersionError)
+        assert "group.protocol=classic" in str(w.failure)
+
+
+def test_a_group_of_another_protocol_says_what_to_do() -> None:
+    w = Scripted()
+    w.join(69)
+    assert "group.consumer.migration.policy" in str(w.failure)
+
+
+def test_version_0_has_the_coordinator_choose_the_id() -> None:
+    w = Scripted(version=0)
+    w.join(ConsumerGroupHeartbeatResponse(0, 0, None, "theirs", 1, 3000, None), until=4.0)
+    assert [b.member_id for b in w.beats] == ["", "theirs"]
+    assert w.membership.member_id == "theirs"
+    assert w.state == S.STABLE
+
+
+def test_a_pattern_goes_to_the_coordinator_and_its_topics_come_by_id() -> None:
+    w = Scripted(pattern="ord.*|users")
+    w.join(gives(1, orders=[0], users=[3]))
+    assert (w.beats[0].subscribed_topic_regex, w.beats[0].subscribed_topic_names) == (w.pattern, [])
+    assert w.log == ["assigned orders-0", "assigned users-3"], "what is known doesn't wait"
+    assert w.sent(w.beats[-1]) == {"orders": [0], "users": [3]}
+    # Topics by name instead: the pattern is taken back.
+    w.pattern, w.subscribed = None, ["users"]
+    w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
+    w.run(w.now + 0.5)
+    assert (w.beats[-1].subscribed_topic_regex, w.beats[-1].subscribed_topic_names) == (
+        "",
+        ["users"],
+    )
+
+
+def test_a_pattern_needs_a_coordinator_that_resolves_it() -> None:
+    w = Scripted(version=0, pattern="o.*")
+    w.join()
+    assert "subscribe to topics by name" in str(w.failure)
+    w = Scripted(pattern="o(")
+    w.join(128)
+    assert w.failure is not None
+
+
+def test_topics_that_are_too_new_are_waited_for_beside_those_that_are_known() -> None:
+    w = Scripted(pattern=".*")
+    del w.picture.ids["users"]
+    w.join(gives(1, orders=[0], users=[1]), until=3.0)
+    assert w.log == ["assigned orders-0"]
+    assert w.sent(w.beats[-1]) == {"orders": [0]}
+    asked = len(w.asks("Metadata"))
+    assert asked < 20
+    w.picture.ids["users"] = IDS["users"]
+    w.till(lambda: len(w.log) == 2)
+    w.run(w.now + 0.5)
+    assert w.log[-1] == "assigned users-1"
+    assert w.sent(w.beats[-1]) == {"orders": [0], "users": [1]}
+
+
+def test_a_topic_that_was_made_again_is_another_topic() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0]))
+    again = b"again".ljust(16, b"\2")
+    w.picture.ids["orders"] = again
+    answer = gives(2)
+    assert answer.assignment is not None
+    answer.assignment.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions(again, [0])]
+    w.replies = [answer]
+    w.run(w.now + 6.0)
+    assert w.log == [
+        "assigned orders-0",
+        "revoking orders-0",
+        "revoked orders-0",
+        "assigned orders-0",
+    ]
+
+
+def test_an_application_that_does_not_poll_leaves_and_comes_back_with_its_next_poll() -> None:
+    w = Scripted({"max.poll.interval.ms": 7000})
+    w.join(gives(1, orders=[0]))
+    w.last_poll = w.now
+    w.till(lambda: w.state == S.STALE)
+    assert w.now == pytest.approx(w.last_poll + 7.0, abs=0.1)
+    w.run(w.now + 30.0)
+    assert w.beats[-1].member_epoch == -1
+    assert w.log[-1] == "lost orders-0"
+    assert (w.membership.generation, w.membership.member_id) == (-1, "")
+    count = len(w.beats)
+    w.last_poll = None
+    w.engine.post(lambda _: w.poll_wanted.notify())
+    w.replies = [gives(2, orders=[0])]
+    w.run(w.now + 1.0)
+    assert w.beats[count].member_epoch == 0
+    assert w.log[-1] == "assigned orders-0"
+
+
+def test_an_application_that_does_not_poll_during_a_revocation_leaves_too() -> None:
+    w = Scripted({"max.poll.interval.ms": 7000})
+    w.join(gives(1, orders=[0, 1]))
+    w.last_poll, w.held_up = w.now, True
+    w.replies = [gives(2, orders=[1])]
+    w.run(w.now + 8.0)
+    assert w.state == S.STALE
+    assert w.log[-2:] == ["revoking orders-0", "lost orders-0 orders-1"]
+
+
+def test_leaving_says_so_and_static_members_keep_their_place() -> None:
+    for instance, epoch in ((None, -1), ("i1", -2)):
+        w = Scripted({"group.instance.id": instance} if instance else {})
+        w.join(gives(1, orders=[0]))
+        w.leave()
+        assert (w.beats[-1].member_epoch, w.beats[-1].instance_id) == (epoch, instance)
+        assert w.state == S.UNJOINED
+        count = len(w.beats)
+        w.run(w.now + 20.0)
+        assert len(w.beats) == count
+        assert w.log == ["assigned orders-0"], "what was assigned is the caller's to give back"
+
+
+def test_before_it_leaves_heartbeats_go_on_and_nothing_is_taken_up() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0, 1]))
+    w.held_up = True
+    w.replies = [gives(2, orders=[1])]
+    w.run(w.now + 6.0)
+    w.engine.post(w.membership.hold)
+    w.replies = [gives(2, orders=[1, 2])]
+    count = len(w.beats)
+    w.run(w.now + 10.0)
+    assert w.log == ["assigned orders-0 orders-1", "revoking orders-0"]
+    assert len(w.beats) == count + 2
+    w.replies = [25]
+    w.run(w.now + 20.0)
+    assert len(w.beats) == count + 3, "it doesn't join again"
+    assert w.log[-1] == "lost orders-0 orders-1"
+    w.leave()
+
+
+def test_leaving_ends_at_its_deadline() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0]))
+    w.silent_until = begin = w.now
+    w.silent_until += 60.0
+    w.leave()
+    assert w.now - begin == pytest.approx(5.0, abs=0.2)
+
+
+def test_an_instance_id_is_waited_for_as_long_as_a_dead_member_may_keep_it() -> None:
+    w = Scripted({"group.instance.id": "i1"})
+    w.join(*[111] * 12, gives(1, orders=[0]), until=20.0)
+    assert w.log == ["assigned orders-0"]
+    w = Scripted({"group.instance.id": "i1"})
+    w.join(*[111] * 500, until=70.0)
+    assert isinstance(w.failure, UnreleasedInstanceIdError)
+    assert len(w.beats) < 100
+
+
+def test_other_topics_are_told_at_once() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0]))
+    w.subscribed = ["orders", "users"]
+    w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
+    w.run(w.now + 0.1)
+    assert w.beats[-1].subscribed_topic_names == ["orders", "users"]
+    assert w.beats[-1].member_epoch == 1
+
+
+def test_the_table_refuses_what_it_does_not_know() -> None:
+    for state, event in itertools.product(MemberState, ConsumerEvent):
+        if (state, event) in TRANSITIONS:
+            assert move(state, event) is TRANSITIONS[state, event]
+        else:
+            with pytest.raises(RuntimeError, match="can't be"):
+                move(state, event)
