@@ -160,8 +160,6 @@ class ConsumerGroup:
         self.lender.keep(self.id, self.stored(), lambda there: answer(reply if there else lost))
 
     def _beat(self, beat: Beat) -> BeatAnswer:
-        if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-            raise errors.UnsupportedAssignorError(f"{beat.assignor}: not among {list(ASSIGNORS)}")
         if beat.regex:
             self._check_regex(beat.regex)
         before = self._member(beat)

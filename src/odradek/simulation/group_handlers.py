@@ -31,6 +31,7 @@ from odradek.simulation.consumer_protocol_group import (
 from odradek.simulation.coordinators import GROUP, find_coordinator
 from odradek.simulation.group_coordinator import GroupShard
 from odradek.simulation.offset_handlers import offset_commit, offset_fetch
+from odradek.simulation.server_assignors import ASSIGNORS
 
 if TYPE_CHECKING:
     from odradek.simulation.broker import SimulatedBroker
@@ -238,6 +239,8 @@ def _check_heartbeat(request: h.ConsumerGroupHeartbeatRequest, version: int) -> 
         problem = "a join without subscription"
     if problem and epoch != LEAVE_EPOCH:
         raise errors.InvalidRequestError(problem)
+    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+        raise errors.UnsupportedAssignorError(f"{request.server_assignor}: not in {[*ASSIGNORS]}")
 
 
 def _by_topic(places: Places) -> list[h.ConsumerGroupHeartbeatResponseTopicPartitions]:

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.messages import consumer_group_heartbeat as h
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.consumer_protocol_group import ConsumerGroup, Reconciliation
+from odradek.simulation.coordinators import GROUP
+from odradek.simulation.server_assignors import ASSIGNORS
+
+GROUP_ID = "g"
+
+
+class Setting:
+    """Two topics, and a raw client of the group's coordinator."""
+
+    def __init__(self, raw_client: Any) -> None:
+        self.world = World(12)
+        self.cluster = SimulatedCluster(self.world, 3)
+        self.topic = self.cluster.create_topic("t", 4)
+        self.groups = self.cluster.coordinators[GROUP]
+        self.groups.create()
+        self.index = self.groups.index(GROUP_ID)
+        self._raw_client = raw_client
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """Dial whoever coordinates now."""
+        self.client = self._raw_client(self.world)
+        node = self.cluster.leader("__consumer_offsets", self.index)
+        assert node is not None
+        self.client.dial(node.address.host, node.address.port)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        node = self.cluster.leader("__consumer_offsets", self.index)
+        group = self.groups.shard(node, GROUP_ID).groups[GROUP_ID]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def check(self) -> None:
+        """Nobody has what somebody else has or must still give up."""
+        held: set[Any] = set()
+        for member in self.group.members.values():
+            mine = member.assigned | member.revoking
+            assert not held & mine
+            held |= mine
+
+
+class Member:
+    """One member, whose owned partitions are what it was given."""
+
+    def __init__(self, setting: Setting, name: str, instance_id: str | None = None) -> None:
+        self.setting = setting
+        self.id = name
+        self.instance_id = instance_id
+        self.epoch = 0
+        self.owned: set[int] = set()
+        self.told: set[int] | None = None
+
+    def ask(self, epoch: int, **fields: Any) -> Any:
+        """One heartbeat as it is written here."""
+        request = h.ConsumerGroupHeartbeatRequest(
+            GROUP_ID, self.id, epoch, self.instance_id, **fields
+        )
+        return self.setting.client.ask(request, 1)
+
+    def join(self, topics: tuple[str, ...] = ("t",), **fields: Any) -> int:
+        """Join with nothing."""
+        self.owned = set()
+        answer = self.ask(
+            0,
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=list(topics),
+            topic_partitions=[],
+            **fields,
+        )
+        return self.take(answer)
+
+    def beat(self, **fields: Any) -> int:
+        """Heartbeat that tells what is owned."""
+        owned = [
+            h.ConsumerGroupHeartbeatRequestTopicPartitions(
+                self.setting.topic.id, sorted(self.owned)
+            )
+        ]
+        return self.take(self.ask(self.epoch, topic_partitions=owned, **fields))
+
+    def take(self, answer: Any) -> int:
+        """Follow what an answer says at once."""
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            parts = answer.assignment.topic_partitions
+            self.owned = {p for t in parts for p in t.partitions}
+        if self.setting.group.members:
+            self.setting.check()
+        return int(answer.error_code)
+
+
+@pytest.fixture
+def setting(raw_client: Any) -> Setting:
+    return Setting(raw_client)
+
+
+def settle(*members: Member) -> None:
+    """Let all heartbeat until nothing changes."""
+    for _ in range(4):
+        for member in members:
+            assert member.beat() == 0
+
+
+def test_one_member_gets_all(setting: Setting) -> None:
+    member = Member(setting, "a")
+    assert member.join() == 0
+    assert (member.epoch, member.owned) == (1, {0, 1, 2, 3})
+    answer = member.ask(member.epoch)
+    assert (answer.error_code, answer.assignment, answer.heartbeat_interval_ms) == (0, None, 5000)
+
+
+def test_partitions_are_given_up_before_somebody_else_gets_them(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    assert b.join() == 0
+    assert (b.epoch, b.owned) == (2, set())
+    before = set(a.owned)
+    answer = a.ask(a.epoch)
+    assert answer.member_epoch == 1  # it has to revoke first
+    left = set(answer.assignment.topic_partitions[0].partitions)
+    assert len(left) == 2
+    assert setting.group.members["a"].state is Reconciliation.UNREVOKED_PARTITIONS
+    assert b.beat() == 0
+    assert b.owned == set()
+    a.owned = left
+    assert a.beat() == 0
+    assert (a.epoch, a.owned) == (2, left)
+    b.beat()
+    assert b.owned == before - left
+
+
+def test_who_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    for _ in range(8):
+        setting.world.advance(5)
+        code = a.ask(a.epoch).error_code
+        b.beat()
+    assert code == errors.UnknownMemberIdError.code
+    assert b.owned == {0, 1, 2, 3}
+
+
+def test_who_says_nothing_is_fenced(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+    for _ in range(5):
+        setting.world.advance(10)
+        assert b.beat() == 0
+    assert b.owned == {0, 1, 2, 3}
+    assert a.beat() == errors.UnknownMemberIdError.code
+    assert a.join() == 0
+    settle(a, b)
+    assert sorted([*a.owned, *b.owned]) == [0, 1, 2, 3]
+
+
+def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+    answer = a.ask(-1)
+    assert (answer.error_code, answer.member_epoch) == (0, -1)
+    b.beat()
+    assert b.owned == {0, 1, 2, 3}
+    assert a.ask(a.epoch).error_code == errors.UnknownMemberIdError.code
+
+
+def test_epochs_fence(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+    assert a.ask(a.epoch + 1).error_code == errors.FencedMemberEpochError.code
+    assert a.ask(a.epoch - 1).error_code == errors.FencedMemberEpochError.code  # owned isn't told
+    a.epoch -= 1  # the answer was lost
+    assert a.beat() == 0
+    assert a.epoch == setting.group.epoch
+    a.epoch -= 1
+    a.owned = {0, 1, 2, 3}
+    assert a.beat() == errors.FencedMemberEpochError.code
+    assert a.join() == 0
+    assert len(a.owned) == 2
+
+
+def test_static_members_come_back_to_their_partitions(setting: Setting) -> None:
+    a, b = Member(setting, "a", "i"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+    owned, epoch = set(a.owned), setting.group.epoch
+    again = Member(setting, "a2", "i")
+    assert again.join() == errors.UnreleasedInstanceIdError.code
+    assert a.ask(-2).member_epoch == -2
+    settle(b)
+    assert again.join() == 0
+    assert (again.owned, setting.group.epoch) == (owned, epoch)
+    assert a.ask(epoch).error_code == errors.FencedInstanceIdError.code
+    nobody = Member(setting, "n", "other")
+    assert nobody.ask(3).error_code == errors.UnknownMemberIdError.code
+
+
+def test_patterns_are_resolved_by_the_coordinator(setting: Setting) -> None:
+    member = Member(setting, "a")
+    fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": []}
+    member.take(member.ask(0, subscribed_topic_regex="t.*", **fields))
+    assert member.owned == set()
+    setting.world.advance(0.1)
+    member.beat()
+    assert member.owned == {0, 1, 2, 3}
+    setting.cluster.create_topic("t2", 2)
+    answer = member.ask(member.epoch)
+    assert len(answer.assignment.topic_partitions) == 2
+    bad = Member(setting, "b").ask(0, subscribed_topic_regex="(", **fields)
+    assert bad.error_code == errors.InvalidRegularExpressionError.code
+
+
+def test_requests_that_make_no_sense(setting: Setting) -> None:
+    member = Member(setting, "a")
+    assert member.join(server_assignor="mine") == errors.UnsupportedAssignorError.code
+    invalid = errors.InvalidRequestError.code
+    assert member.ask(0).error_code == invalid
+    assert member.ask(-3).error_code == invalid
+    assert member.ask(-2).error_code == invalid
+    assert member.ask(5).error_code == errors.GroupIdNotFoundError.code
+    member.id = ""
+    assert member.join() == invalid
+
+
+def test_a_group_survives_its_coordinator(setting: Setting) -> None:
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+    owned, epoch = set(a.owned), a.epoch
+    node = setting.cluster.leader("__consumer_offsets", setting.index)
+    assert node is not None
+    setting.cluster.crash(node.id)
+    setting.world.advance(3)
+    setting.reconnect()
+    settle(a, b)
+    assert (a.owned, a.epoch) == (owned, epoch)
+
+
+def test_members_that_come_and_go_end_with_every_partition_owned_once(raw_client: Any) -> None:
+    for seed in range(15):
+        rng = random.Random(seed)
+        setting = Setting(raw_client)
+        members = [Member(setting, f"m{i}") for i in range(4)]
+        here: list[Member] = []
+        for _ in range(40):
+            member = rng.choice(members)
+            if member not in here:
+                assert member.join(server_assignor=rng.choice(["uniform", "range"])) == 0
+                here.append(member)
+            elif rng.random() < 0.1:
+                member.ask(-1)
+                here.remove(member)
+            else:
+                assert member.beat() == 0
+        settle(*here)
+        assert sorted(p for m in here for p in m.owned) == ([0, 1, 2, 3] if here else [])
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_assignors_give_each_partition_to_one_subscriber(name: str) -> None:
+    rng = random.Random(5)
+    target: dict[str, Any] = {}
+    for _ in range(200):
+        counts = {bytes([t]): rng.randint(1, 6) for t in range(rng.randint(1, 3))}
+        subscriptions = {
+            f"m{i}": {t: c for t, c in counts.items() if rng.random() < 0.7}
+            for i in range(rng.randint(1, 5))
+        }
+        target = ASSIGNORS[name](subscriptions, target)
+        given = sorted(place for places in target.values() for place in places)
+        wanted = {t for topics in subscriptions.values() for t in topics}
+        assert given == [(t, i) for t in sorted(wanted) for i in range(counts[t])]
+        assert all(t in subscriptions[m] for m, places in target.items() for t, _ in places)
+
+
+def test_the_uniform_assignor_moves_as_little_as_it_can() -> None:
+    all_of_it = {b"t": 6}
+    target = ASSIGNORS["uniform"]({"a": all_of_it, "b": all_of_it}, {})
+    after = ASSIGNORS["uniform"]({"a": all_of_it, "b": all_of_it, "c": all_of_it}, target)
+    assert sorted(len(p) for p in after.values()) == [2, 2, 2]
+    assert after["a"] < target["a"]
+    assert after["b"] < target["b"]
