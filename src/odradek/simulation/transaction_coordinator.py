@@ -17,7 +17,7 @@ from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.simulation import transaction_states as states
-from odradek.simulation.coordinators import GROUP, CoordinatorTopic, Leadership
+from odradek.simulation.coordinators import CoordinatorTopic, Leadership
 from odradek.simulation.topics import NO_LEADER
 from odradek.simulation.transaction_states import State, TransactionMetadata
 
@@ -281,8 +281,8 @@ class TransactionShard:
             return
         try:
             if place.topic == OFFSETS:
-                groups = self._cluster.coordinators[GROUP].shard_at(leader, place.partition)
-                groups.complete(prepared.producer_id, prepared.commits, settled)
+                groups = self._cluster.groups.shard_at(leader, place.partition)
+                groups.end_transaction(prepared.producer_id, prepared.commits, settled)
                 return
             marker = where.log.append_marker(
                 prepared.producer_id,

@@ -1,7 +1,8 @@
 """The requests of transactions: what stands in them, who is asked, and what is answered.
 
 In: a broker, a decoded request, its version, and where the answer goes. Out: answers in the words
-of each version; the work is done by `transaction_coordinator`. Must not: know connections.
+of each version; the work is done by `transaction_coordinator` and, for offsets, by the groups'
+coordinator. Must not: know connections.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages import add_partitions_to_txn as a
+from odradek.protocol.messages import txn_offset_commit as o
+from odradek.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from odradek.simulation.transaction_coordinator import TransactionShard
+from odradek.simulation.committed_offsets import Committed
+from odradek.simulation.transaction_coordinator import OFFSETS, TransactionShard
 from odradek.simulation.transaction_states import KIP_890, TransactionMetadata
 
 if TYPE_CHECKING:
@@ -31,6 +38,13 @@ EPOCH_OF_EACH = 5
 """From this version of EndTxn on each transaction has an epoch of its own (KIP-890)."""
 LAST_OF_CLIENTS = 3
 """Later versions of AddPartitionsToTxn are for brokers."""
+IMPLICIT_OFFSETS = 5
+"""From this version of TxnOffsetCommit on it adds the group to the transaction (KIP-890)."""
+_SOON = (
+    errors.CoordinatorNotAvailableError,
+    errors.CoordinatorLoadInProgressError,
+    errors.NotCoordinatorError,
+)
 
 
 def _code(error: BrokerError | None, *, fenced: bool = True) -> int:
@@ -128,6 +142,23 @@ def add_partitions(
     return None
 
 
+def add_offsets(
+    broker: SimulatedBroker, request: AddOffsetsToTxnRequest, version: int, reply: Reply
+) -> None:
+    """Add a group to a transaction: the partition that holds its offsets."""
+
+    def answer(error: BrokerError | None) -> None:
+        reply(AddOffsetsToTxnResponse(error_code=_code(error, fenced=version >= 2)))
+
+    name = request.transactional_id
+    who = (request.producer_id, request.producer_epoch)
+    try:
+        place = TopicPartition(OFFSETS, broker.cluster.groups.index(request.group_id))
+        _shard(broker, name).add(name, *who, [place], answer)
+    except BrokerError as error:
+        answer(error)
+
+
 def end_txn(broker: SimulatedBroker, request: EndTxnRequest, version: int, reply: Reply) -> None:
     """Commit or abort."""
 
@@ -154,8 +185,77 @@ def end_txn(broker: SimulatedBroker, request: EndTxnRequest, version: int, reply
         answer(error)
 
 
+def txn_offset_commit(
+    broker: SimulatedBroker, request: o.TxnOffsetCommitRequest, version: int, reply: Reply
+) -> None:
+    """Keep offsets for a transaction's end, once its coordinator knows of the group."""
+
+    def answer(code: int) -> None:
+        response = o.TxnOffsetCommitResponse()
+        for topic in request.topics:
+            parts = [
+                o.TxnOffsetCommitResponsePartition(p.partition_index, code)
+                for p in topic.partitions
+            ]
+            response.topics.append(o.TxnOffsetCommitResponseTopic(topic.name, parts))
+        reply(response)
+
+    def go_on(refusal: BrokerError | None) -> None:
+        if isinstance(refusal, _SOON):
+            answer(errors.CoordinatorLoadInProgressError.code)
+        elif isinstance(refusal, errors.TransactionAbortableError) and version < 4:
+            answer(errors.InvalidTxnStateError.code)
+        elif refusal is not None:
+            answer(_code(refusal, fenced=False))
+        else:
+            _keep(broker, request, answer)
+
+    groups = broker.cluster.groups
+    try:
+        groups.shard(broker, request.group_id)
+        place = TopicPartition(OFFSETS, groups.index(request.group_id))
+    except BrokerError as error:
+        answer(_code(error))
+        return
+    broker.cluster.transactions.may_write(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        place,
+        go_on,
+        add=version >= IMPLICIT_OFFSETS,
+    )
+
+
+def _keep(
+    broker: SimulatedBroker, request: o.TxnOffsetCommitRequest, answer: Callable[[int], None]
+) -> None:
+    offsets = {
+        TopicPartition(topic.name, part.partition_index): Committed(
+            part.committed_offset, part.committed_leader_epoch, part.committed_metadata
+        )
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    try:
+        shard = broker.cluster.groups.shard(broker, request.group_id)
+    except BrokerError as error:
+        answer(_code(error))
+        return
+    shard.commit_in_transaction(
+        request.group_id,
+        (request.member_id, request.generation_id, request.group_instance_id),
+        request.producer_id,
+        request.producer_epoch,
+        offsets,
+        lambda error: answer(_code(error)),
+    )
+
+
 TRANSACTION_HANDLERS: dict[type[Message], Any] = {
+    AddOffsetsToTxnRequest: add_offsets,
     a.AddPartitionsToTxnRequest: add_partitions,
     EndTxnRequest: end_txn,
     InitProducerIdRequest: init_producer_id,
+    o.TxnOffsetCommitRequest: txn_offset_commit,
 }

@@ -15,6 +15,8 @@ from odradek.protocol.messages import add_partitions_to_txn as a
 from odradek.protocol.messages import fetch as f
 from odradek.protocol.messages import list_offsets as lo
 from odradek.protocol.messages import produce as p
+from odradek.protocol.messages import txn_offset_commit as o
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.record import BatchBuilder
@@ -41,6 +43,7 @@ class Setting:
         self.cluster = SimulatedCluster(self.world, 3)
         self.topic = self.cluster.create_topic("t", 2)
         self.cluster.transactions.create()
+        self.cluster.groups.create()
 
     def ask(self, broker: SimulatedBroker | None, request: Message, version: int) -> Any:
         """The answer, or None when that takes over a second or the broker is gone."""
@@ -79,6 +82,14 @@ class Setting:
         answer = self.ask(self.cluster.leader("t", 0), request, 11)
         found: f.PartitionData = answer.responses[0].partitions[0]
         return found
+
+    def committed(self, group: str = "g") -> int | None:
+        """The offset of t-0 that a group has committed."""
+        leader = self.cluster.leader("__consumer_offsets", self.cluster.groups.index(group))
+        assert leader is not None
+        offsets = self.cluster.groups.shard(leader, group).offsets.get(group)
+        found = offsets.stable.get(TopicPartition("t", 0)) if offsets is not None else None
+        return found.offset if found is not None else None
 
     def visible(self, partition: int = 0) -> list[bytes | None]:
         return [row[4] for row in self.cluster.log("t", partition).visible_rows()]
@@ -138,6 +149,22 @@ class Producer:
         if not found and not again:
             self.sequences[partition] = sequence + len(values)
         return found
+
+    def add_offsets(self, group: str = "g", version: int = 3) -> int:
+        request = AddOffsetsToTxnRequest(self.name, self.id, self.epoch, group)
+        answer = self.setting.ask(self.setting.coordinator(self.name), request, version)
+        return int(answer.error_code)
+
+    def commit_offset(self, offset: int, version: int, group: str = "g", **member: Any) -> int:
+        parts = [o.TxnOffsetCommitRequestPartition(0, offset)]
+        topics = [o.TxnOffsetCommitRequestTopic("t", parts)]
+        request = o.TxnOffsetCommitRequest(
+            self.name, group, self.id, self.epoch, topics=topics, **member
+        )
+        index = self.setting.cluster.groups.index(group)
+        leader = self.setting.cluster.leader("__consumer_offsets", index)
+        answer = self.setting.ask(leader, request, version)
+        return int(answer.topics[0].partitions[0].error_code)
 
     def end(self, *, commit: bool = True) -> int | None:
         request = EndTxnRequest(self.name, self.id, self.epoch, commit)
@@ -295,6 +322,44 @@ def test_an_abort_without_a_transaction_still_bumps_the_epoch(setting: Setting) 
     assert producer.epoch == 1
     assert producer.end() == code(errors.InvalidTxnStateError)
     assert producer.send(b"a") == 0
+
+
+@both
+def test_offsets_count_with_the_transaction(setting: Setting, version: int) -> None:
+    producer = setting.producer(version=version)
+    for offset, commit, expected in ((3, True, 3), (5, False, 3), (7, True, 7)):
+        if version == OLD:
+            assert producer.commit_offset(offset, 3) == code(errors.InvalidTxnStateError)
+            assert producer.commit_offset(offset, 4) == code(errors.TransactionAbortableError)
+            assert producer.add_offsets() == 0
+        assert producer.commit_offset(offset, 5 if version == NEW else 4) == 0
+        assert setting.committed() != offset
+        assert producer.end(commit=commit) == 0
+        setting.world.advance(0.1)
+        assert setting.committed() == expected
+
+
+def test_offsets_of_strangers_and_of_the_fenced_are_refused(setting: Setting) -> None:
+    old = setting.producer()
+    refused = old.commit_offset(3, 5, generation_id=4, member_id="m")
+    assert refused == code(errors.IllegalGenerationError)
+    assert old.end() == 0
+    setting.world.advance(0.1)
+    setting.producer()
+    assert old.add_offsets() == code(errors.ProducerFencedError)
+    assert old.add_offsets(version=1) == code(errors.InvalidProducerEpochError)
+    assert old.commit_offset(3, 5) == code(errors.InvalidProducerEpochError)
+    assert setting.committed() is None
+
+
+def test_pending_offsets_survive_their_coordinator(setting: Setting) -> None:
+    producer = setting.producer()
+    assert producer.commit_offset(3, 5) == 0
+    index = setting.cluster.groups.index("g")
+    setting.cluster.move_leader("__consumer_offsets", index)
+    assert producer.end() == 0
+    setting.world.advance(1.0)
+    assert setting.committed() == 3
 
 
 def test_time_is_up(setting: Setting) -> None:
