@@ -161,3 +161,16 @@ def test_a_bootstrap_address_that_fell_silent_is_dialled_again() -> None:
     begin = world.now
     assert broken.id not in {b.id for b in admin.describe_cluster(timeout=20).brokers}
     assert world.now - begin < 4.0
+
+
+def test_a_front_door_that_leads_to_a_paused_broker_is_dialled_beside_it() -> None:
+    """A paused broker accepts and says nothing; the next dial may reach another one."""
+    times = []
+    for seed in range(20):
+        world, cluster, admin = make(seed)
+        cluster.pause(1)
+        begin = world.now
+        assert {2, 3} <= {b.id for b in admin.describe_cluster(timeout=15).brokers}
+        times.append(world.now - begin)
+    assert max(times) < 9.0  # three times in a row the same one
+    assert 0 < sum(time > 3.0 for time in times) < 5  # two times

@@ -134,8 +134,9 @@ class Script:
         """What is answered from now on, by one address or by all."""
         self.world.pictures[at_address] = _picture(picture)
 
-    def do_delay(self, address: str, seconds: float) -> None:
-        self.world.delays[address] = seconds
+    def do_delay(self, address: str, seconds: float, handshake: bool = False) -> None:
+        delays = self.world.handshakes if handshake else self.world.delays
+        delays[address] = seconds
 
     def do_names(self, **names: list[str] | None) -> None:
         self.world.names.update(names)

@@ -100,6 +100,8 @@ class World:
         """What an address answers to Metadata; "*" is for all others."""
         self.delays: dict[str, float] = {}
         """Seconds that an address takes to answer anything but ApiVersions."""
+        self.handshakes: dict[str, float] = {}
+        """Seconds that it takes for that."""
         self.names: dict[str, list[str] | None] = {}
         """What a host name resolves to; None: it doesn't. Unlisted names give one address."""
         self.dials: list[Dial] = []
@@ -244,7 +246,8 @@ class World:
         address = self._open[number][0]
         body = request.body
         self.asked.append(Asked(self.now, address, body.API_NAME, number, body))
-        delay = 0.0 if isinstance(body, ApiVersionsRequest) else self.delays.get(address, 0.0)
+        delays = self.handshakes if isinstance(body, ApiVersionsRequest) else self.delays
+        delay = delays.get(address, 0.0)
         if isinstance(body, FetchRequest) and not self.errors.any_left("Fetch"):
             delay += body.max_wait_ms / 1000.0  # there are never any records
         identity = request.correlation_id

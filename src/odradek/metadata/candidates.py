@@ -16,7 +16,8 @@ from odradek.metadata.least_loaded_node import Action, Candidate, Choice
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Round
 from odradek.network.cluster_connection_states import AddressState
-from odradek.network.connection import METADATA, Connection
+from odradek.network.connection import DATA, METADATA, Connection
+from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import FRESH_SPACING
 from odradek.network.network_client import NetworkClient
 
@@ -66,15 +67,18 @@ class Candidates:
             )
         return found
 
-    @staticmethod
-    def _leads_nowhere(connection: Connection) -> bool:
-        """A bootstrap address's connection has fallen silent: the address may lead to others.
+    def _leads_nowhere(self, connection: Connection) -> bool:
+        """A bootstrap address's connection is silent, and none is there beside it: one is made.
 
-        Behind a load balancer the next dial reaches another broker. So one more connection is made,
-        instead of a wait for `request.timeout.ms` where there is nobody else to ask.
+        Behind a load balancer, or a name with several IPs, the next dial reaches another broker,
+        and there may be nobody else to ask until `request.timeout.ms` or the setup timeout is over.
+        The first that answers is used: a broker that is slow, but alive, isn't given up.
         """
-        silent = connection.ready and connection.suspect
-        return silent and connection.purpose != METADATA
+        handshake = connection.state is ConnectionState.CHECKING_API_VERSIONS
+        if not (connection.suspect and (connection.ready or handshake)):
+            return False
+        other = DATA if connection.purpose == METADATA else METADATA
+        return self._network.connection(connection.address, other) is None
 
     def first_to_dial(
         self, round_: Round, now: float, *, rebootstrapping: bool, dial_at: float

@@ -27,9 +27,10 @@ from odradek.metadata.cluster import Cluster, is_possible
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Asked, Round
-from odradek.network.connection import COORDINATOR, DATA, METADATA, Connection
+from odradek.network.connection import COORDINATOR, METADATA, Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
+from odradek.network.handshake import dial_for_metadata
 from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -144,12 +145,8 @@ class MetadataUpdater:
                     self._ask(round_, choice.candidate, now)
                     continue
                 if choice.action is Action.DIAL and choice.candidate is not None:
-                    address = choice.candidate.address
-                    taken = self._network.connections and self._network.connection(address)
-                    purpose = METADATA if taken else DATA
-                    round_.dialled[address] = self._network.dial(
-                        address, now, purpose=purpose, for_metadata=True
-                    )
+                    made = dial_for_metadata(self._network, choice.candidate.address, now)
+                    round_.dialled.append(made)
                     wait_until = min(wait_until, now + self._candidates.spacing)
                 else:
                     wait_until = min(wait_until, choice.until)
@@ -391,14 +388,12 @@ class MetadataUpdater:
 
     def _note_ends(self, round_: Round, now: float) -> None:
         """Dials of this round that have ended badly are failed candidates."""
-        for address, connection in list(round_.dialled.items()) if round_.dialled else ():
+        for connection in round_.dialled.copy() if round_.dialled else ():
             if connection.ended:
-                del round_.dialled[address]
-                if address not in round_.failed:
-                    error = connection.record.last_error
-                    self._attempt_failed(
-                        round_, address, "dial", error or KafkaError("closed"), now
-                    )
+                round_.dialled.remove(connection)
+                if connection.address not in round_.failed:
+                    error = connection.record.last_error or KafkaError("closed")
+                    self._attempt_failed(round_, connection.address, "dial", error, now)
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:

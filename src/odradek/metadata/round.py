@@ -32,7 +32,7 @@ class Round:
 
     number: int
     failed: dict[Address, None] = field(default_factory=dict)
-    dialled: dict[Address, Connection] = field(default_factory=dict)
+    dialled: list[Connection] = field(default_factory=list)
     known: list[Address] | None = None
     """During a rebootstrap: the known brokers that take part besides the bootstrap addresses and
     those that are connected, in the snapshot's order."""

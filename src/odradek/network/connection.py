@@ -31,6 +31,7 @@ class Connection:
 
     __slots__ = (
         "address",
+        "beside",
         "broker_id",
         "bytes_seen",
         "dialled_at",
@@ -94,6 +95,8 @@ class Connection:
         self.bytes_seen = False
         """Bytes came since the last step."""
         self.for_metadata = False
+        self.beside = False
+        """Dialled while another dial of the address is silent; given up sooner than that one."""
         self.suspect = False
         """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
         been pending for so long."""

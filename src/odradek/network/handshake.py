@@ -16,7 +16,8 @@ from odradek.common.errors import (
     KafkaError,
 )
 from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
-from odradek.network.connection import Connection
+from odradek.common.types import Address
+from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -41,6 +42,22 @@ def begin(network: NetworkClient, connection: Connection, now: float) -> None:
         _open(network, connection, connection.address.host, now)
     else:
         network.engine.start(_resolve_and_open(network, connection))
+
+
+def dial_for_metadata(network: NetworkClient, address: Address, now: float) -> Connection:
+    """Dial to ask for metadata; beside a silent dial for as long as that one has been waiting.
+
+    So an address has two at a time at the most, begun after about 0, 2, 4 and 8 seconds: any may
+    lead to a broker that answers, and the first one has the whole setup timeout for a slow broker.
+    """
+    data = network.connection(address)
+    first = data or network.connection(address, METADATA)
+    purpose = DATA if data is None else METADATA
+    made = network.dial(address, now, purpose=purpose, for_metadata=True)
+    if first is not None and not first.ready:
+        made.beside = True
+        made.setup_deadline = min(made.setup_deadline, 2 * now - first.dialled_at)
+    return made
 
 
 def _open(network: NetworkClient, connection: Connection, ip: str, now: float) -> None:
@@ -79,8 +96,9 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
     """TCP (and TLS) is up: go on to the handshake."""
     connection.last_received = now
-    allowed = connection.record.setup_timeout
-    connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
+    if not connection.beside:
+        allowed = connection.record.setup_timeout
+        connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
     connection.move(ConnectionEvent.CONNECTED)
     network.events.emit(now, "connected", address=str(connection.address))
     network.engine.start(_handshake(network, connection))
@@ -159,6 +177,9 @@ def check_api_versions(
         now = yield Wait((request.reply,))
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
+            if (epoch := response.finalized_features_epoch) > network.finalized[0]:
+                levels = {f.name: f.max_version_level for f in response.finalized_features}
+                network.finalized = (epoch, levels)
             return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}, now
         if response.error_code != UnsupportedVersionError.code or version == 0:
             break
