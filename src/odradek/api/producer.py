@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from odradek.api.base import GRACE, Client
+from odradek.api.base import GRACE
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
+from odradek.api.transactions import Transactional
 from odradek.clients.producer.delivery import Delivery
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.topic_lane import TopicLane, lane_for
@@ -29,13 +30,14 @@ from odradek.record import BatchBuilder, SentColumns, estimate_record_size, part
 CLOSE_TIMEOUT = 30.0
 
 
-class Producer(Client[ProducerEngine]):
+class Producer(Transactional):
     """Writes records: idempotent, `acks=all`, in order per partition, without duplicates.
 
     `config` has Kafka's names (`{"bootstrap.servers": "host:9092"}`); keywords take underscores
     (`linger_ms=20`). Threads may share a producer. It keeps working when its brokers are replaced:
     records wait in `buffer.memory` and go to whoever leads then, for `delivery.timeout.ms`
-    (KIP-91, KIP-98, KIP-899).
+    (KIP-91, KIP-98, KIP-899). With the option `transactional.id` they go out in transactions:
+    `init_transactions()` once, then `with producer.transaction():`.
 
     >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:  # doctest: +SKIP
     ...     future = producer.send("flights", value=b"JFK", key=b"N14228")
@@ -52,7 +54,7 @@ class Producer(Client[ProducerEngine]):
         """Check the configuration; nothing is opened yet.
 
         Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have (transactions, TLS, SASL …).
+        `UnsupportedFeatureError` for what this release doesn't have (TLS, SASL …).
         """
         from odradek.runtime.fork import ForkSwitch
 
@@ -197,16 +199,30 @@ class Producer(Client[ProducerEngine]):
         return [TopicPartition(topic, p.partition) for p in found.partitions]
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`."""
+        """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
+
+        A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
+        after `transaction.timeout.ms`).
+        """
         if self._closed:
             return
         self._lanes.clear()  # so that every later `send` looks whether this is open
         deadline = self._host.now() + timeout
         try:
-            if self._engine.ended is None and self._engine.sender.incomplete():
-                self.flush(timeout)
+            self._end_work(timeout)
         finally:
             super().close(max(1.0, deadline - self._host.now()))
+
+    def _end_work(self, timeout: float) -> None:
+        """Have records delivered, or the open transaction aborted."""
+        engine = self._engine
+        if engine.ended is not None:
+            return
+        if engine.transactions is None:
+            if engine.sender.incomplete():
+                self.flush(timeout)
+        elif timeout > 0:
+            self._end_transaction(timeout)
 
     # What the futures need
 
@@ -238,6 +254,7 @@ class Producer(Client[ProducerEngine]):
     def _lane(self, name: str) -> TopicLane:
         """What `send` needs to know of a topic, as the newest snapshot has it."""
         self._check_open()
+        self._engine.accumulator.check()
         topic = self._topic(name)
         lane = self._lanes[name] = lane_for(self._engine, topic)
         return lane

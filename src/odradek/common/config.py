@@ -40,11 +40,6 @@ OPTIONS = {**_OPTIONS, **GROUP_OPTIONS}
 
 logger = logging.getLogger("odradek")
 
-_LATER = {
-    "transactional.id": "transactions",
-    "transaction.timeout.ms": "transactions",
-}
-
 
 class Config:
     """A checked configuration of one client; `config["linger.ms"]` is in seconds."""
@@ -76,8 +71,6 @@ class Config:
         if option is not None:
             owners = " and ".join(sorted(option.clients))
             raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")
-        if name in _LATER:
-            raise UnsupportedFeatureError(f"{name}: {_LATER[name]} aren't in this release yet")
         if name.startswith(("sasl.", "ssl.")):
             raise UnsupportedFeatureError(f"{name}: TLS and SASL aren't in this release yet")
         close = difflib.get_close_matches(name, self._values, n=1)

@@ -195,6 +195,22 @@ OPTIONS: dict[str, Option] = {
             "KIP-794",
         ),
         Option(
+            "transactional.id",
+            optional(text),
+            None,
+            "Who writes transactions: one producer at a time, the newest, goes by this name.",
+            OF_PRODUCERS,
+            "KIP-98",
+        ),
+        Option(
+            "transaction.timeout.ms",
+            milliseconds(1),
+            60.0,
+            "The coordinator aborts a transaction that is open for longer.",
+            OF_PRODUCERS,
+            "KIP-98",
+        ),
+        Option(
             "auto.offset.reset",
             reset,
             "latest",

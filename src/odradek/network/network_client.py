@@ -76,6 +76,8 @@ class NetworkClient:
         self._next_id = 0
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
+        self.finalized: tuple[int, dict[str, int]] = (-1, {})
+        """The cluster's features (KIP-584) as the newest epoch seen has them."""
 
     # Inputs from the host
 

@@ -114,7 +114,6 @@ def test_an_option_of_another_client_says_whose_it_is() -> None:
 @pytest.mark.parametrize(
     ("client", "name", "value"),
     [
-        (PRODUCER, "transactional.id", "x"),
         (CONSUMER, "ssl.cafile", "x"),
         (CONSUMER, "security.protocol", "SSL"),
         (PRODUCER, "acks", "1"),

@@ -95,12 +95,18 @@ class ProducerBatch:
         """Records in the batch."""
         return self.builder.count
 
-    def sealed(self) -> memoryview:
+    @property
+    def over(self) -> bool:
+        """It has its outcome, or was closed before a record came in."""
+        return self.done.done or (self.builder.closed and not self.builder.count)
+
+    def sealed(self, *, transactional: bool = False) -> memoryview:
         """The bytes for a Produce request, with the ids and the sequence it was given."""
         return self.builder.build(
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
             base_sequence=self.sequence,
+            transactional=transactional,
         )
 
     def leaf(self, index: int) -> tuple[ProducerBatch, int]:

@@ -45,8 +45,9 @@ class ProduceExchange:
                 topic_id = topic.topic_id if topic is not None else NO_ID
                 self._names[topic_id] = name
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+            sealed = batch.sealed(transactional=transactional_id is not None)
             data.partition_data.append(
-                PartitionProduceData(index=batch.partition.partition, records=batch.sealed())
+                PartitionProduceData(index=batch.partition.partition, records=sealed)
             )
         self.body = ProduceRequest(
             transactional_id=transactional_id,

@@ -7,6 +7,7 @@ Must not: block; the facade waits for what the flows here wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
@@ -21,6 +22,9 @@ from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
 from odradek.record import SentColumns
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.transaction_manager import TransactionManager
 
 
 class ProducerEngine(ClientEngine):
@@ -38,6 +42,13 @@ class ProducerEngine(ClientEngine):
             rule=rule_for(partitioner),
         )
         self.components.append(self.sender)
+        self.transactions: TransactionManager | None = None
+        if config["transactional.id"] is not None:
+            # Imported where it is needed: most producers have no transactions.
+            from odradek.clients.producer.transaction_manager import TransactionManager
+
+            self.transactions = TransactionManager(self, self.accumulator, self.sender)
+            self.sender.identity = self.transactions
 
     def room(self, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then.

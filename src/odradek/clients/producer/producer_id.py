@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
     InvalidProducerEpochError,
     UnknownProducerIdError,
     error_for,
 )
+from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.init_producer_id import (
@@ -27,10 +31,68 @@ from odradek.protocol.messages.init_producer_id import (
 )
 
 NONE = (-1, -1)
+QUICK = 0.02
+"""Seconds before a request is repeated that met the end of the last transaction, as in Java; twice
+as long each further time (KIP-580)."""
+
+
+def quick_backoff(config: Config) -> ExponentialBackoff:
+    """The waits after CONCURRENT_TRANSACTIONS, which is over in milliseconds."""
+    most = config.backoff("retry.backoff").maximum
+    return ExponentialBackoff(min(QUICK, most), most)
+
+
+class Identity(Protocol):
+    """Whose batches these are, as the sender sees it: an idempotent producer's, or those of the
+    transactions of one id.
+    """
+
+    @property
+    def transactional_id(self) -> str | None: ...
+
+    @property
+    def newest_produce(self) -> int | None:
+        """The newest version of Produce that may be used; None: any."""
+
+    @property
+    def current(self) -> tuple[int, int]:
+        """The id and epoch of batches that get their sequence now."""
+
+    @property
+    def bumping(self) -> bool:
+        """No sequence is given any more until there is a new epoch."""
+
+    @property
+    def bumps(self) -> int: ...
+
+    @property
+    def dropping(self) -> KafkaError | None:
+        """What batches without a sequence end with, while they aren't sent."""
+
+    @property
+    def abandons(self) -> bool:
+        """Meanwhile those with one end so as well, those in flight included."""
+
+    def usable(self) -> bool:
+        """Whether batches may be sent; starts what is needed for that."""
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether a partition may be written to; starts what is needed for that."""
+
+    def request_bump(self, why: str) -> None:
+        """A batch was given up that may be written, or that leaves a gap."""
+
+    def failed(self, error: KafkaError) -> None:
+        """A batch has ended with an error."""
 
 
 class ProducerIdentity:
     """Asks a broker for an id, and for a new epoch when one is needed."""
+
+    transactional_id: str | None = None
+    newest_produce: int | None = None
+    dropping: KafkaError | None = None
+    abandons = False
 
     def __init__(self, engine: ClientEngine, settled: Callable[[], bool]) -> None:
         self._engine = engine
@@ -58,6 +120,14 @@ class ProducerIdentity:
             self._running = True
             self._engine.start(self._obtain())
         return False
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether a partition may be written to: without transactions, any."""
+        del partition
+        return True
+
+    def failed(self, error: KafkaError) -> None:
+        """A batch has ended with an error: others don't depend on it."""
 
     def _obtain(self) -> Flow[None]:
         yield START

@@ -57,7 +57,7 @@ class RecordAccumulator:
         self.flushes = 0
         """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
         self.ended: KafkaError | None = None
-        """Why no record is taken any more."""
+        """Why no record is taken: the client has ended, or no transaction is open."""
         self.topic_limits: dict[str, tuple[int, float]] = {}
         """Topics that refused a batch: the size of batches from now on, and until when."""
         self._linger: float = config["linger.ms"]
@@ -78,6 +78,11 @@ class RecordAccumulator:
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
         """The open batches of a topic by partition; the same object for good."""
         return self._lanes.setdefault(topic, {})
+
+    def check(self) -> None:
+        """Raise when no record is taken now."""
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)  # it is raised again and again
 
     # Record by record
 
@@ -135,8 +140,7 @@ class RecordAccumulator:
         self, partition: TopicPartition, size: int, most: int, now: float
     ) -> ProducerBatch | None:
         """Begin a batch whose first record has at most `size` bytes, if there is memory for it."""
-        if self.ended is not None:
-            raise self.ended
+        self.check()
         reserved = max(size, min(FIRST_ROOM, most - HEADER_SIZE))
         if self.used + reserved > self.limit:
             reserved = size
@@ -220,8 +224,7 @@ class RecordAccumulator:
         `size`: what a first record takes at most.
         """
         with self.lock:
-            if self.ended is not None:
-                raise self.ended
+            self.check()
             batch = self.lane(partition.topic).pop(partition.partition, None)
             most = self.column_batch_size
             if self.topic_limits:

@@ -20,10 +20,11 @@ from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
 )
-from odradek.clients.producer.producer_id import ProducerIdentity
+from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import (
+    ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     MessageTooLargeError,
@@ -60,13 +61,15 @@ class Sender:
         self._events = engine.events
         self._accumulator = accumulator
         self._retry = config.backoff("retry.backoff")
+        self._quick = quick_backoff(config)
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._retries: int = config["retries"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self._check = ClusterCheck(engine)
         self._splitter = BatchSplitter(accumulator, engine.events)
-        self.identity = ProducerIdentity(engine, self._none_in_doubt)
+        self.identity: Identity = ProducerIdentity(engine, self._none_in_doubt)
+        """Whose batches these are; with a transactional.id, the transaction manager."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.batch_done = Signal()
         self.acknowledged = 0
@@ -79,7 +82,13 @@ class Sender:
 
     def advance(self, now: float) -> bool:
         """Take over, expire, send."""
-        if now < self._wake_at and self._cut_off and not self._accumulator.has_batches:
+        dropping = self.identity.dropping
+        if (
+            now < self._wake_at
+            and self._cut_off
+            and not self._accumulator.has_batches
+            and dropping is None
+        ):
             return False  # the most frequent step of an outage: nothing of ours can have changed
         moved = False
         for batch in self._accumulator.take(now):
@@ -91,6 +100,8 @@ class Sender:
             return moved
         for queue in active.values():
             moved = self._expire(queue, now) or moved
+        if (dropping := self.identity.dropping) is not None:
+            moved = self._drop(dropping) or moved
         if not self.identity.usable():
             return moved
         return self._drain(active, now) or moved
@@ -111,6 +122,18 @@ class Sender:
         for batch in self._accumulator.untaken():
             self._fail(batch, error)
         self._accumulator.take(now)
+
+    def _drop(self, error: KafkaError) -> bool:
+        """End what isn't sent any more: its transaction is aborted, or the producer has failed."""
+        everything, moved = self.identity.abandons, False
+        for queue in self.queues.values():
+            for batch in [*queue.waiting, *(queue.in_flight if everything else ())]:
+                if (everything or batch.sequence == NO_SEQUENCE) and not batch.done.done:
+                    self._fail(batch, error)
+                    moved = True
+            while queue.waiting and queue.waiting[-1].done.done:  # the youngest are at the end
+                queue.waiting.pop()
+        return moved
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         found = self.queues.get(partition)
@@ -185,7 +208,7 @@ class Sender:
                 continue
             known = snapshot.partition(*_pair(partition))
             epoch = known.leader_epoch if known is not None else -1
-            if self._sendable(queue, epoch, now):
+            if self._sendable(queue, epoch, now) and self.identity.admits(partition):
                 by_broker.setdefault(leader.address, []).append((queue, epoch))
         sent = False
         for address, ready in by_broker.items():
@@ -213,6 +236,8 @@ class Sender:
         if self._requests.get(connection.id, 0) >= self._max_in_flight:
             return False
         _, newest = connection.versions.get(ProduceRequest.API_KEY, (0, -1))
+        limit = self.identity.newest_produce
+        newest = newest if limit is None else min(newest, limit)
         if newest < FIRST_VERSION_WITH_TOPIC_IDS and not self._check.passed(connection, now):
             return False
         size = 0
@@ -234,13 +259,19 @@ class Sender:
     def _request(self, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
         try:
             version = self._network.version_for(connection, ProduceRequest)
+            limit = self.identity.newest_produce
+            version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
                 self._queue(batch.partition).in_flight.remove(batch)
                 self._fail(batch, error)
             return
         exchange = ProduceExchange(
-            batches, self._metadata.snapshot, version, self._timeout_ms, None
+            batches,
+            self._metadata.snapshot,
+            version,
+            self._timeout_ms,
+            self.identity.transactional_id,
         )
         request = self._network.send_version(connection, exchange.body, exchange.version, now)
         request.held = True  # acks=all waits for replicas; metadata doesn't wait behind it
@@ -326,6 +357,9 @@ class Sender:
             if oldest or code != OutOfOrderSequenceNumberError.code:
                 # It wasn't written, and under this epoch it never will be.
                 self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
+                if self.identity.transactional_id is not None:  # KIP-360: an abort mends it
+                    self._fail(batch, failure)
+                    return
                 batch.sequence = NO_SEQUENCE
         elif not (failure.retriable or failure.refresh_metadata):
             behind = any(b.serial > batch.serial for b in others)
@@ -355,7 +389,9 @@ class Sender:
         *,
         hinted: bool,
     ) -> None:
-        delay = self._retry.delay(batch.attempts - 1, self._engine.rng)
+        ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
+        policy = self._quick if ending else self._retry
+        delay = policy.delay(batch.attempts - 1, self._engine.rng)
         batch.retry_at = now + delay
         self._disturbed = True
         self._events.emit(
@@ -387,6 +423,7 @@ class Sender:
             return
         self._accumulator.release(batch)
         batch.done.fail(error)
+        self.identity.failed(error)
         self.batch_done.notify()
 
     def _on_lost(

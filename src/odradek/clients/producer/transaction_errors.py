@@ -1,0 +1,125 @@
+"""What an error means for a transaction: abort and go on, or the end of the producer (KIP-1050).
+
+In: an error of a coordinator, or of a batch. Out: the same error as one that users can catch by
+what is to be done (`AbortableTransactionError`, `FatalTransactionError`) and by what happened
+(`ProducerFencedError`, `TopicAuthorizationFailedError` …): it is an instance of both.
+Must not: be asked about errors that are retried; those aren't raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from odradek.common.errors import AbortableTransactionError, FatalTransactionError, KafkaError
+from odradek.common.kafka_errors import (
+    ClusterAuthorizationFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    OffsetMetadataTooLargeError,
+    OperationNotAttemptedError,
+    ProducerFencedError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnknownProducerIdError,
+    UnknownTopicIdError,
+    UnsupportedVersionError,
+)
+
+T = TypeVar("T", AbortableTransactionError, FatalTransactionError)
+
+FENCED = (ProducerFencedError, InvalidProducerEpochError)
+"""What a coordinator says of an old epoch. Leaders say INVALID_PRODUCER_EPOCH as well, but there it
+may mean less (KIP-588): the coordinator has the last word when the transaction is aborted."""
+NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
+"""KIP-360: to be mended by an abort and a new epoch."""
+MENDED_BY_ABORT = (
+    *NEW_EPOCH,
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    OperationNotAttemptedError,
+    TransactionAbortableError,
+    # The group goes on without this member (KIP-447): the transaction's offsets aren't its own.
+    FencedInstanceIdError,
+    UnknownMemberIdError,
+    IllegalGenerationError,
+    StaleMemberEpochError,
+    FencedMemberEpochError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicIdError,
+)
+"""Errors of coordinators; all others of theirs that aren't retriable are fatal, as in Java."""
+FATAL_FOR_BATCHES = (
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+"""Of what may end a batch, so much is fatal; an abort mends the rest."""
+REFUSALS = (TransactionalIdAuthorizationFailedError, ClusterAuthorizationFailedError)
+"""Reasons to give no producer id that an administrator can mend."""
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """Whether a coordinator says that the id belongs to another producer now."""
+    return isinstance(error, FENCED)
+
+
+def fenced(transactional_id: str, error: KafkaError) -> FatalTransactionError:
+    """The error of a producer whose id belongs to another one now."""
+    text = (
+        f"another producer took over transactional.id {transactional_id!r}, or a transaction was "
+        f"open for longer than transaction.timeout.ms and its coordinator aborted it ({error})"
+    )
+    return fatal(ProducerFencedError(text))
+
+
+def fatal(error: KafkaError) -> FatalTransactionError:
+    """The same error, as one that ends the producer."""
+    return _as(FatalTransactionError, error)
+
+
+def abortable(error: KafkaError) -> AbortableTransactionError:
+    """The same error, as one that an abort mends.
+
+    What says of itself that repeating helps doesn't become one: here it doesn't help any more.
+    """
+    if error.retriable:
+        text = f"the transaction can only be aborted: {type(error).__name__}: {error}"
+        found = AbortableTransactionError(text)
+        found.__cause__ = error
+        return found
+    return _as(AbortableTransactionError, error)
+
+
+_classes: dict[tuple[type, type], type] = {}
+
+
+def _as(kind: type[T], error: KafkaError) -> T:
+    """An error that is of this kind and of the given error's class."""
+    if isinstance(error, kind):
+        return error
+    made = _rebuild(kind, type(error), error.args, error.__dict__)
+    made.__cause__ = error.__cause__
+    return made
+
+
+def _rebuild(kind: type[T], of: type[KafkaError], args: tuple[Any, ...], more: Any) -> T:
+    found: type[T] | None = _classes.get((kind, of))
+    if found is None:
+        body = {
+            "__doc__": of.__doc__,
+            "__module__": of.__module__,
+            "__reduce__": lambda self: (_rebuild, (kind, of, self.args, self.__dict__)),
+        }
+        found = _classes[kind, of] = type(of.__name__, (kind, of), body)
+    made = found.__new__(found, *args)  # not __init__, which may ask for other arguments
+    made.args = args
+    made.__dict__.update(more)
+    return made

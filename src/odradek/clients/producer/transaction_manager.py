@@ -1,0 +1,461 @@
+"""The transactions of one producer: its state, its id and epoch, and what calls wait for.
+
+In: calls of the facade (flows), partitions that the sender is about to write to, errors of its
+batches. Out: what the sender may send and under which id; answers to the calls. Requests are in
+`transaction_requests`, states in `transaction_state`, what errors mean in `transaction_errors`.
+The protocol is the cluster's (KIP-890): with transaction.version 2 leaders add partitions by
+themselves, and the answer to EndTxn brings the next epoch; before it, partitions are added by a
+request, and only an abort with something in doubt is followed by a new epoch (KIP-360).
+Must not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Never, TypeVar
+
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.producer import transaction_errors as errors
+from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.producer_id import NONE
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.transaction_requests import WITHOUT_EPOCHS, TransactionRequests
+from odradek.clients.producer.transaction_state import (
+    OPEN,
+    TransactionEvent,
+    TransactionState,
+    move,
+)
+from odradek.common.errors import (
+    AbortableTransactionError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+)
+from odradek.common.kafka_errors import (
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    UnsupportedVersionError,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.client_engine import ClientEngine
+    from odradek.clients.producer.sender import Sender
+
+T = TypeVar("T")
+_S, _E = TransactionState, TransactionEvent
+
+FEATURE = "transaction.version"
+PRODUCE_BEFORE_VERSION_2 = 11
+"""From Produce 12 on leaders add partitions to the transaction by themselves."""
+
+_WHY_NOT = {
+    _S.UNINITIALIZED: "init_transactions() has to be called first, once",
+    _S.INITIALIZING: "init_transactions() hasn't ended yet",
+    _S.READY: "no transaction is open: begin_transaction() begins one",
+    _S.IN_TRANSACTION: "a transaction is open: commit_transaction() or abort_transaction() ends it",
+    _S.COMMITTING_TRANSACTION: "the transaction is being committed",
+    _S.ABORTING_TRANSACTION: "the transaction is being aborted",
+}
+
+
+class Begun(Enum):
+    """Whether the coordinator knows of the open transaction."""
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    """It was asked to, and there is no answer."""
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A call that goes on when its caller's time is up; the same call again waits for its end."""
+
+    name: str
+    done: Completion[None]
+
+
+class TransactionManager:
+    """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
+
+    bumping = False
+    """Nothing waits for a new epoch within a transaction: it is aborted instead."""
+
+    def __init__(
+        self, engine: ClientEngine, accumulator: RecordAccumulator, sender: Sender
+    ) -> None:
+        self._engine = engine
+        self._accumulator = accumulator
+        self._sender = sender
+        self.transactional_id: str = engine.config["transactional.id"]
+        timeout: float = engine.config["transaction.timeout.ms"]
+        self.requests = TransactionRequests(engine, self.transactional_id, timeout)
+        self.state = _S.UNINITIALIZED
+        self.current = NONE
+        self.bumps = 0
+        self.error: KafkaError | None = None
+        """Why the state is one of the two error states."""
+        self.dropping: KafkaError | None = None
+        """What batches without a sequence end with now: they won't be sent."""
+        self.abandons = False
+        """Those with a sequence end so as well: whether they are written doesn't matter."""
+        self.version_2 = False
+        self.changed = Signal()
+        self.pending: Pending | None = None
+        self._asking = 0
+        """Requests of the open transaction that have no answer yet."""
+        self._adding = False
+        self._new: dict[TopicPartition, None] = {}
+        self._added: set[TopicPartition] = set()
+        self._begun = Begun.NO
+        self._needs_epoch = False
+        self._forgotten = False
+        """The coordinator doesn't know our id any more: it can't end the transaction."""
+        self._refuse(_WHY_NOT[_S.UNINITIALIZED])
+
+    # For the sender
+
+    @property
+    def newest_produce(self) -> int | None:
+        """The newest version of Produce that may be used; None: any."""
+        return None if self.version_2 else PRODUCE_BEFORE_VERSION_2
+
+    def usable(self) -> bool:
+        """Whether batches that have a sequence, or may get one, can be sent."""
+        return self.state in OPEN
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether a partition may be written to now; has it added where that is to be asked for."""
+        if partition in self._added:
+            return True
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            return False
+        if self.version_2:
+            self._added.add(partition)
+            self._begun = Begun.YES
+            return True
+        self._new[partition] = None
+        if not self._adding:
+            self._adding = True
+            self._engine.start(self._add_partitions())
+        return False
+
+    def request_bump(self, why: str) -> None:
+        """The next transaction needs a new epoch: a batch is in doubt, or left a gap (R-PR-1)."""
+        if not self._needs_epoch:
+            self._needs_epoch = True
+            self._engine.events.emit(
+                self._engine.now, "retry", what="producer epoch", error=why, attempt=self.bumps + 1
+            )
+
+    def failed(self, error: KafkaError) -> None:
+        """A batch has ended without being written: nor can its transaction be committed."""
+        if self._engine.ended is not None:
+            return
+        if isinstance(error, errors.FATAL_FOR_BATCHES):
+            self._break(errors.fatal(error))
+        elif self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            self._fail(errors.abortable(error))
+
+    # For the facade: calls that go on when their time is up
+
+    def initialize(self, deadline: float) -> Flow[None]:
+        """Get an id and epoch; whatever an earlier producer with this id left open is aborted."""
+        return self._lasting("init_transactions", self._initialize, deadline)
+
+    def commit(self, deadline: float) -> Flow[None]:
+        """Wait for all records, then commit."""
+        return self._lasting("commit_transaction", self._commit, deadline)
+
+    def abort(self, deadline: float) -> Flow[None]:
+        """Drop what wasn't sent, wait for what was, then abort."""
+        return self._lasting("abort_transaction", self._abort, deadline)
+
+    def begin(self) -> Flow[None]:
+        """Open a transaction; nothing is asked of the cluster for that."""
+        yield START
+        self._check("begin_transaction", _S.READY)
+        self._move(_E.BEGIN)
+        self._accumulator.ended = None
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+        deadline: float,
+    ) -> Flow[None]:
+        """Have offsets committed together with the transaction's records (KIP-447)."""
+        yield START
+        self._check("send_offsets_to_transaction", _S.IN_TRANSACTION)
+        if not offsets:
+            return
+        requests, newest = self.requests, None if self.version_2 else WITHOUT_EPOCHS
+        if self.version_2:
+            self._begun = Begun.YES
+        else:
+            if self._begun is Begun.NO:
+                self._begun = Begun.PERHAPS
+            adding = requests.add_offsets(self.current, group.group_id, deadline)
+            yield from self._asked(adding)
+            self._begun = Begun.YES
+        yield from self._asked(
+            requests.commit_offsets(self.current, offsets, group, deadline, newest=newest)
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction was begun that hasn't ended."""
+        return self.state in OPEN
+
+    def _lasting(self, name: str, flow: Callable[[], Flow[None]], deadline: float) -> Flow[None]:
+        now = yield START
+        if self.pending is None or self.pending.name != name:
+            self._check_pending(name)
+            self.pending = Pending(name, self._engine.start(flow()))
+        pending = self.pending
+        while not pending.done.done:
+            if now >= deadline:
+                coordinator = self.requests.coordinator
+                error = self._engine.timeout(f"end of {name}()", now, list(coordinator.attempts))
+                error.add_note(f"It goes on; call {name}() again to wait for its end.")
+                raise error
+            now = yield Wait((pending.done,), deadline)
+        if self.pending is pending:
+            self.pending = None
+        pending.done.result()
+
+    def _check_pending(self, name: str) -> None:
+        """Refuse another call than the one that has yet to be told how it ended."""
+        pending = self.pending
+        if pending is None:
+            return
+        if pending.done.done and pending.done.error is not None:
+            self.pending = None  # it led to a state that says what to do
+            return
+        raise IllegalStateError(
+            f"{name}() can't be called now: {pending.name}() ran out of time and goes on; call it "
+            "again to learn how it ends"
+        )
+
+    # What the calls do
+
+    def _initialize(self) -> Flow[None]:
+        yield START
+        self._check("init_transactions", _S.UNINITIALIZED)
+        self._move(_E.INITIALIZE)
+        yield from self._obtain(NONE)
+        self._ready()
+
+    def _obtain(self, identity: tuple[int, int]) -> Flow[None]:
+        """Get the id and epoch to go on with: a first one, or the one after `identity`."""
+        try:
+            self.current = yield from self.requests.init_producer_id(identity, math.inf)
+        except KafkaError as error:
+            if self._engine.ended is not None:
+                raise
+            if errors.is_fenced(error):
+                self._broken(errors.fenced(self.transactional_id, error))
+            if identity != NONE or not isinstance(error, errors.REFUSALS):
+                self._broken(errors.fatal(error))
+            self._move(_E.REFUSED)  # it may be allowed later: the application may call again
+            raise
+        self.bumps += identity != NONE
+        self.version_2 = self._speaks_version_2()
+
+    def _commit(self) -> Flow[None]:
+        yield START
+        self._check("commit_transaction", _S.IN_TRANSACTION)
+        self._move(_E.COMMIT)
+        self._refuse(_WHY_NOT[self.state])
+        self._accumulator.close_all()
+        yield from self._settle()
+        yield from self._end(committed=True)
+
+    def _abort(self) -> Flow[None]:
+        yield START
+        self._check("abort_transaction", _S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+        cause = self.error
+        self._move(_E.ABORT)
+        self._drop(cause)
+        # KIP-890: under version 2 the abort fences what may still be under way. Before it, the end
+        # of all that was sent has to be awaited, or it might be written behind the abort.
+        self.abandons = self.version_2
+        yield from self._settle()
+        try:
+            yield from self._end(committed=False)
+        except AbortableTransactionError as error:
+            if self.state is _S.ABORTING_TRANSACTION:  # it may be called again
+                self.error = error
+                self._move(_E.FAILED)
+            raise
+
+    def _settle(self) -> Flow[None]:
+        """Wait until nothing of the transaction is under way; raises when it can't be committed."""
+        pending: Iterable[ProducerBatch] = self._sender.incomplete()
+        while True:
+            if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
+                self._raise()
+            pending = [leaf for b in pending for leaf in b.leaves() if not leaf.over]
+            if not pending and not self._asking and not self._adding:
+                return
+            yield Wait((self._sender.batch_done, self.changed))
+
+    def _end(self, *, committed: bool) -> Flow[None]:
+        """Tell the coordinator, and have the epoch that comes next."""
+        before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
+        newest = None if self.version_2 else WITHOUT_EPOCHS
+        # An abort under version 2 is allowed of nothing at all, and always brings a new epoch.
+        wanted = self._begun is not Begun.NO or (self.version_2 and self._needs_epoch)
+        if wanted and not self._forgotten:
+            ending = self.requests.end(self.current, math.inf, committed=committed, newest=newest)
+            following = yield from self._asked(self._forgiving(ending, committed=committed))
+            self.current = following or self.current
+        unsure = self._needs_epoch or self._begun is Begun.PERHAPS
+        if self.current == before and (unsure or upgraded):
+            if self.requests.can_bump:
+                self._move(_E.INITIALIZE)
+                yield from self._obtain(self.current)
+            elif self._needs_epoch:
+                text = "a batch may still be written, and brokers before Kafka 2.5 bump no epochs"
+                self._broken(errors.fatal(UnsupportedVersionError(text)))
+        self.version_2 = self._speaks_version_2()
+        self._ready()
+
+    def _forgiving(
+        self, flow: Flow[tuple[int, int] | None], *, committed: bool
+    ) -> Flow[tuple[int, int] | None]:
+        """Where it isn't known whether the transaction began, there may be nothing to abort."""
+        perhaps = self._begun is Begun.PERHAPS and not committed
+        try:
+            return (yield from flow)
+        except InvalidTxnStateError:
+            if not perhaps:
+                raise
+            return None
+
+    def _ready(self) -> None:
+        """Between transactions: nothing is left of the last one."""
+        self._move(_E.INITIALIZED if self.state is _S.INITIALIZING else _E.ENDED)
+        self._new.clear()
+        self._added.clear()
+        self._begun = Begun.NO
+        self._needs_epoch = self._forgotten = self.abandons = False
+        self.error = self.dropping = None
+        self._refuse(_WHY_NOT[_S.READY])
+
+    def _add_partitions(self) -> Flow[None]:
+        yield START
+        try:
+            while self._new and self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+                wanted = list(self._new)
+                if self._begun is Begun.NO:
+                    self._begun = Begun.PERHAPS
+                adding = self.requests.add_partitions(self.current, wanted, math.inf)
+                yield from self._asked(adding)
+                self._begun = Begun.YES
+                self._added.update(wanted)
+                for partition in wanted:
+                    self._new.pop(partition, None)
+        except KafkaError:
+            return  # the state says it, and the batches are dropped
+        finally:
+            self._adding = False
+            self.changed.notify()
+
+    # Errors
+
+    def _asked(self, flow: Flow[T]) -> Flow[T]:
+        """Await an answer within the transaction; errors move the state and come out typed."""
+        self._asking += 1
+        try:
+            return (yield from flow)
+        except KafkaTimeoutError:
+            raise  # the caller's time is up; perhaps the request was carried out
+        except KafkaError as error:
+            if self._engine.ended is not None:
+                raise
+            if errors.is_fenced(error):
+                self._broken(errors.fenced(self.transactional_id, error))
+            if not isinstance(error, errors.MENDED_BY_ABORT):
+                self._broken(errors.fatal(error))
+            if isinstance(error, errors.NEW_EPOCH):
+                self._forgotten = isinstance(error, InvalidProducerIdMappingError)
+                self.request_bump(f"{type(error).__name__}: {error}")
+            failure = errors.abortable(error)
+            self._fail(failure)
+            raise failure from None
+        finally:
+            self._asking -= 1
+            self.changed.notify()
+
+    def _fail(self, error: KafkaError) -> None:
+        """The open transaction can only be aborted; while it is, further errors say nothing new."""
+        if self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            self.error = error
+            self._move(_E.FAILED)
+            self._drop(error)
+
+    def _broken(self, error: KafkaError) -> Never:
+        self._break(error)
+        raise error
+
+    def _break(self, error: KafkaError) -> None:
+        """Nothing goes on: every call and every batch gets this error."""
+        if self.state is not _S.FATAL_ERROR:
+            self.error = error
+            self._move(_E.BROKEN)
+            self._drop(error)
+            self.abandons = True
+            self.dropping = error
+
+    def _drop(self, cause: KafkaError | None) -> None:
+        """Take no more records, and have those end that haven't got a sequence."""
+        why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
+        self.dropping = TransactionAbortedError(f"the record's transaction is aborted{why}")
+        self.dropping.__cause__ = cause
+        self._refuse(cause or _WHY_NOT[self.state])
+        self._accumulator.close_all()
+
+    def _refuse(self, why: KafkaError | str) -> None:
+        """Let `send` raise from now on; once the client has ended it has its reason already."""
+        if self._engine.ended is None:
+            if isinstance(why, str):
+                why = IllegalStateError(f"a record can't be sent now: {why}")
+            self._accumulator.ended = why
+
+    def _check(self, name: str, *states: TransactionState) -> None:
+        """Refuse a call that comes at the wrong time."""
+        if self.pending is not None and self.pending.name != name:
+            self._check_pending(name)
+        if self.state in states:
+            return
+        self._raise()
+        known = name == "init_transactions" and self.state is not _S.INITIALIZING
+        why = "it has been called before" if known else _WHY_NOT[self.state]
+        raise IllegalStateError(f"{name}() can't be called now: {why}")
+
+    def _raise(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # it is raised by every call
+
+    def _move(self, event: TransactionEvent) -> None:
+        self.state = move(self.state, event)
+        self._engine.events.emit(
+            self._engine.now,
+            "transaction",
+            what=self.transactional_id,
+            state=self.state.value,
+            event=event.value,
+            why=None if self.error is None else f"{type(self.error).__name__}: {self.error}",
+        )
+        self.changed.notify()
+
+    def _speaks_version_2(self) -> bool:
+        return self._engine.network.finalized[1].get(FEATURE, 0) >= 2

@@ -1,0 +1,257 @@
+"""What a transactional producer asks its coordinator, and the coordinators of consumer groups.
+
+In: the producer's id and epoch, partitions, offsets. Out: answers; errors that aren't retriable, as
+they were answered. Everything else is tried again here: what all requests to coordinators share in
+`clients/coordinator`, and CONCURRENT_TRANSACTIONS, which is over in milliseconds: the last
+transaction's markers are still being written. Must not: know in which state the producer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import groupby
+from typing import TypeVar
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.clients.producer.producer_id import quick_backoff
+from odradek.common.backoff import Backoff
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import (
+    ConcurrentTransactionsError,
+    OperationNotAttemptedError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.message import Message, Request
+from odradek.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from odradek.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+M = TypeVar("M", bound=Message)
+Identity = tuple[int, int]
+"""A producer's id and epoch."""
+
+LAST_FOR_CLIENTS = 3
+"""Newer versions of AddPartitionsToTxn are spoken among brokers."""
+WITHOUT_EPOCHS = 4
+"""EndTxn and TxnOffsetCommit up to here know nothing of transaction version 2 (KIP-890)."""
+WITH_BUMPS = 3
+"""InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
+
+
+class TransactionRequests:
+    """The requests of one transactional id."""
+
+    def __init__(self, engine: ClientEngine, transactional_id: str, timeout: float) -> None:
+        self._engine = engine
+        self._id = transactional_id
+        self._timeout_ms = round(timeout * 1000)
+        self.coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, transactional_id)
+        self._groups: dict[str, Coordinator] = {}
+
+    @property
+    def can_bump(self) -> bool:
+        """KIP-360: whether the coordinator bumps epochs (Kafka 2.5 and newer)."""
+        return (self.coordinator.version(InitProducerIdRequest) or 0) >= WITH_BUMPS
+
+    def init_producer_id(self, identity: Identity, deadline: float) -> Flow[Identity]:
+        """A first id and epoch, or the epoch after this one."""
+        body = InitProducerIdRequest(self._id, self._timeout_ms, *identity)
+        answer = yield from self._ask(
+            self.coordinator,
+            "producer id",
+            body,
+            InitProducerIdResponse,
+            lambda answer: error_of(answer.error_code, self._id),
+            deadline,
+        )
+        return answer.producer_id, answer.producer_epoch
+
+    def add_partitions(
+        self, identity: Identity, partitions: Collection[TopicPartition], deadline: float
+    ) -> Flow[None]:
+        """Tell the coordinator which partitions will be written to."""
+        topics = [
+            AddPartitionsToTxnTopic(name, [p.partition for p in of_topic])
+            for name, of_topic in groupby(sorted(partitions), key=lambda p: p.topic)
+        ]
+        yield from self._ask(
+            self.coordinator,
+            "partitions added to the transaction",
+            AddPartitionsToTxnRequest([], self._id, *identity, topics),
+            AddPartitionsToTxnResponse,
+            lambda answer: worst(
+                {
+                    TopicPartition(topic.name, partition.partition_index): (
+                        partition.partition_error_code
+                    )
+                    for topic in answer.results_by_topic_v3_and_below
+                    for partition in topic.results_by_partition
+                }
+            ),
+            deadline,
+            newest=LAST_FOR_CLIENTS,
+        )
+
+    def add_offsets(self, identity: Identity, group_id: str, deadline: float) -> Flow[None]:
+        """Tell the coordinator that offsets of a group will be committed."""
+        yield from self._ask(
+            self.coordinator,
+            f"offsets of group {group_id!r} added to the transaction",
+            AddOffsetsToTxnRequest(self._id, *identity, group_id),
+            AddOffsetsToTxnResponse,
+            lambda answer: error_of(answer.error_code, f"group {group_id!r}"),
+            deadline,
+        )
+
+    def commit_offsets(
+        self,
+        identity: Identity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+        deadline: float,
+        *,
+        newest: int | None,
+    ) -> Flow[None]:
+        """Give the group's coordinator the offsets that count once the transaction commits."""
+        coordinator = self._groups.get(group.group_id)
+        if coordinator is None:
+            coordinator = Coordinator(self._engine, CoordinatorKind.GROUP, group.group_id)
+            self._groups[group.group_id] = coordinator
+        body = TxnOffsetCommitRequest(
+            self._id,
+            group.group_id,
+            *identity,
+            group.generation_id,
+            group.member_id,
+            group.group_instance_id,
+            _topics(offsets),
+        )
+
+        yield from self._ask(
+            coordinator,
+            f"offsets of group {group.group_id!r} in the transaction",
+            body,
+            TxnOffsetCommitResponse,
+            lambda answer: worst(
+                {
+                    TopicPartition(topic.name, partition.partition_index): partition.error_code
+                    for topic in answer.topics
+                    for partition in topic.partitions
+                }
+            ),
+            deadline,
+            newest=newest,
+        )
+
+    def end(
+        self, identity: Identity, deadline: float, *, committed: bool, newest: int | None
+    ) -> Flow[Identity | None]:
+        """Commit or abort; gives the id and epoch to go on with where that comes along."""
+        answer = yield from self._ask(
+            self.coordinator,
+            f"{'commit' if committed else 'abort'} of the transaction",
+            EndTxnRequest(self._id, *identity, committed),
+            EndTxnResponse,
+            lambda answer: error_of(answer.error_code, self._id),
+            deadline,
+            newest=newest,
+        )
+        return (answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else None
+
+    def _ask(
+        self,
+        coordinator: Coordinator,
+        what: str,
+        body: Request[M],
+        response: type[M],
+        read: Callable[[M], KafkaError | None],
+        deadline: float,
+        *,
+        newest: int | None = None,
+    ) -> Flow[M]:
+        """Ask until it is answered; the end of the last transaction is waited for impatiently."""
+        now = yield START
+        engine = self._engine
+        quick = Backoff(quick_backoff(engine.config), engine.rng)
+
+        def check(answer: M) -> KafkaError | None:
+            error = read(answer)
+            return None if isinstance(error, ConcurrentTransactionsError) else error
+
+        while True:
+            answer = yield from coordinator.ask(
+                what,
+                lambda _: body,
+                response,
+                check,
+                deadline,
+                newest=newest,
+            )
+            error = read(answer)
+            if error is None:
+                return answer
+            now = engine.now
+            until = quick.failed(now)
+            engine.events.emit(
+                now,
+                "retry",
+                what=what,
+                error=f"{type(error).__name__}: {error}",
+                attempt=quick.failures,
+                backoff=round(until - now, 6),
+            )
+            while now < until:
+                now = yield Wait((), min(until, deadline))
+                if now >= deadline:
+                    raise engine.timeout(f"{what} ({error})", now)
+
+
+def error_of(code: int, about: str) -> KafkaError | None:
+    """The error of a code, None for success."""
+    return error_for(code, about) if code else None
+
+
+def worst(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
+    """The error that decides about an answer for many partitions: one that no retry mends."""
+    errors = [error_for(code, str(partition)) for partition, code in codes.items() if code]
+    # "Not attempted" is said of all partitions beside one with an error of its own.
+    errors.sort(key=lambda e: (isinstance(e, OperationNotAttemptedError), e.retriable))
+    return errors[0] if errors else None
+
+
+def _topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[TxnOffsetCommitRequestTopic]:
+    return [
+        TxnOffsetCommitRequestTopic(
+            name,
+            [
+                TxnOffsetCommitRequestPartition(
+                    p.partition, offsets[p].offset, offsets[p].leader_epoch, offsets[p].metadata
+                )
+                for p in of_topic
+            ],
+        )
+        for name, of_topic in groupby(sorted(offsets), key=lambda p: p.topic)
+    ]

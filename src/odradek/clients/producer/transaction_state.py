@@ -1,0 +1,86 @@
+"""Where a transactional producer stands, as a transition table with Java's names (KIP-98, KIP-360).
+
+    UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
+        IN_TRANSACTION, COMMITTING_TRANSACTION -> ABORTABLE_ERROR -> ABORTING_TRANSACTION -> READY
+        any state -> FATAL_ERROR, which is the end
+
+In: calls of the application, answers, errors. Out: the next state, or a refusal.
+Must not: know requests or time.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class TransactionState(StrEnum):
+    """Java's states."""
+
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    """A producer id, or a new epoch, is asked for."""
+    READY = "ready"
+    IN_TRANSACTION = "in_transaction"
+    COMMITTING_TRANSACTION = "committing_transaction"
+    ABORTING_TRANSACTION = "aborting_transaction"
+    ABORTABLE_ERROR = "abortable_error"
+    """The transaction can't be committed any more: `abort_transaction()` comes next."""
+    FATAL_ERROR = "fatal_error"
+
+
+class TransactionEvent(StrEnum):
+    """What can happen to it."""
+
+    INITIALIZE = "initialize"
+    INITIALIZED = "initialized"
+    REFUSED = "be refused"
+    """No producer id was given, for a reason that may be mended (authorization)."""
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ABORT = "abort"
+    ENDED = "end"
+    FAILED = "fail"
+    """Something went wrong that an abort mends."""
+    BROKEN = "break"
+    """Something went wrong that nothing mends."""
+
+
+_S, _E = TransactionState, TransactionEvent
+
+TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] = {
+    (_S.UNINITIALIZED, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.INITIALIZING, _E.INITIALIZED): _S.READY,
+    (_S.INITIALIZING, _E.REFUSED): _S.UNINITIALIZED,
+    (_S.READY, _E.BEGIN): _S.IN_TRANSACTION,
+    (_S.IN_TRANSACTION, _E.COMMIT): _S.COMMITTING_TRANSACTION,
+    (_S.IN_TRANSACTION, _E.ABORT): _S.ABORTING_TRANSACTION,
+    (_S.ABORTABLE_ERROR, _E.ABORT): _S.ABORTING_TRANSACTION,
+    (_S.COMMITTING_TRANSACTION, _E.ENDED): _S.READY,
+    (_S.ABORTING_TRANSACTION, _E.ENDED): _S.READY,
+    # KIP-360: a new epoch after an abort; KIP-890: one before the first transaction of version 2.
+    (_S.COMMITTING_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.ABORTING_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
+    (_S.IN_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
+    (_S.COMMITTING_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
+    (_S.ABORTING_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
+    **{(state, _E.BROKEN): _S.FATAL_ERROR for state in _S},
+}
+
+OPEN = frozenset(
+    (
+        _S.IN_TRANSACTION,
+        _S.COMMITTING_TRANSACTION,
+        _S.ABORTING_TRANSACTION,
+        _S.ABORTABLE_ERROR,
+    )
+)
+"""A transaction was begun and hasn't ended."""
+
+
+def move(state: TransactionState, event: TransactionEvent) -> TransactionState:
+    """The state after the event; refuses what the table doesn't allow."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        # A bug, and no KafkaError: calls that come at the wrong time are refused before this.
+        raise RuntimeError(f"a transaction that is {state.value} can't {event.value}") from None
