@@ -45,7 +45,9 @@ class Setting:
     def check(self) -> None:
         """Nobody has what somebody else has or must still give up."""
         held: set[Any] = set()
-        for member in self.group.members.values():
+        node = self.cluster.leader("__consumer_offsets", self.index)
+        group = self.groups.shard(node, GROUP_ID).groups.get(GROUP_ID)
+        for member in group.members.values() if group is not None else ():
             mine = member.assigned | member.revoking
             assert not held & mine
             held |= mine
@@ -97,8 +99,7 @@ class Member:
         if answer.assignment is not None:
             parts = answer.assignment.topic_partitions
             self.owned = {p for t in parts for p in t.partitions}
-        if self.setting.group.members:
-            self.setting.check()
+        self.setting.check()
         return int(answer.error_code)
 
 
