@@ -17,7 +17,7 @@ from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.registry import api_name
-from odradek.simulation.broker_handlers import HANDLERS, Picture, api_versions
+from odradek.simulation.broker_handlers import BY_KEY, Picture, api_versions
 from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
 from odradek.simulation.fetch_sessions import FetchSessions
 
@@ -225,7 +225,7 @@ class SimulatedBroker:
         reply = self._reply(session, request)
         for observe in self.cluster.observers:
             observe(self, session.peer.client, request)
-        response = HANDLERS[type(request.body)](self, request.body, request.version, reply)
+        response = BY_KEY[request.api_key](self, request.body, request.version, reply)
         if response is not None:
             reply(response)
 

@@ -280,3 +280,5 @@ HANDLERS: dict[type[Message], Handler] = {
     **GROUP_HANDLERS,
     **TRANSACTION_HANDLERS,
 }
+BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
+"""A client may send a kind of request of its own: one that leaves out the latest versions."""

@@ -22,6 +22,8 @@ from odradek.simulation.world import World
 
 SLACK = 1e-6
 """Events round their times to microseconds."""
+CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
+"""What a classic group's members repeat at a constant pace (KIP-580)."""
 
 
 class Violation(AssertionError):  # noqa: N818  # it reads better so where it is raised
@@ -159,7 +161,7 @@ class RetriesInBounds:
             self._check(event, str(event.fields["what"]), int(event.fields["attempt"]))
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
-        low, high = bounds(self._policy, attempt - 1)
+        low, high = bounds(self._policy, 0 if what in CONSTANT else attempt - 1)
         backoff = float(event.fields["backoff"])
         if not low - SLACK <= backoff <= high + SLACK:
             raise Violation(
