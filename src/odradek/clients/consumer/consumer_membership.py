@@ -18,7 +18,7 @@ from odradek.clients.consumer.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.consumer_state import MEMBER, ConsumerEvent, move
 from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.topic_names import TopicNames
-from odradek.common.backoff import Backoff
+from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import (
     CoordinatorLoadInProgressError,
@@ -46,6 +46,10 @@ NAMES = 5.0
 UNRELEASED_PATIENCE = 60.0
 """A static member that was killed keeps its instance id for the session timeout, 45 s by default:
 whoever takes its place waits so long for it. Java gives up at once."""
+AWAITED = ExponentialBackoff(0.1, 1.0)
+"""Seconds between the heartbeats of a member that has just joined and was assigned nothing yet: the
+broker computes assignments a while after it answers, and others have to give back first. Waiting
+for the usual interval, 5 s, would keep a new consumer from its first record."""
 SHORTEST_INTERVAL = 0.1
 """Seconds between heartbeats, whatever a broker says."""
 
@@ -81,6 +85,8 @@ class ConsumerMembership:
         self._unreleased_since: float | None = None
         retry = group.config.backoff("retry.backoff")
         self._failures, self._removals = Backoff(retry, engine.rng), Backoff(retry, engine.rng)
+        self._awaited = Backoff(AWAITED, engine.rng)
+        self._awaited_until = -math.inf
         self._max_poll: float = group.config["max.poll.interval.ms"]
         self._life: Completion[None] | None = None
         self._reconciling: Completion[None] | None = None
@@ -209,7 +215,8 @@ class ConsumerMembership:
         if not joined and self._state is MemberState.STABLE:
             self._removals.succeeded()
         self._not_before, self._unreleased_since = -math.inf, None
-        self._due = self._sent_at + max(SHORTEST_INTERVAL, answer.heartbeat_interval_ms / 1000)
+        interval = max(SHORTEST_INTERVAL, answer.heartbeat_interval_ms / 1000)
+        self._due = self._sent_at + interval
         if self._state is MemberState.ACKNOWLEDGING and self._told:
             self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
         if answer.assignment is not None:
@@ -218,6 +225,12 @@ class ConsumerMembership:
                 self._assigned(now)
         if self._state is MemberState.JOINING:
             self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
+        if joined:
+            self._awaited.succeeded()
+            # All that own something hear of the new member within an interval.
+            self._awaited_until = now + interval + AWAITED.maximum
+        if not self._target and now < self._awaited_until:
+            self._due = min(self._due, self._awaited.failed(now))
 
     def _failed(self, error: KafkaError, now: float) -> Flow[None]:
         """What an error means that asking again didn't mend."""

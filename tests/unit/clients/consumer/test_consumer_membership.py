@@ -46,6 +46,19 @@ def test_it_joins_takes_up_acknowledges_and_goes_on_with_short_heartbeats() -> N
     assert w.membership.generation == 3
 
 
+def test_a_new_member_asks_for_its_first_assignment_before_its_interval_is_over() -> None:
+    w = Scripted()
+    w.join(0, 0, 0, gives(2, orders=[0]), until=1.5)
+    assert w.log == ["assigned orders-0"]
+    assert w.kinds("group")[-1].at < 1.0
+    # But those for whom there is nothing don't go on so.
+    w = Scripted()
+    w.join(until=60.0)
+    times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
+    assert 5 <= len([t for t in times if t < 7.0]) <= 12
+    assert len([t for t in times if t > 10.0]) == 10
+
+
 def test_member_ids_are_uuids_of_the_clients_own_generator() -> None:
     ids = []
     for _ in range(2):
@@ -178,7 +191,7 @@ def test_a_group_of_another_protocol_says_what_to_do() -> None:
 def test_version_0_has_the_coordinator_choose_the_id() -> None:
     w = Scripted(version=0)
     w.join(ConsumerGroupHeartbeatResponse(0, 0, None, "theirs", 1, 3000, None), until=4.0)
-    assert [b.member_id for b in w.beats] == ["", "theirs"]
+    assert [b.member_id for b in w.beats][:3] == ["", "theirs", "theirs"]
     assert w.membership.member_id == "theirs"
     assert w.state == S.STABLE
 
