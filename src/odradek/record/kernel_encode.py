@@ -992,7 +992,7 @@ class ColumnEncoder:
         """
         reason: cython.int = GROW
         time: int64_t
-        noted: cython.pointer(uint8_t) = cython.NULL
+        noted: cython.pointer(int32_t) = cython.NULL
         view: memoryview
         if not 0 <= start <= stop <= self.rows:
             raise IndexError(f"rows {start} to {stop} of {self.rows}")
@@ -1010,7 +1010,7 @@ class ColumnEncoder:
                 raise TypeError("places must be writable integers (format i)")
             if PyMemoryView_GET_BUFFER(view).len < 4 * (stop - start):
                 raise IndexError(f"{len(view)} places for rows {start} to {stop}")
-            noted = cython.cast(cython.pointer(uint8_t), PyMemoryView_GET_BUFFER(view).buf)
+            noted = cython.cast(cython.pointer(int32_t), PyMemoryView_GET_BUFFER(view).buf)
         self.check_turn()
         self.row = start
         self.added = self.sticky_bytes = 0
@@ -1020,7 +1020,7 @@ class ColumnEncoder:
                 reason = self.run(stop, time, room, sticky, sticky_room, noted, start)
             self.turn.running = False
             if reason == GROW:
-                self.grow(stop)
+                self.grow()
         if reason == BAD:
             raise self.complaint(self.row)
         return Encoded(
@@ -1039,10 +1039,10 @@ class ColumnEncoder:
         return 0
 
     @cython.cfunc
-    def grow(self, stop: int64_t) -> cython.int:
+    def grow(self) -> cython.int:
         """Give a batch more memory: all of its limit where that many rows are to come."""
         batch: cython.pointer(Batch) = self.slots[self.at_partition].batch
-        coming: int64_t = (stop - self.row) // self.partition_count
+        coming: int64_t = (self.rows - self.row) // self.partition_count
         return _grow(batch, batch.size + self.size, coming >= (batch.limit >> 1) // (self.size + 1))
 
     # Checks
@@ -1245,7 +1245,7 @@ class ColumnEncoder:
         room: int64_t,
         sticky: int64_t,
         sticky_room: int64_t,
-        noted: cython.pointer(uint8_t),
+        noted: cython.pointer(int32_t),
         noted_from: int64_t,
     ) -> cython.int:
         """Append from `self.row` on and say why it ended. GROW asks for memory and another call."""
@@ -1256,7 +1256,6 @@ class ColumnEncoder:
         body: int64_t
         size: int64_t
         time: int64_t
-        place: int32_t
         keyless: cython.bint
         slot: cython.pointer(Slot)
         batch: cython.pointer(Batch)
@@ -1300,8 +1299,7 @@ class ColumnEncoder:
             if keyless:
                 self.sticky_bytes += size
             if noted != cython.NULL:
-                place = cython.cast(int32_t, row.partition)
-                memcpy(noted + 4 * (self.row - noted_from), cython.address(place), 4)
+                noted[self.row - noted_from] = cython.cast(int32_t, row.partition)
             self.row += 1
             here += 1
             if batch.size >= batch.limit:

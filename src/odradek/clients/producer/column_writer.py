@@ -14,7 +14,7 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import place_rows
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.row_errors import BatchRows, Window, new_window
+from odradek.clients.producer.row_errors import BatchRows, Window
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
@@ -124,14 +124,14 @@ class ColumnWriter:
                 self._give_back(now)
         return 0
 
-    def _window(self) -> tuple[Window, memoryview]:
+    def _window(self) -> tuple[Window, memoryview[int]]:
         """A window that the next row lies in; those that no batch of ours reaches into are left."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]
         if not self._windows or self._windows[-1].stop <= at:
-            self._windows.append(new_window(at, self.count - self.row))
-        return self._windows[-1], memoryview(self._windows[-1].places)
+            self._windows.append(Window(at, self.count - self.row))
+        return self._windows[-1], self._windows[-1].places
 
     def _claim(self, partition: int, size: int, now: float) -> None:
         """Have a batch for the row that stopped the encoder; the one before, if any, is full."""

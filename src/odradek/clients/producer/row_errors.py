@@ -13,27 +13,45 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-WINDOW = 1 << 16
+WINDOW = 1 << 14
 """Rows whose partitions are noted in one piece."""
+SMALL = WINDOW >> 2
+"""So few rows get memory of their own."""
+KEPT = 64
+"""Windows' memory that is used again: fresh pages would cost as much as all the rest."""
 WENT_WELL = -1
 
 
-@dataclass(frozen=True, slots=True)
 class Window:
     """The partitions of rows `first` and following."""
 
-    first: int
-    places: array[int]
+    __slots__ = ("_whole", "first", "places", "stop")
 
-    @property
-    def stop(self) -> int:
+    def __init__(self, first: int, rows: int) -> None:
+        count = min(rows, WINDOW)
+        self.first = first
+        self.stop = first + count
         """The row behind the last one."""
-        return self.first + len(self.places)
+        self._whole: memoryview[int] | None = None
+        if count <= SMALL:
+            self.places = _integers(count)
+            return
+        try:
+            self._whole = _free.pop()
+        except IndexError:
+            self._whole = _integers(WINDOW)
+        self.places = self._whole[:count]
+
+    def __del__(self) -> None:
+        if self._whole is not None and len(_free) < KEPT:
+            _free.append(self._whole)
 
 
-def new_window(first: int, rows: int) -> Window:
-    """Make room for the partitions of some rows."""
-    return Window(first, array("i", bytes(4 * min(rows, WINDOW))))
+def _integers(count: int) -> memoryview[int]:
+    return memoryview(bytearray(4 * count)).cast("i")
+
+
+_free: list[memoryview[int]] = []
 
 
 @dataclass(frozen=True, slots=True)
