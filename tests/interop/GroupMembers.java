@@ -1,0 +1,79 @@
+import java.io.*;
+import java.time.Duration;
+import java.util.*;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.*;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * Members of groups, run by lines on standard input: "start NAME TOPIC KEY=VALUE ..." and "stop NAME". What they are
+ * given and what they read is told on standard output, one line each: "NAME assigned 0 1", "NAME revoked 0",
+ * "NAME lost 0", "NAME read PARTITION OFFSET", "NAME stopped", "NAME error TEXT".
+ */
+public class GroupMembers {
+    static synchronized void tell(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    static String numbers(Collection<TopicPartition> partitions) {
+        return partitions.stream().map(p -> " " + p.partition()).collect(Collectors.joining());
+    }
+
+    static class Member extends Thread implements ConsumerRebalanceListener {
+        final String name, topic;
+        final KafkaConsumer<byte[], byte[]> consumer;
+        volatile boolean stopping;
+
+        Member(String name, String topic, Properties properties) {
+            this.name = name;
+            this.topic = topic;
+            consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        }
+
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            tell(name + " assigned" + numbers(partitions));
+        }
+
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            tell(name + " revoked" + numbers(partitions));
+        }
+
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            tell(name + " lost" + numbers(partitions));
+        }
+
+        public void run() {
+            try (consumer) {
+                consumer.subscribe(List.of(topic), this);
+                while (!stopping)
+                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100)))
+                        tell(name + " read " + record.partition() + " " + record.offset());
+            } catch (Exception e) {
+                tell(name + " error " + e);
+            }
+            tell(name + " stopped");
+        }
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        Map<String, Member> members = new ConcurrentHashMap<>();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = in.readLine()) != null; ) {
+            String[] words = line.split(" ");
+            if (words[0].equals("stop")) {
+                members.remove(words[1]).stopping = true;
+                continue;
+            }
+            Properties properties = new Properties();
+            for (String word : Arrays.asList(words).subList(3, words.length))
+                properties.put(word.substring(0, word.indexOf('=')), word.substring(word.indexOf('=') + 1));
+            Member member = new Member(words[1], words[2], properties);
+            member.setDaemon(true);
+            members.put(words[1], member);
+            member.start();
+        }
+    }
+}

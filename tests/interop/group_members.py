@@ -1,0 +1,224 @@
+"""Members of one group, of three clients: Odradek, confluent-kafka (librdkafka) and Kafka's Java.
+
+In: names, a topic, what each member is configured with. Out: what each was given and what it read.
+Ours and librdkafka's run in threads, Java's all in one JVM (`GroupMembers.java`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer as ConfluentConsumer
+from tests.interop.other_client import settings
+
+from odradek.api.consumer import Consumer
+from odradek.testing import LocalCluster, jars
+from odradek.testing.java import java_home
+
+SOURCE = Path(__file__).with_name("GroupMembers.java")
+CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
+
+
+class Observed:
+    """All that the members of one group tell, under one lock."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.owned: dict[str, set[int]] = {}
+        """By member; one that isn't there has stopped."""
+        self.read: list[tuple[str, int, int]] = []
+        """Member, partition, offset."""
+        self.errors: list[str] = []
+
+    def tell(self, name: str, what: str, numbers: Iterable[int] = (), text: str = "") -> None:
+        """A member says what happened to it."""
+        with self.changed:
+            owned = self.owned.setdefault(name, set())
+            if what == "assigned":
+                owned.update(numbers)
+            elif what in ("revoked", "lost"):
+                owned.difference_update(numbers)
+            elif what == "read":
+                partition, offset = numbers
+                self.read.append((name, partition, offset))
+            elif what == "stopped":
+                del self.owned[name]
+            else:
+                self.errors.append(f"{name}: {text}")
+            self.changed.notify_all()
+
+    def wait(self, until: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        """Wait until something holds."""
+        with self.changed:
+            held = self.changed.wait_for(lambda: bool(self.errors) or until(), timeout)
+            assert not self.errors, self.errors
+            assert held, f"no {what} in {timeout:g} s: {self.owned}, {len(self.read)} read"
+
+    def divided(self, names: Iterable[str], partitions: int) -> bool:
+        """Whether these members, and no others, have all partitions, each once and evenly."""
+        if set(self.owned) != set(names):
+            return False
+        sizes = [len(o) for o in self.owned.values()]
+        every = sorted(p for owned in self.owned.values() for p in owned)
+        return every == list(range(partitions)) and max(sizes) - min(sizes) <= 1
+
+    def complete(self, counts: dict[int, int]) -> bool:
+        """Whether so many records of each partition were read, by whomever."""
+        return Counter(p for _, p, _ in self.read) == counts
+
+
+class Member(ABC):
+    """One consumer of the group."""
+
+    def __init__(self, name: str, observed: Observed) -> None:
+        self.name = name
+        self._observed = observed
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Leave the group in order; doesn't wait for it."""
+
+    def _tell(self, what: str, partitions: Iterable[Any]) -> None:
+        self._observed.tell(self.name, what, [p.partition for p in partitions])
+
+
+class _InThread(Member):
+    def __init__(self, name: str, observed: Observed, topic: str, config: dict[str, Any]) -> None:
+        super().__init__(name, observed)
+        self._stopping = False
+        self._topic, self._config = topic, config
+        observed.tell(name, "assigned")
+        threading.Thread(target=self._life, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def _life(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self._observed.tell(self.name, "error", text=repr(error))
+        self._observed.tell(self.name, "stopped")
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+
+class Ours(_InThread):
+    """Odradek's consumer."""
+
+    def _run(self) -> None:
+        with Consumer(self._config) as consumer:
+            consumer.subscribe(
+                [self._topic],
+                on_assigned=lambda _, p: self._tell("assigned", p),
+                on_revoked=lambda _, p: self._tell("revoked", p),
+                on_lost=lambda _, p: self._tell("lost", p),
+            )
+            while not self._stopping:
+                for record in consumer.poll(0.1):
+                    self._observed.tell(self.name, "read", (record.partition, record.offset))
+
+
+class Librdkafkas(_InThread):
+    """confluent-kafka's."""
+
+    def _run(self) -> None:
+        consumer = ConfluentConsumer(settings(**self._config))
+        try:
+            consumer.subscribe(
+                [self._topic],
+                on_assign=lambda _, p: self._tell("assigned", p),
+                on_revoke=lambda _, p: self._tell("revoked", p),
+                on_lost=lambda _, p: self._tell("lost", p),
+            )
+            while not self._stopping:
+                message = consumer.poll(0.1)
+                if message is None:
+                    continue
+                assert message.error() is None, str(message.error())
+                found = (message.partition() or 0, message.offset() or 0)
+                self._observed.tell(self.name, "read", found)
+        finally:
+            consumer.close()
+
+
+class Javas(Member):
+    """KafkaConsumer's."""
+
+    def __init__(
+        self, name: str, observed: Observed, jvm: Jvm, topic: str, config: dict[str, Any]
+    ) -> None:
+        super().__init__(name, observed)
+        observed.tell(name, "assigned")
+        self._jvm = jvm
+        jvm.listeners[name] = self._heard
+        jvm.say("start", name, topic, *(f"{k}={v}" for k, v in config.items()))
+
+    def stop(self) -> None:
+        self._jvm.say("stop", self.name)
+
+    def _heard(self, what: str, words: list[str]) -> None:
+        numbers = [] if what == "error" else [int(w) for w in words]
+        self._observed.tell(self.name, what, numbers, " ".join(words))
+
+
+class Jvm:
+    """The process in which all Java members run."""
+
+    def __init__(self) -> None:
+        folder = jars.fetch(jars.DEFAULT_VERSION)
+        path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
+        self.listeners: dict[str, Callable[[str, list[str]], None]] = {}
+        self._process = subprocess.Popen(
+            [java_home() / "bin" / "java", "-Xmx128m", "-XX:TieredStopAtLevel=1",
+             "-XX:+UseSerialGC", "-cp", ":".join(path), SOURCE],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def say(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            name, what, *words = line.split()
+            self.listeners[name](what, words)
+
+    def close(self) -> None:
+        """End it and all that still runs in it."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def start_member(
+    kind: str, name: str, observed: Observed, cluster: LocalCluster, jvm: Jvm, topic: str,
+    config: dict[str, Any],
+) -> Member:  # fmt: skip
+    """Start a member of a client: "ours", "confluent" or "java"."""
+    whole = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "auto.offset.reset": "earliest",
+        "client.id": name,
+        **config,
+    }
+    if kind == "java":
+        return Javas(name, observed, jvm, topic, whole)
+    if kind == "confluent":
+        servers = whole.pop("bootstrap.servers")
+        return Librdkafkas(name, observed, topic, {"servers": servers, **whole})
+    return Ours(name, observed, topic, whole)
