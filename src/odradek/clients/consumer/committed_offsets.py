@@ -283,25 +283,30 @@ class CommittedOffsets:
         if isinstance(error, OVERTAKEN) and kept and (moved or (waiting and now.generation >= 0)):
             return _OvertakenError(str(error))
         if isinstance(error, (*NOT_A_MEMBER, *OVERTAKEN)):
-            failed = CommitFailedError(_advice(self._group_id, sent, error))
+            failed = _refusal(self._group_id, sent, error)
             failed.__cause__ = error
             return failed
         return error
 
 
-def _advice(group_id: str, who: Identity, error: KafkaError) -> str:
-    if not who.member_id:
-        return (
-            f"the commit to group {group_id!r} was refused ({error}): the group has members that "
-            "subscribe(), and this consumer isn't one of them. Stop them first, or use another "
-            "group.id."
-        )
-    return (
-        f"the commit to group {group_id!r} was refused ({error}): this consumer has lost its "
+def lost_membership(group_id: str, why: object) -> CommitFailedError:
+    """The error of a member that is none any more: what it had may be others' by now."""
+    return CommitFailedError(
+        f"the commit to group {group_id!r} was refused ({why}): this consumer has lost its "
         "partitions, or they are being given to others, who begin at the last commit; records "
         "behind it may be processed twice. It joins again at the next poll(). If that comes from "
         "long work between two poll()s, raise max.poll.interval.ms or lower max.poll.records."
     )
+
+
+def _refusal(group_id: str, who: Identity, error: KafkaError) -> CommitFailedError:
+    if not who.member_id:
+        return CommitFailedError(
+            f"the commit to group {group_id!r} was refused ({error}): the group has members that "
+            "subscribe(), and this consumer isn't one of them. Stop them first, or use another "
+            "group.id."
+        )
+    return lost_membership(group_id, error)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

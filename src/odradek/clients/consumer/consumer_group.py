@@ -18,7 +18,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.committed_offsets import CommittedOffsets, Identity
+from odradek.clients.consumer.committed_offsets import (
+    CommittedOffsets,
+    Identity,
+    lost_membership,
+)
 from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
@@ -333,6 +337,11 @@ class ConsumerGroup:
         """Commit these, or the positions; gives what was committed."""
         now = yield START
         chosen = self.positions() if offsets is None else dict(offsets)
+        if not chosen:
+            return chosen
+        if self.membership is not None and not self.is_member:
+            # An empty group would take it: from one who may have been away for hours.
+            raise lost_membership(self.group_id, f"its state is {self.membership.state.value}")
         try:
             yield from self.committed.commit(chosen, deadline)
         except FencedInstanceIdError as error:
