@@ -211,6 +211,22 @@ OPTIONS: dict[str, Option] = {
             "KIP-98",
         ),
         Option(
+            "partitioner.adaptive.partitioning.enable",
+            boolean,
+            True,
+            "Send fewer records without a key to partitions whose batches wait.",
+            OF_PRODUCERS,
+            "KIP-794",
+        ),
+        Option(
+            "partitioner.availability.timeout.ms",
+            milliseconds(),
+            0.0,
+            "None at all to brokers that took nothing for so long; 0: off.",
+            OF_PRODUCERS,
+            "KIP-794",
+        ),
+        Option(
             "auto.offset.reset",
             reset,
             "latest",

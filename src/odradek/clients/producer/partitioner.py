@@ -7,23 +7,34 @@ Java's client would put it, or co-partitioned topics break.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 
 from odradek.clients.producer.partition_rules import Rule
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Topic
 from odradek.record import partition_for_key
 
+Load = Callable[[Topic], tuple[Sequence[int], Sequence[int] | None]]
+"""Partitions to choose from, and the running sums of their weights; None: all are equal."""
+
 
 class Partitioner:
     """The built-in partitioner of one producer (KIP-480, KIP-794)."""
 
-    __slots__ = ("_ignore_keys", "_rng", "_sticky", "_stride", "rule")
+    __slots__ = ("_ignore_keys", "_load", "_rng", "_sticky", "_stride", "rule")
 
     def __init__(
-        self, rng: Rng, *, stride: int, ignore_keys: bool, rule: Rule | None = None
+        self,
+        rng: Rng,
+        *,
+        stride: int,
+        ignore_keys: bool,
+        rule: Rule | None = None,
+        load: Load | None = None,
     ) -> None:
         self._rng = rng
+        self._load = _led if load is None else load
         self._stride = stride
         self._ignore_keys = ignore_keys or rule is not None
         self.rule = rule
@@ -47,7 +58,8 @@ class Partitioner:
         """The partition for records without a key, and the bytes that may still go there.
 
         KIP-794: stay on one partition for `stride` bytes (a batch), then move to another one that
-        has a leader, so that every partition gets the same number of bytes in the end.
+        has a leader, so that every partition gets the same number of bytes in the end; or fewer
+        the more batches wait for it, compared with the others.
         """
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= len(topic.partitions) or current[1] >= stride:
@@ -60,7 +72,14 @@ class Partitioner:
         self._sticky[topic.name][1] += size
 
     def _choose(self, topic: Topic, last: int) -> int:
-        led: Sequence[int] = [p.partition for p in topic.partitions if p.leader >= 0]
-        able = led or range(len(topic.partitions))
+        able, sums = self._load(topic)
+        if sums is not None:
+            return able[bisect_right(sums, int(self._rng.random() * sums[-1]))]
         others = [p for p in able if p != last] or list(able)
         return others[int(self._rng.random() * len(others))]
+
+
+def _led(topic: Topic) -> tuple[Sequence[int], None]:
+    """All that have a leader alike; all of them if none has."""
+    led = [p.partition for p in topic.partitions if p.leader >= 0]
+    return led or range(len(topic.partitions)), None

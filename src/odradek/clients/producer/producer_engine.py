@@ -6,12 +6,13 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter, Noted
+from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
@@ -40,7 +41,9 @@ class ProducerEngine(ClientEngine):
             stride=config["batch.size"],
             ignore_keys=config["partitioner.ignore.keys"] or partitioner == "random",
             rule=rule_for(partitioner),
+            load=self._load if config["partitioner.adaptive.partitioning.enable"] else None,
         )
+        self._partition_load = PartitionLoad(config, self.sender.queues, self.sender.sent_at)
         self.components.append(self.sender)
         self.transactions: TransactionManager | None = None
         if config["transactional.id"] is not None:
@@ -49,6 +52,11 @@ class ProducerEngine(ClientEngine):
 
             self.transactions = TransactionManager(self, self.accumulator, self.sender)
             self.sender.identity = self.transactions
+
+    def _load(self, topic: Topic) -> tuple[Sequence[int], Sequence[int] | None]:
+        snapshot = self.metadata.snapshot
+        brokers = {} if snapshot is None else snapshot.brokers
+        return self._partition_load.table(topic, brokers, self.now)
 
     def room(self, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then.

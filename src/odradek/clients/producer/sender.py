@@ -73,6 +73,8 @@ class Sender:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.batch_done = Signal()
         self.acknowledged = 0
+        self.sent_at: dict[Address, float] = {}
+        """When something went to each broker last."""
         self._requests: dict[int, int] = {}  # by connection
         self._disturbed = True
         self._wake_at = math.inf
@@ -253,6 +255,7 @@ class Sender:
             batch.epoch_tried = epoch
             queue.in_flight.append(batch)
             chosen.append(batch)
+        self.sent_at[address] = now
         self._request(connection, chosen, now)
         return True  # so the engine asks again: for what didn't fit, and for further batches
 

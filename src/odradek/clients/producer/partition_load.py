@@ -1,0 +1,96 @@
+"""Which partitions are behind: records without a key go there less often (KIP-794).
+
+In: the sender's queues and when it last sent to each broker. Out: the partitions that records may
+go to, with weights. A partition's queue says how quickly its leader takes batches, compared with
+the others, whatever the reason is. Runs in the callers' threads and only reads what the engine
+writes; a number that is a moment old does no harm. Must not: look at records with a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.common.config import Config
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Broker, Topic
+
+LOOKS_PER_CHOICE = 16
+"""Queues that are looked at for one choice, on average: with thousands of partitions, the weights
+are as old as some batches."""
+
+
+class PartitionLoad:
+    """Weights of the partitions of each topic."""
+
+    __slots__ = ("_available", "_linger", "_queues", "_sent_at", "_tables")
+
+    def __init__(
+        self,
+        config: Config,
+        queues: Mapping[TopicPartition, PartitionQueue],
+        sent_at: Mapping[Address, float],
+    ) -> None:
+        self._available: float = config["partitioner.availability.timeout.ms"]
+        self._linger: float = config["linger.ms"]
+        self._queues = queues
+        self._sent_at = sent_at
+        self._tables: dict[str, _Table] = {}
+
+    def table(
+        self, topic: Topic, brokers: Mapping[int, Broker], now: float
+    ) -> tuple[Sequence[int], Sequence[int] | None]:
+        """The partitions to choose from, and the running sums of their weights.
+
+        None for the sums: all are equal. Partitions without a leader aren't among them unless all
+        are, nor, with `partitioner.availability.timeout.ms`, those of a broker that took nothing
+        for so long though something was there for it.
+        """
+        found = self._tables.get(topic.name)
+        if found is None or found.topic is not topic or found.left <= 0:
+            found = self._tables[topic.name] = self._look(topic, brokers, now)
+        found.left -= 1
+        return found.partitions, found.sums
+
+    def _look(self, topic: Topic, brokers: Mapping[int, Broker], now: float) -> _Table:
+        led = [p for p in topic.partitions if p.leader >= 0] or list(topic.partitions)
+        waiting: list[int] = []
+        stuck: set[int] = set()
+        for p in led:
+            queue = self._queues.get(TopicPartition(topic.name, p.partition))
+            waiting.append(len(queue.waiting) if queue is not None else 0)
+            if waiting[-1] and self._available and queue is not None:
+                broker = brokers.get(p.leader)
+                if broker is not None and self._is_stuck(queue, broker.address, now):
+                    stuck.add(p.leader)
+        if stuck:
+            able = [(p, n) for p, n in zip(led, waiting, strict=True) if p.leader not in stuck]
+            if able:
+                led, waiting = [p for p, _ in able], [n for _, n in able]
+        sums = None
+        if min(waiting) < max(waiting):
+            most = max(waiting) + 1
+            sums = list(accumulate(most - n for n in waiting))
+        return _Table(topic, [p.partition for p in led], sums, 1 + len(led) // LOOKS_PER_CHOICE)
+
+    def _is_stuck(self, queue: PartitionQueue, leader: Address, now: float) -> bool:
+        try:
+            ripe = queue.waiting[0].created_at + self._linger
+        except IndexError:  # it has just been sent
+            return False
+        return now - max(ripe, self._sent_at.get(leader, 0.0)) > self._available
+
+
+class _Table:
+    """What was found in one look, good for so many choices."""
+
+    __slots__ = ("left", "partitions", "sums", "topic")
+
+    def __init__(
+        self, topic: Topic, partitions: Sequence[int], sums: Sequence[int] | None, left: int
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.sums = sums
+        self.left = left

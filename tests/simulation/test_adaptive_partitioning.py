@@ -1,0 +1,64 @@
+"""KIP-794: a leader that is slow or silent gets fewer records without a key, the others more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
+    """Send 3,000 records in 30 s; give how many each partition got, and the troubled one."""
+    world = World(seed=11)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.session_timeout = 1000.0  # nobody else becomes the leader
+    cluster.create_topic("t", partitions=3, replication_factor=1)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000, **config}
+    producer = Producer(settings, _host=world.host("producer"))
+    producer.partitions_for("t", timeout=5)
+    leader = cluster.leader("t", 1)
+    assert leader is not None
+    if trouble == "slow":
+        cluster.throttle(leader.id, 1.0)
+    elif trouble == "silent":
+        cluster.go_silent(leader.id)
+    counts = dict.fromkeys(range(3), 0)
+    for _ in range(3000):
+        future = producer.send("t", b"x" * 100)
+        counts[future._batch.partition.partition] += 1
+        world.advance(0.01)
+    cluster.repair(leader.id)
+    producer.flush(timeout=100)
+    for partition in range(3):
+        assert len(cluster.records("t", partition)) == counts[partition]
+    producer.close()
+    return counts, 1
+
+
+@pytest.mark.parametrize("trouble", ["slow", "silent"])
+def test_a_leader_that_is_behind_gets_less(trouble: str) -> None:
+    counts, behind = run(trouble)
+    others = [n for p, n in counts.items() if p != behind]
+    assert counts[behind] < 0.5 * min(others)
+    assert max(others) < 1.5 * min(others)
+
+
+def test_without_trouble_all_get_the_same() -> None:
+    counts, _ = run("none")
+    assert max(counts.values()) < 1.25 * min(counts.values())
+
+
+def test_it_can_be_switched_off() -> None:
+    counts, behind = run("slow", **{"partitioner.adaptive.partitioning.enable": False})
+    assert counts[behind] > 0.8 * max(counts.values())
+
+
+def test_a_silent_leader_gets_nothing_after_the_availability_timeout() -> None:
+    with_timeout, behind = run("silent", **{"partitioner.availability.timeout.ms": 500})
+    without, _ = run("silent")
+    assert with_timeout[behind] < 0.5 * without[behind]
