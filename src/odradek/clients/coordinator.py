@@ -82,6 +82,9 @@ class Coordinator:
         self.attempts: deque[Attempt] = deque()
         """Those of the call that began last, which may go on; for texts."""
         self._finding = False
+        self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        """Between a loss and the next question where it is: one that is named again and again
+        without answering is asked for ever more seldom, however many requests wait."""
         self._in_use: Connection | None = None
 
     def lost(self, reason: str, now: float) -> None:
@@ -91,6 +94,7 @@ class Coordinator:
                 now, "coordinator", what=self.name, broker=None, was=self.broker, why=reason
             )
             self.broker = None
+            self._backoff.failed(now)
             self.changed.notify()
 
     def version(self, request: type[AnyRequest]) -> int | None:
@@ -137,8 +141,9 @@ class Coordinator:
         while self.broker is None:
             if now >= call.deadline:
                 raise call.timed_out(now)
-            if self._finding:
-                now = yield Wait((self.changed,), call.deadline)
+            if self._finding or now < self._backoff.until:
+                until = math.inf if self._finding else self._backoff.until
+                now = yield Wait((self.changed,), min(until, call.deadline))
                 continue
             self._finding = True
             try:
@@ -180,6 +185,10 @@ class Coordinator:
     def using(self, connection: Connection) -> None:
         """The connection that the next request goes out on."""
         self._in_use = connection
+
+    def answered(self) -> None:
+        """It is the coordinator, and it works."""
+        self._backoff.succeeded()
 
     def _found(self, broker: int, why: str, now: float) -> None:
         was, self.broker = self.broker, broker
@@ -308,6 +317,8 @@ class _CoordinatorCall(_Call):
                 self.answer_lost = self.answer_lost or isinstance(failure, DisconnectedError)
             else:
                 found = check(answer)
+                if not isinstance(found, LOSING):
+                    self._coordinator.answered()
                 if found is None:
                     return answer
                 error = found

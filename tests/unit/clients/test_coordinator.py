@@ -170,6 +170,21 @@ def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
     assert w.asked_of("Heartbeat")[-1] == B3
 
 
+def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
+    """However many requests wait, and though heartbeats keep a constant backoff (R-RT-1)."""
+    w = Groups()
+    w.beat().result()
+    w.mode(B2, "black_hole", cut=False)
+    waiting = [w.ask(60.0, constant=True) for _ in range(5)]
+    w.run(w.now + 20.0)
+    times = [a.at for a in w.asks("FindCoordinator")[1:]]
+    assert 15 <= len(times) <= 25
+    assert times[-1] - times[-2] > 0.75
+    up(w, B2)
+    w.run(w.now + 15.0)
+    assert all(d.done and d.error is None for d in waiting)
+
+
 def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
     w = Groups()
     w.beat().result()

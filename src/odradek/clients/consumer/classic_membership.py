@@ -94,7 +94,8 @@ class ClassicMembership:
         return self._identity.generation
 
     def start(self, now: float) -> None:
-        """Begin to join."""
+        """Begin to join; also once more after the group had refused it."""
+        self._wish = None
         self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
         self._running = self._group.engine.start(self._run())
 
@@ -331,6 +332,7 @@ class ClassicMembership:
         self._group.failed(error, now)
         # The others may be waiting for it: a leader whose assignor failed divides nothing.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
+        self._identity.forget()
 
     def _lose_all(self, now: float) -> Flow[float]:
         self._leader.step_down()

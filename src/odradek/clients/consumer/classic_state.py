@@ -3,7 +3,7 @@
     UNJOINED -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE -> PREPARING_REBALANCE …
         FENCED: put out of the group; joins again at once
         STALE: the application doesn't poll; joins again when it does
-        FATAL: refused for good
+        FATAL: refused, until the application subscribes once more
 
 In: events of `classic_membership`. Out: the next state, or a refusal. Must not: know about time.
 """
@@ -38,6 +38,7 @@ _ACTIVE = (*_MEMBER, _S.FENCED, _S.STALE)
 
 TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
     (_S.UNJOINED, _E.SUBSCRIBED): _S.PREPARING_REBALANCE,
+    (_S.FATAL, _E.SUBSCRIBED): _S.PREPARING_REBALANCE,
     (_S.PREPARING_REBALANCE, _E.JOINED): _S.COMPLETING_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.SYNCED): _S.STABLE,
     (_S.COMPLETING_REBALANCE, _E.REBALANCE): _S.PREPARING_REBALANCE,

@@ -557,6 +557,8 @@ def test_errors_that_nothing_mends_reach_the_application() -> None:
     assert w.state == "fatal"
     w.run(w.now + 5.0)
     assert w.order() == ["JoinGroup"]
+    w.begin()
+    assert w.state == "stable", "the application may subscribe once more"
 
 
 # Leaving
