@@ -19,7 +19,7 @@ from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import FRESH_SPACING
-from odradek.network.network_client import NetworkClient
+from odradek.network.network_client import SUSPICION, NetworkClient
 
 
 class Candidates:
@@ -200,12 +200,21 @@ class Candidates:
             snapshot.addresses(),
             failed,
             answering=any(
-                self._answers(address, now)
-                for address, _ in self._network.connections
+                self._answers(address, now) or self._serves(connection, now)
+                for (address, _), connection in self._network.connections.items()
                 if snapshot.knows(address)
             ),
             unavailable=unavailable,
         )
+
+    def _serves(self, connection: Connection, now: float) -> bool:
+        """A coordinator's connection shows that its broker lives, as long as it answers.
+
+        It counts for the suspicion time only: silence is normal there while a join waits.
+        """
+        if connection.purpose in (DATA, METADATA) or now - connection.heard_at >= SUSPICION:
+            return False
+        return connection.ready and self.answering(connection)
 
     def _answers(self, address: Address, now: float) -> bool:
         connection = self.line(address, now)
