@@ -368,11 +368,11 @@ class _CoordinatorCall(_Call):
             dialled = there
             if now >= self.deadline:
                 raise self.timed_out(now)
-            if not coordinator.is_at(self._broker):
-                raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
             until = network.next_dial_at(address, now, purpose=purpose)
-            on = (network.changed, coordinator.changed)
+            on = (network.changed, coordinator.changed, self._engine.metadata.changed)
             now = yield Wait(on, min(self.deadline, until))
+            if coordinator.broker != self._broker or coordinator.address(now) != address:
+                raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
 
     def _purpose(self, address: Address) -> str:
         """Brokers answer a connection's requests in order: nothing else waits behind a JoinGroup

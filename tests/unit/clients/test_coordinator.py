@@ -296,6 +296,8 @@ def test_all_brokers_replaced_in_the_middle_of_a_request() -> None:
     done.result()
     assert w.now - begin < 3.0
     assert w.asked_of("Heartbeat") == [B2, "c2:9092"]
+    [known] = [a.at for a in w.asks("Metadata") if a.at > begin][:1]
+    assert {d.address for d in w.dials if d.at > known} <= {"c1:9092", "c2:9092"}
 
 
 def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
