@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.interop.group_members import Jvm
 
 from odradek.testing import LocalCluster
 
@@ -30,3 +31,11 @@ def cluster() -> Iterator[LocalCluster]:
 def topic() -> str:
     """A topic name that no other test of this run has."""
     return f"interop-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def jvm() -> Iterator[Jvm]:
+    """The process of all Java members of groups."""
+    running = Jvm()
+    yield running
+    running.close()

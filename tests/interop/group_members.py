@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer as ConfluentConsumer
-from tests.interop.other_client import settings
+from tests.interop.other_client import Row, settings, write_all
 
 from odradek.api.consumer import Consumer
 from odradek.testing import LocalCluster, jars
 from odradek.testing.java import java_home
 
 SOURCE = Path(__file__).with_name("GroupMembers.java")
+PARTITIONS, ROWS = 6, 60
+"""Of a story's topic; how many rows are written at each turn of a story."""
+Config = Callable[[str, str], dict[str, Any]]
 CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 
 
@@ -222,3 +225,60 @@ def start_member(
         servers = whole.pop("bootstrap.servers")
         return Librdkafkas(name, observed, topic, {"servers": servers, **whole})
     return Ours(name, observed, topic, whole)
+
+
+class Story:
+    """One group from its first member to its last, on a topic of its own.
+
+    `config` gives a member's options of its group, by its client and its name.
+    """
+
+    def __init__(self, cluster: LocalCluster, jvm: Jvm, topic: str, config: Config) -> None:
+        self._cluster, self._jvm, self._topic, self._config = cluster, jvm, topic, config
+        self._observed = Observed()
+        self._members: dict[str, Member] = {}
+        self._written = 0
+        cluster.create_topic(topic, partitions=PARTITIONS)
+
+    def join(self, *names: str) -> None:
+        """Start members; a name is the client's and a number."""
+        for name in names:
+            kind = name.rstrip("0123456789")
+            config = {"group.id": f"group-of-{self._topic}", **self._config(kind, name)}
+            self._members[name] = start_member(
+                kind, name, self._observed, self._cluster, self._jvm, self._topic, config
+            )
+        self._settle()
+
+    def leave(self, *names: str) -> None:
+        """Stop members."""
+        for name in names:
+            self._members.pop(name).stop()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Write meanwhile, wait until the partitions are divided, and all is read."""
+        self._write()
+        observed = self._observed
+        if self._members:
+            observed.wait(lambda: observed.divided(self._members, PARTITIONS), "even division")
+            self._write()
+            counts = dict.fromkeys(range(PARTITIONS), self._written // PARTITIONS)
+            observed.wait(lambda: observed.complete(counts), f"end ({self._written} rows)")
+        else:
+            observed.wait(lambda: not observed.owned, "end of all members")
+
+    def _write(self) -> None:
+        rows = [Row(None, b"%d" % n) for n in range(self._written, self._written + ROWS)]
+        write_all(self._cluster.bootstrap_servers, self._topic, rows, range(PARTITIONS))
+        self._written += ROWS
+
+    def check(self) -> None:
+        """Once each; and whoever had a partition read it in order."""
+        read = self._observed.read
+        assert len({(p, offset) for _, p, offset in read}) == len(read)
+        last: dict[tuple[str, int], int] = {}
+        for name, partition, offset in read:
+            assert offset > last.get((name, partition), -1)
+            last[name, partition] = offset
+        assert not self._observed.errors
