@@ -1,0 +1,113 @@
+"""`on_delivery` and futures' callbacks: called once, in order, and never the client's end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.api.record_future import ArrowFuture, RecordFuture
+from odradek.clients.producer.batch import RecordMetadata
+from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=2)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, Producer(settings, _host=world.host("producer"))
+
+
+def test_each_record_is_told_in_order_without_anybody_polling() -> None:
+    world, _, producer = make()
+    told: list[tuple[BaseException | None, RecordMetadata]] = []
+    for n in range(10):
+        producer.send(
+            "t",
+            b"%d" % n,
+            partition=1,
+            timestamp_ms=n,
+            on_delivery=lambda e, m: told.append((e, m)),
+        )
+    assert not told
+    world.advance(1.0)
+    assert told == [(None, RecordMetadata("t", 1, n, n)) for n in range(10)]
+    producer.close()
+
+
+def test_an_error_comes_with_the_partition_and_no_offset() -> None:
+    world, cluster, producer = make(**{"delivery.timeout.ms": 1000, "request.timeout.ms": 500})
+    producer.partitions_for("t", timeout=5)
+    cluster.go_silent(next(iter(cluster.brokers)))
+    told: list[tuple[BaseException | None, RecordMetadata]] = []
+    future = producer.send(
+        "t", b"1", partition=1, timestamp_ms=7, on_delivery=lambda e, m: told.append((e, m))
+    )
+    world.advance(1.1)
+    ((error, place),) = told
+    assert isinstance(error, KafkaTimeoutError)
+    assert error is future.exception(timeout=0)
+    assert place == RecordMetadata("t", 1, -1, 7)
+    producer.close(timeout=1)
+
+
+def test_what_send_itself_raises_is_not_told() -> None:
+    _, _, producer = make()
+    told: list[object] = []
+    with pytest.raises(RecordTooLargeError):
+        producer.send("t", b"x" * (1 << 21), on_delivery=lambda e, m: told.append((e, m)))
+    producer.close()
+    assert not told
+
+
+def test_what_a_callback_raises_is_logged_and_has_no_other_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, _, producer = make()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a callback's own fault")
+
+    with caplog.at_level(logging.ERROR, logger="odradek"):
+        first = producer.send("t", b"1", on_delivery=fail)
+        second = producer.send("t", b"2")
+        second.add_done_callback(fail)
+        rows = producer.send_arrow("t", pa.table({"value": [b"3"]}))
+        rows.add_done_callback(fail)
+        producer.flush(timeout=5)
+    assert [type(r.exc_info[1]) for r in caplog.records if r.exc_info] == [RuntimeError] * 3
+    assert producer.send("t", b"4").result(timeout=5).offset >= 0  # it goes on
+    assert first.result().offset >= 0
+    assert rows.result()[0].records == 1
+    producer.close()
+
+
+def test_a_callback_that_comes_late_is_called_at_once() -> None:
+    _, _, producer = make()
+    future = producer.send("t", b"1")
+    future.result(timeout=5)
+    told: list[RecordFuture | ArrowFuture] = []
+    future.add_done_callback(told.append)
+    assert told == [future]
+    producer.close()
+
+
+def test_a_callback_may_send_again() -> None:
+    world, cluster, producer = make()
+    producer.partitions_for("t", timeout=5)
+
+    def again(error: BaseException | None, place: RecordMetadata) -> None:
+        if error is None and place.offset < 4:
+            producer.send("t", b"next", partition=0, on_delivery=again)
+
+    producer.send("t", b"first", partition=0, on_delivery=again)
+    world.advance(2.0)
+    assert len(cluster.records("t", 0)) == 5
+    producer.close()
