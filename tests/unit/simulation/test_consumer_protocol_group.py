@@ -7,7 +7,7 @@ import pytest
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedBroker, SimulatedCluster, World
 from odradek.simulation.consumer_protocol_group import ConsumerGroup, Reconciliation
 from odradek.simulation.coordinators import GROUP
 from odradek.simulation.server_assignors import ASSIGNORS
@@ -31,22 +31,25 @@ class Setting:
     def reconnect(self) -> None:
         """Dial whoever coordinates now."""
         self.client = self._raw_client(self.world)
+        self.client.dial(self.node.address.host, self.node.address.port)
+
+    @property
+    def node(self) -> SimulatedBroker:
+        """The coordinator."""
         node = self.cluster.leader("__consumer_offsets", self.index)
         assert node is not None
-        self.client.dial(node.address.host, node.address.port)
+        return node
 
     @property
     def group(self) -> ConsumerGroup:
-        node = self.cluster.leader("__consumer_offsets", self.index)
-        group = self.groups.shard(node, GROUP_ID).groups[GROUP_ID]
+        group = self.groups.shard(self.node, GROUP_ID).groups[GROUP_ID]
         assert isinstance(group, ConsumerGroup)
         return group
 
     def check(self) -> None:
         """Nobody has what somebody else has or must still give up."""
         held: set[Any] = set()
-        node = self.cluster.leader("__consumer_offsets", self.index)
-        group = self.groups.shard(node, GROUP_ID).groups.get(GROUP_ID)
+        group = self.groups.shard(self.node, GROUP_ID).groups.get(GROUP_ID)
         for member in group.members.values() if group is not None else ():
             mine = member.assigned | member.revoking
             assert not held & mine
@@ -249,9 +252,7 @@ def test_a_group_survives_its_coordinator(setting: Setting) -> None:
     b.join()
     settle(a, b)
     owned, epoch = set(a.owned), a.epoch
-    node = setting.cluster.leader("__consumer_offsets", setting.index)
-    assert node is not None
-    setting.cluster.crash(node.id)
+    setting.cluster.crash(setting.node.id)
     setting.world.advance(3)
     setting.reconnect()
     settle(a, b)

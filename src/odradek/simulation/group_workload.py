@@ -1,0 +1,294 @@
+"""Members of a simulated group: applications that poll, work, commit, stop for a while, leave, die.
+
+In: a client of a schedule, a stage, the group's books. Out: calls on consumer engines as the facade
+makes them, in virtual time. Must not: cause faults, or decide what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.consumer_group import ConsumerGroup, Listeners
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Completion
+from odradek.simulation.call_checkers import check_limits
+from odradek.simulation.checkers import Checkers, Violation
+from odradek.simulation.faults import Stage
+from odradek.simulation.group_checkers import GroupLedger
+from odradek.simulation.link import Mode
+from odradek.simulation.schedule import Client
+from odradek.simulation.workload import TOPIC, Driver
+
+LEAVE_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How an application uses its consumer. Seconds."""
+
+    poll: float = 1.0
+    work: float = 0.1
+    """Between two polls."""
+    most: int = 10
+    """Records of one poll."""
+    commits: bool = False
+    """It commits by itself after each poll; else the client does."""
+    pattern: str | None = None
+
+
+class MemberDriver(Driver):
+    """One member. It polls until it leaves or dies."""
+
+    engine: ConsumerEngine
+
+    def __init__(
+        self,
+        stage: Stage,
+        client: Client,
+        mode: Mode,
+        checkers: Checkers,
+        ledger: GroupLedger,
+        habits: Habits,
+    ) -> None:
+        self.ledger = ledger
+        self.habits = habits
+        self.violations: list[Violation] = []
+        self.errors: list[KafkaError] = []
+        """What polls and commits raised."""
+        self.over = False
+        """It has left or died."""
+        self.died = False
+        self._polling = False
+        self._leaving = False
+        self._idle_until = 0.0
+        super().__init__(stage, client, mode, checkers)
+
+    def build(self, config: Config) -> ConsumerEngine:
+        """The consumer's engine."""
+        return ConsumerEngine(config, self.host.rng(), wall_clock=self.host.wall_clock)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The engine's group."""
+        group = self.engine.group
+        if group is None:
+            raise AssertionError(f"{self.name} has no group.id")
+        return group
+
+    # What the books see
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Member id and generation as the client has them now."""
+        who = self.group.identity()
+        return who.member_id, who.generation
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether the client believes that the partition is its own."""
+        return not self.over and partition in self.engine.subscription.partitions
+
+    # The application
+
+    def begin(self) -> None:
+        """Subscribe, and begin to poll."""
+        listeners = Listeners(
+            lambda partitions: self._told(self.ledger.assigned, partitions),
+            lambda partitions: self._told(self.ledger.revoked, partitions),
+            lambda partitions: self._told(self.ledger.revoked, partitions),
+        )
+        pattern = self.habits.pattern
+        topics = [] if pattern is not None else [TOPIC]
+        self.group.subscribe(topics, pattern, listeners, self.world.now)
+        self.world.after(0.0, self.poll)
+
+    def _told(self, note: Callable[..., None], partitions: list[TopicPartition]) -> None:
+        try:
+            note(self, partitions)
+        except Violation as violation:  # raised in a callback it would be the application's error
+            self.violations.append(violation)
+
+    def stop_polling(self, seconds: float) -> None:
+        """The application is busy with something else for so long."""
+        self._idle_until = max(self._idle_until, self.world.now + seconds)
+
+    def hurry(self) -> None:
+        """The application is back, if it was away, and has nothing else to do."""
+        self.habits = replace(self.habits, work=0.05, most=100)
+        if self._idle_until > self.world.now:
+            self._idle_until = 0.0
+            self._later(0.0)
+
+    def _later(self, seconds: float) -> None:
+        self.world.after(seconds, self._again)
+
+    def _again(self) -> None:
+        if self.world.now < self._idle_until:
+            self.world.at(self._idle_until, self._again)
+        else:
+            self.poll()
+
+    def poll(self) -> None:
+        """As `Consumer.poll` does, in pieces."""
+        if self.over or self._polling or self.engine.ended is not None:
+            return
+        if self._leaving:
+            self._leave()
+            return
+        self._polling = True
+        now = self.world.now
+        if self.group.entered(now):
+            self.host.wake()
+        if self.engine.delivery.ready and self.engine.fetcher.made_room():
+            self.host.wake()
+        self._take(now + self.habits.poll)
+
+    def _take(self, deadline: float) -> None:
+        """What the caller's thread does, whenever it goes on."""
+        if self.over or self.engine.ended is not None:
+            return
+        records: list[ConsumerRecord] = []
+        try:
+            self.group.take_turns(self.host.now, self.host.wake)
+            if not self.engine.delivery.ready:
+                self._wait(deadline)
+                return
+            records = self.engine.delivery.records(self.habits.most, self.world.now)
+            if not records:
+                self._wait(deadline)
+                return
+        except KafkaError as error:  # the application logs it and polls on
+            self.errors.append(error)
+        self._polled(records)
+
+    def _wait(self, deadline: float) -> None:
+        if self.world.now >= deadline:
+            self._polled([])
+            return
+        completion = self.engine.start(self.engine.data(deadline))
+        self.calls.begin(completion, f"{self.name}: poll", deadline)
+
+        def later(ended: Completion[bool]) -> None:  # what the caller does isn't part of the step
+            self.world.after(0.0, lambda: self._woken(ended, deadline))
+
+        completion.when_done(later)
+        self.host.wake()
+
+    def _woken(self, ended: Completion[bool], deadline: float) -> None:
+        if self.over:
+            return
+        if ended.error is not None:
+            if isinstance(ended.error, KafkaError):
+                self.errors.append(ended.error)
+            self._polled([])
+        elif ended.result():
+            self._take(deadline)
+        else:
+            self._polled([])
+
+    def _polled(self, records: list[ConsumerRecord]) -> None:
+        """The caller has what `poll` gave."""
+        self._polling = False
+        self.group.left(self.world.now)
+        for record in records:
+            place = TopicPartition(record.topic, record.partition)
+            try:
+                self.ledger.record(self, place, record.offset, record.value)
+            except Violation as violation:
+                self.violations.append(violation)
+                return
+        check_limits(self.engine, len(self.calls))
+        self.host.wake()
+        if records and self.habits.commits:
+            self._commit()
+        else:
+            self._later(self.rng.uniform(0.0, self.habits.work))
+
+    def _commit(self) -> None:
+        deadline = self.world.now + 3.0
+        completion: Completion[Any] = self.engine.start(self.group.commit(None, deadline))
+        self.calls.begin(completion, f"{self.name}: commit", deadline)
+
+        def ended(_: Completion[Any]) -> None:
+            if isinstance(completion.error, KafkaError):
+                self.errors.append(completion.error)
+            if not self.over:
+                self._later(self.rng.uniform(0.0, self.habits.work))
+
+        completion.when_done(ended)
+        self.host.wake()
+
+    # Its end
+
+    def leave(self) -> None:
+        """Close in order, after the poll that is under way."""
+        if not self._leaving and not self.over:
+            self._leaving = True
+            self._idle_until = 0.0
+            if not self._polling:
+                self._later(0.0)
+
+    def _leave(self) -> None:
+        self._polling = True
+        deadline = self.world.now + LEAVE_TIMEOUT
+        self.engine.subscription.note_consumed()
+        end: Completion[None] = self.engine.start(self.group.leave(deadline))
+        self.calls.begin(end, f"{self.name}: leave", deadline)
+        self._leaving_on(end, deadline)
+
+    def _leaving_on(self, end: Completion[None], deadline: float) -> None:
+        if self.over:
+            return
+        more: Completion[bool] = self.engine.start(self.group.turn_or(end, deadline))
+
+        def ended(_: Completion[bool]) -> None:
+            self.world.after(0.0, lambda: take(more))
+
+        def take(found: Completion[bool]) -> None:
+            if self.over:
+                return
+            if found.error is None and found.result():
+                self.group.take_turns(self.host.now, self.host.wake)
+                self._leaving_on(end, deadline)
+                return
+            self.engine.shut()
+            self._end()
+
+        more.when_done(ended)
+        self.host.wake()
+
+    def die(self) -> None:
+        """As by SIGKILL: connections end, nothing is said."""
+        if not self.over:
+            self.died = True
+            self._end()
+
+    def _end(self) -> None:
+        self.host.close(self.world.now)
+        self.over = True
+        self.ledger.gone(self)
+
+    # What `Driver` asks for
+
+    def operate(self) -> None:
+        """It polls by itself."""
+
+    def look(self) -> None:
+        """Check what can be checked at any time."""
+        if self.violations:
+            raise self.violations[0]
+        if not self.died:
+            super().look()
+
+    def probe(self) -> None:
+        """The polls go on."""
+        self.hurry()
+
+    def finished(self) -> bool:
+        """The books say so for the whole group."""
+        return self.over or self._leaving or not self.ledger.settled(TOPIC)
