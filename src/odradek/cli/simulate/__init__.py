@@ -10,6 +10,7 @@ import typer
 
 from odradek.cli.simulate.explore import explore, replay
 from odradek.cli.simulate.fleet import fleet
+from odradek.cli.simulate.groups import groups
 from odradek.cli.simulate.recovery import recovery
 
 app = typer.Typer(
@@ -26,3 +27,4 @@ app.command("explore")(explore)
 app.command("replay")(replay)
 app.command("recovery")(recovery)
 app.command("fleet")(fleet)
+app.command("groups")(groups)

@@ -96,7 +96,7 @@ def explore(
     """
     if seconds is None and seeds is None:
         raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
-    first, last = _range(seeds)
+    first, last = seed_range(seeds)
     begin = time.monotonic()
     until = None if seconds is None else begin + seconds
     totals, failed = _explore(first, last, until, jobs, short)
@@ -125,7 +125,8 @@ def explore(
         raise typer.Exit(1)
 
 
-def _range(seeds: str | None) -> tuple[int, int | None]:
+def seed_range(seeds: str | None) -> tuple[int, int | None]:
+    """`A..B` or `A` from the command line; a random one on, without an end, for none."""
     if seeds is None:
         return random.randrange(1 << 40), None
     begin, dots, end = seeds.partition("..")
