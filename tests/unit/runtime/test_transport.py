@@ -1,0 +1,20 @@
+"""The sockets of hosts."""
+
+import socket
+
+from odradek.common.types import Address
+from odradek.runtime.transport import Transport
+
+
+def test_the_kernel_watches_connections_that_say_nothing_for_long() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        transport = Transport(1, Address("127.0.0.1", port))
+        transport.open("127.0.0.1")
+        assert transport.sock is not None
+        with transport.sock as sock:
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            idle = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            probes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+            every = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
+            assert idle + probes * every == 40
