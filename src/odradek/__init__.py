@@ -61,6 +61,7 @@ _HOME = {
     "Event": "odradek.common.events",
     "Explanation": "odradek.api.explain",
     "InvalidRowError": "odradek.record.sent_columns",
+    "LogTruncationError": "odradek.clients.consumer.records",
     "MissingTopicError": "odradek.spark.problems",
     "NewTopic": "odradek.clients.admin.admin_engine",
     "NoProgressError": "odradek.spark.problems",

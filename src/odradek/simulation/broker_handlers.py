@@ -49,6 +49,7 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.simulation.epoch_handlers import EPOCH_HANDLERS
 from odradek.simulation.group_handlers import GROUP_HANDLERS
 from odradek.simulation.produce_handler import produce
 from odradek.simulation.record_handlers import fetch, list_offsets
@@ -277,6 +278,7 @@ HANDLERS: dict[type[Message], Handler] = {
     ListOffsetsRequest: list_offsets,
     MetadataRequest: metadata,
     ProduceRequest: produce,
+    **EPOCH_HANDLERS,
     **GROUP_HANDLERS,
     **TRANSACTION_HANDLERS,
 }

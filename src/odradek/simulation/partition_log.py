@@ -240,6 +240,17 @@ class PartitionLog:
         if kept:
             self.commit(kept[-1])
 
+    def truncate(self, to: int) -> None:
+        """Lose every batch that reaches to this offset or beyond, replicated or not."""
+        kept = [b for b in self.batches if b.last_offset < to]
+        for batch in self.batches[len(kept) :]:
+            batch.settle(False)
+        self.batches[:] = kept
+        self._base_offsets = [b.base_offset for b in kept]
+        self.end_offset = kept[-1].last_offset + 1 if kept else self.start_offset
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self._rebuild_producers()
+
     def _rebuild_producers(self) -> None:
         self.producers.clear()
         self.transactions.clear()

@@ -22,6 +22,7 @@ from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetched import Fetched, survey
 from odradek.clients.consumer.read_replicas import ReadReplicas
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
+from odradek.clients.consumer.truncation import TruncationCheck
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
@@ -77,6 +78,7 @@ class Fetcher:
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self._check = ClusterCheck(engine)
         self._replicas = ReadReplicas(engine, subscription)
+        self._truncation = TruncationCheck(engine, subscription, self._retry)
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.fetched: deque[Fetched] = deque()
@@ -185,6 +187,7 @@ class Fetcher:
         self, snapshot: Cluster, states: list[PartitionState], now: float
     ) -> dict[Address, list[tuple[PartitionState, Topic, Partition]]]:
         groups: dict[Address, list[tuple[PartitionState, Topic, Partition]]] = {}
+        unchecked: list[tuple[PartitionState, Partition]] = []
         for state in states:
             name, number = state.partition.topic, state.partition.partition
             topic = snapshot.topic(name)
@@ -198,7 +201,14 @@ class Fetcher:
                 self._settled = None
                 self._leaderless(state, partition, now)
             elif self._same_topic(state, topic):
+                if partition.leader_epoch > state.checked_under:
+                    if state.fetch_epoch >= 0:
+                        unchecked.append((state, partition))
+                        continue
+                    state.checked_under = partition.leader_epoch
                 groups.setdefault(broker.address, []).append((state, topic, partition))
+        if unchecked:
+            self._wake_at = min(self._wake_at, self._truncation.check(unchecked, snapshot, now))
         return groups
 
     def _leaderless(self, state: PartitionState, partition: Partition | None, now: float) -> None:
@@ -372,6 +382,8 @@ class Fetcher:
         self._served += 1
         state.served = self._served
         state.fetch_offset = None if found.odd else found.next_offset
+        if found.epochs:
+            state.fetch_epoch = found.epochs[-1][1]
         self._buffered[address] = self._buffered.get(address, 0) + entry.size
         self.fetched.append(entry)
         self.changed.notify()
@@ -456,6 +468,7 @@ class Fetcher:
         state = entry.state
         if entry.valid and state.fetch_offset is None:
             state.fetch_offset = state.position  # what follows wasn't known until it was decoded
+            state.fetch_epoch = state.position_epoch
             room = True
         if room:
             self._room_made = True

@@ -81,3 +81,28 @@ class NoSuchOffsetError(OffsetOutOfRangeError):
             "topic was made anew, or the log was cut. seek() to an offset that is there, or set "
             "auto.offset.reset."
         )
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records before the position were lost in an election, and auto.offset.reset is none.
+
+    The log differs from what was read from `divergent_offset` on; None where the leader doesn't
+    know. `seek()` there, or elsewhere, to go on (KIP-320).
+    """
+
+    def __init__(
+        self, partition: TopicPartition, position: int, epoch: int, divergent_offset: int | None
+    ) -> None:
+        self.partition, self.position = partition, position
+        self.leader_epoch, self.divergent_offset = epoch, divergent_offset
+        where = (
+            "the leader doesn't know from where on"
+            if divergent_offset is None
+            else f"from offset {divergent_offset} on"
+        )
+        super().__init__(
+            f"the log of {partition} isn't the one that was read up to position {position} (leader "
+            f"epoch {epoch}): {where} it has other records. A replica that lacked some became the "
+            "leader (unclean.leader.election.enable, or a disk was lost). auto.offset.reset is "
+            "none: seek() says where to go on."
+        )

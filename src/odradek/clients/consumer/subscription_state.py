@@ -34,10 +34,12 @@ class PartitionState:
     __slots__ = (
         "asked",
         "backoff",
+        "checked_under",
         "committed",
         "consumed",
         "consumed_epoch",
         "error",
+        "fetch_epoch",
         "fetch_offset",
         "generation",
         "log_end",
@@ -80,6 +82,10 @@ class PartitionState:
         self.fetch_offset: int | None = None
         """The offset to ask for next: ahead of the position by what is buffered. None: ask
         again from the position once what is buffered has been handed out."""
+        self.fetch_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.checked_under = -1
+        """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
         self.generation = 0
         """Grows with each seek and reset; answers to older questions are dropped."""
         self.asked: Asked | None = None
@@ -101,7 +107,9 @@ class PartitionState:
         if position != self.position:
             self.position_epoch = self.consumed_epoch = epoch
             self.consumed = position
+            self.checked_under = -1
         self.position = self.fetch_offset = position
+        self.fetch_epoch = self.position_epoch
         self.generation += 1
         self.asked = None
         self.resetting = False

@@ -1,0 +1,206 @@
+"""After a leader change: is what was read still in the log? (KIP-320)
+
+In: partitions that are to be fetched from a leader of a newer epoch, and the epoch of the last
+record that was fetched. Out: OffsetForLeaderEpoch requests, one per leader at a time; then the
+fetch goes on, or the position goes back to where the logs part (as in Java), or, with
+`auto.offset.reset=none`, the next poll raises. An unclean election can take records away that were
+read already; other records stand at their offsets then, and would be skipped or mixed in unseen.
+Must not: fetch. A position without an epoch (a seek, an old commit) can't be checked and isn't.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from odradek.clients.consumer.records import LogTruncationError
+from odradek.clients.consumer.subscription_state import NONE, PartitionState, SubscriptionState
+from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.kafka_errors import error_for
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Cluster, Partition
+from odradek.network.connection import Connection
+from odradek.network.flow import Completion
+from odradek.protocol.message import Message
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+
+logger = logging.getLogger("odradek.consumer")
+
+FIRST_VERSION_FOR_CONSUMERS = 3
+"""Before it, a client needed rights over the whole cluster."""
+_REPLICA_ID = -1  # an ordinary client
+
+
+class Question(NamedTuple):
+    """What a leader was asked about a partition."""
+
+    address: Address
+    leader_epoch: int
+    """The leader's, as far as is known."""
+    generation: int
+    offset: int
+    epoch: int
+    """Of the record before the offset."""
+
+
+class TruncationCheck:
+    """Checks fetch positions against new leaders."""
+
+    def __init__(
+        self,
+        engine: ConsumerEngine,
+        subscription: SubscriptionState,
+        retry: Callable[[PartitionState, KafkaError, float], None],
+    ) -> None:
+        self._engine = engine
+        self._subscription = subscription
+        self._retry = retry
+        self._asked: dict[PartitionState, Question] = {}
+
+    def check(
+        self, unchecked: Iterable[tuple[PartitionState, Partition]], snapshot: Cluster, now: float
+    ) -> float:
+        """Ask the leaders of partitions whose last fetched record was written under an epoch that
+        isn't known to be theirs; says when to ask again where a leader can't be dialled yet.
+        """
+        network = self._engine.network
+        groups: dict[Address, list[tuple[PartitionState, Question]]] = {}
+        for state, partition in unchecked:
+            leader = snapshot.brokers.get(partition.leader)
+            if leader is None or state.fetch_offset is None:
+                continue
+            question = Question(
+                leader.address,
+                partition.leader_epoch,
+                state.generation,
+                state.fetch_offset,
+                state.fetch_epoch,
+            )
+            if self._asked.get(state) != question:
+                groups.setdefault(leader.address, []).append((state, question))
+        wake_at = math.inf
+        for address, parts in groups.items():
+            connection = network.ready(address, now)
+            if connection is None:
+                wake_at = min(wake_at, network.next_dial_at(address, now))
+            else:
+                self._send(connection, parts, now)
+        return wake_at
+
+    def _send(
+        self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
+    ) -> None:
+        _, newest = connection.versions.get(OffsetForLeaderEpochRequest.API_KEY, (0, -1))
+        if newest < FIRST_VERSION_FOR_CONSUMERS:
+            for state, question in parts:
+                self._good(state, question)
+            return
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for state, question in parts:
+            name, number = state.partition
+            topic = topics.setdefault(name, OffsetForLeaderTopic(name))
+            topic.partitions.append(
+                OffsetForLeaderPartition(number, question.leader_epoch, question.epoch)
+            )
+            self._asked[state] = question
+        body = OffsetForLeaderEpochRequest(_REPLICA_ID, list(topics.values()))
+        reply = self._engine.network.send(connection, body, now)
+        reply.when_done(lambda done: self._answered(parts, done))
+
+    # Answers
+
+    def _answered(
+        self, parts: list[tuple[PartitionState, Question]], reply: Completion[Message]
+    ) -> None:
+        now = self._engine.now
+        if self._engine.ended is not None:
+            return
+        answers: dict[TopicPartition, EpochEndOffset] = {}
+        if reply.error is None:
+            response = cast("OffsetForLeaderEpochResponse", reply.result())
+            answers = {
+                TopicPartition(t.topic, p.partition): p
+                for t in response.topics
+                for p in t.partitions
+            }
+        self._subscription.changes += 1
+        for state, question in parts:
+            if self._asked.get(state) != question:
+                continue  # somebody else has been asked since
+            del self._asked[state]
+            stale = state.generation != question.generation
+            if stale or not self._subscription.holds(state):
+                continue
+            answer = answers.get(state.partition)
+            if reply.error is not None:
+                self._failed(state, reply.error, now)
+            elif answer is None:
+                missing = DisconnectedError(f"{state.partition} is missing in the answer")
+                self._failed(state, missing, now)
+            elif answer.error_code:
+                what = f"OffsetForLeaderEpoch of {state.partition}"
+                self._failed(state, error_for(answer.error_code, what), now)
+            else:
+                self._judge(state, question, answer, now)
+
+    def _failed(self, state: PartitionState, error: BaseException, now: float) -> None:
+        if not isinstance(error, KafkaError):
+            raise error
+        if error.retriable:
+            self._retry(state, error, now)
+        else:
+            self._subscription.fail(state, error, now)
+            self._engine.fetcher.changed.notify()
+
+    def _good(self, state: PartitionState, question: Question) -> None:
+        state.checked_under = question.leader_epoch
+        self._subscription.changes += 1
+
+    def _judge(
+        self, state: PartitionState, question: Question, answer: EpochEndOffset, now: float
+    ) -> None:
+        """Compare the position with where the leader's records of that epoch end."""
+        position = state.position
+        known = answer.end_offset >= 0 and answer.leader_epoch >= 0
+        if known and answer.end_offset >= question.offset:
+            state.backoff.succeeded()
+            self._good(state, question)
+        elif known and position is not None and answer.end_offset >= position:
+            # Only what was fetched ahead isn't there any more. From the position on it is fetched
+            # again, once the position itself has been checked.
+            state.move_to(position)
+        else:
+            self._truncated(state, answer if known else None, now)
+        self._engine.fetcher.changed.notify()
+
+    def _truncated(self, state: PartitionState, answer: EpochEndOffset | None, now: float) -> None:
+        partition, position = state.partition, state.position
+        divergent = None if answer is None else answer.end_offset
+        if self._subscription.policy == NONE:
+            error = LogTruncationError(partition, position or 0, state.position_epoch, divergent)
+            self._subscription.fail(state, error, now)
+            return
+        logger.warning(
+            "%s: records were lost in an election; the log differs from what was read %s; going on "
+            "from there",
+            partition,
+            f"from offset {divergent} on (position {position})"
+            if divergent is not None
+            else f"before position {position}, nobody knows where",
+        )
+        if answer is None:
+            self._subscription.policy_reset(state)
+        else:
+            state.move_to(answer.end_offset, answer.leader_epoch)
+            self._subscription.changes += 1
