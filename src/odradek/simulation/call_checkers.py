@@ -43,6 +43,11 @@ class CallsEnd:
             self._open[completion] = (what, deadline)
             completion.when_done(self._ended)
 
+    def excuse(self, until: float) -> None:
+        """The client's process is stopped until then: nobody can keep a deadline."""
+        for completion, (what, deadline) in self._open.items():
+            self._open[completion] = (what, max(deadline, until))
+
     def _ended(self, completion: Completion[Any]) -> None:
         what, deadline = self._open.pop(completion)
         if self._time.now > deadline + GRACE:

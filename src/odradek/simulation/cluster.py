@@ -198,6 +198,14 @@ class SimulatedCluster:
         self._changed()
         return topic
 
+    def add_partitions(self, name: str, count: int) -> None:
+        """Give a topic so many partitions more, on the replicas of its first one."""
+        partitions = self.topics[name].partitions
+        for index in range(len(partitions), len(partitions) + count):
+            partitions.append(Partition(index, list(partitions[0].replicas), NO_LEADER, -1))
+            partitions[-1].elect(self._candidates())
+        self._changed()
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records."""
         topic = self.topics.pop(name)

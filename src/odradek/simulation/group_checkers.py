@@ -73,6 +73,8 @@ class GroupLedger:
         self, member: MemberView, other: MemberView, stint: Stint, partition: TopicPartition
     ) -> None:
         """Another member hasn't been told that it lost the partition: only if nobody could."""
+        if member.identity[1] < 0:
+            raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
         if not other.holds(partition):
             return  # its client knows; its application hasn't asked for anything since
         if other.identity[1] == member.identity[1]:
@@ -81,7 +83,9 @@ class GroupLedger:
             )
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
-        if group is not None and stint.member_id in group.members:
+        if group is None or member.identity[0] not in group.members:
+            return  # it was stopped itself, and will hear that it is none
+        if stint.member_id in group.members:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"
             )

@@ -47,6 +47,10 @@ STRATEGIES = (
 ENDS = ("stay", "stay", "leave", "die", "pause", "return")
 
 
+LONG = (2.0, 9.0)
+"""Seconds for which a process is stopped: shorter than a session, or longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
     """One member: when it comes, and what becomes of it."""
@@ -73,6 +77,16 @@ class GroupSchedule:
     initial_rebalance_delay: float = 0.0
     coordinators: int = 2
     """Partitions of `__consumer_offsets`."""
+    freezes: tuple[tuple[int, float, float], ...] = ()
+    """Members by number whose processes are stopped: when, and for how long."""
+    grows: tuple[tuple[float, int], ...] = ()
+    """When the topic gets partitions more, and how many."""
+
+    @property
+    def calm(self) -> bool:
+        """Everybody comes and goes in order, and no broker fails: nothing is read twice then."""
+        ends = {m.end for m in self.members} <= {"stay", "leave"}
+        return ends and not self.faults and not self.freezes
 
     def __str__(self) -> str:
         size = f"{self.brokers} brokers, {self.partitions} partitions, {self.mode}"
@@ -82,6 +96,8 @@ class GroupSchedule:
             client = member.client
             fate = f"{member.end} at {member.at} s ({member.seconds} s)"
             lines.append(f"  {client.name} from {client.start} s, {fate}: {dict(client.config)}")
+        lines += [f"  member-{i} is stopped at {at} s for {n} s" for i, at, n in self.freezes]
+        lines += [f"  {count} partitions more at {at} s" for at, count in self.grows]
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
 
@@ -122,6 +138,10 @@ def random_group(seed: int) -> GroupSchedule:
     common["max.poll.interval.ms"] = rng.choice([10000, 15000, 60000])
     common["request.timeout.ms"] = rng.choice([3000, 5000, 30000])
     common["fetch.max.wait.ms"] = rng.choice([500, 2000])
+    more = derived_rng(seed, "group/more")
+    grows = [(round(more.uniform(0.5, heal_at), 3), more.randint(1, 3))] * (more.random() < 0.2)
+    if grows:  # by default a leader looks every five minutes
+        common["metadata.max.age.ms"] = more.choice([2000, 20000])
     members = tuple(_member(rng, i, common, heal_at) for i in range(rng.randint(1, 4)))
     names = tuple(m.client.name for m in members)
     partitions = rng.randint(1, 5)
@@ -130,10 +150,20 @@ def random_group(seed: int) -> GroupSchedule:
         _fault(rng, round(rng.uniform(1.0, heal_at), 3), scope)
         for _ in range(rng.choice([0, 1, 2, 3, 5, 8]))
     ]
+    freezes = [
+        (
+            more.randrange(len(members)),
+            round(more.uniform(0.5, heal_at), 3),
+            more.choice([2.0, 9.0]),
+        )
+        for _ in range(more.choice([0, 0, 0, 1, 2]))
+    ]
     return GroupSchedule(
         seed,
         members,
         tuple(sorted(faults, key=lambda f: f.at)),
+        freezes=tuple(freezes),
+        grows=tuple(grows),
         partitions=partitions,
         mode="bytes" if rng.random() < 0.1 else "messages",
         heal_at=heal_at,
@@ -207,6 +237,8 @@ class GroupRun:
             self._plan(member)
         for fault in schedule.faults:
             plan(fault, self._stage)
+        for at, count in schedule.grows:
+            self._grow(at, count)
         self.write(self.world.rng("writer"))
 
     # The schedule
@@ -234,8 +266,17 @@ class GroupRun:
                 self.world.at(member.at, driver.die)
             if member.end == "return":
                 self.world.at(member.at + member.seconds, begin)
+            for number, at, seconds in self.schedule.freezes:
+                if self.schedule.members[number] is member:
+                    self._freeze(driver, at, seconds)
 
         self.world.at(member.client.start, start)
+
+    def _freeze(self, driver: MemberDriver, at: float, seconds: float) -> None:
+        self.world.at(at, lambda: driver.freeze(seconds))
+
+    def _grow(self, at: float, count: int) -> None:
+        self.world.at(at, lambda: self._stage.cluster.add_partitions(TOPIC, count))
 
     def write(self, rng: random.Random) -> None:
         """Append some records now, and again until the faults end."""
@@ -267,6 +308,8 @@ class GroupRun:
                 if not driver.over:
                     raise Violation(f"{driver.name} hasn't left: {driver.explain()}")
             self.ledger.verify(TOPIC)
+            if self.schedule.calm and self.ledger.again:
+                raise Violation(f"{self.ledger.again} records were handed out twice")
             self._nobody_left()
 
     def _advance(self, until: float) -> None:
@@ -277,6 +320,7 @@ class GroupRun:
     def _settle(self) -> None:
         """R-GR-1 and the rest: every partition has one owner, and is read to its end."""
         back = [m.at + m.seconds for m in self.schedule.members if m.end == "return"]
+        back += [at + seconds for _, at, seconds in self.schedule.freezes]
         self._advance(max(self.world.now, *back, 0.0) + 0.1)
         end = self.world.now + SETTLED_WITHIN
         for driver in self.drivers:

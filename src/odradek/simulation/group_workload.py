@@ -66,6 +66,7 @@ class MemberDriver(Driver):
         self.died = False
         self._polling = False
         self._leaving = False
+        self._frozen = False
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
 
@@ -120,9 +121,26 @@ class MemberDriver(Driver):
     def hurry(self) -> None:
         """The application is back, if it was away, and has nothing else to do."""
         self.habits = replace(self.habits, work=0.05, most=100)
-        if self._idle_until > self.world.now:
+        if self._idle_until > self.world.now and not self._frozen:
             self._idle_until = 0.0
             self._later(0.0)
+
+    def freeze(self, seconds: float) -> None:
+        """The process is stopped for so long, client and application alike."""
+        if self.over or self._frozen:
+            return
+        self._frozen = True
+        self.host.freeze()
+        self.stop_polling(seconds)
+        self.calls.excuse(self.world.now + seconds)
+        self.world.after(seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        self._frozen = False
+        if not self.over:
+            self.host.freeze(on=False)
+            if self._leaving and not self._polling:
+                self._later(0.0)
 
     def _later(self, seconds: float) -> None:
         self.world.after(seconds, self._again)
@@ -229,6 +247,8 @@ class MemberDriver(Driver):
         """Close in order, after the poll that is under way."""
         if not self._leaving and not self.over:
             self._leaving = True
+            if self._frozen:
+                return
             self._idle_until = 0.0
             if not self._polling:
                 self._later(0.0)

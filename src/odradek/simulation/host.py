@@ -81,6 +81,7 @@ class SimulatedHost:
         self._deadline: float | None = None
         self._timer: Timer | None = None
         self._deferred: deque[Callable[[], None]] = deque()
+        self._frozen = False
         self._instant = -1.0
         self._at_once = 0
         self._second = -1
@@ -159,6 +160,12 @@ class SimulatedHost:
         if self._timer is not None:
             self._timer.cancel()
 
+    def freeze(self, on: bool = True) -> None:
+        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        self._frozen = on
+        if not on:
+            self._step_if_due()
+
     # Stepping
 
     def _step_if_due(self) -> None:
@@ -180,7 +187,7 @@ class SimulatedHost:
 
     def _step(self) -> None:
         engine = self._engine
-        if self._stepping or engine is None or self.closed:
+        if self._stepping or engine is None or self.closed or self._frozen:
             return
         self._stepping = True
         deadline: float | None = None

@@ -67,8 +67,15 @@ def test_an_owner_that_the_group_has_dropped_is_excused_and_no_other(ledger: Gro
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])
     group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
+    ledger.assigned(b, [T0])  # it was stopped meanwhile: neither is b a member
+    ledger.revoked(b, [T0])
+    group.members["id-b"] = None  # type: ignore[assignment]
     with pytest.raises(Violation, match="t-0, which a has, a member like it"):
         ledger.assigned(b, [T0])
+    b.identity = ("", -1)
+    with pytest.raises(Violation, match="t-0, though it isn't a member"):
+        ledger.assigned(b, [T0])
+    b.identity = ("id-b", 4)
     a.kept.clear()  # its client knows; the application comes later
     ledger.assigned(b, [T0])
 
