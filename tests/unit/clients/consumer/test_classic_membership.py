@@ -23,6 +23,7 @@ from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import FencedInstanceIdError, InconsistentGroupProtocolError
 from odradek.common.types import TopicPartition
+from odradek.network.effects import Send
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -135,6 +136,7 @@ class Script(World):
         self.topics = {"t": [1, 1]}
         self.pictures["*"] = ClusterPicture(brokers={1: B1}, topics=self.topics)
         up(self, B1)
+        self.spoken = dict(VERSIONS)
         self.codes: dict[str, list[int]] = {}
         self.generation = 0
         self.members: dict[str, JoinGroupResponseMember] = {}
@@ -165,6 +167,8 @@ class Script(World):
         if (codes := self.codes.get(getattr(body, "API_NAME", ""))) and codes:
             code = codes.pop(0)
         if isinstance(body, FindCoordinatorRequest):
+            if self.spoken[10] < 4:
+                return FindCoordinatorResponse(node_id=1, host="b1", port=9092)
             return FindCoordinatorResponse(coordinators=[Found("g", 1, "b1", 9092)])
         if isinstance(body, JoinGroupRequest):
             return self._join(body, code)
@@ -176,8 +180,12 @@ class Script(World):
             return LeaveGroupResponse(error_code=code)
         message = super().answer(address, body, mode)
         if isinstance(message, ApiVersionsResponse):
-            message.api_keys += [ApiVersion(k, 0, v) for k, v in VERSIONS.items()]
+            message.api_keys += [ApiVersion(k, 0, v) for k, v in self.spoken.items()]
         return message
+
+    def _send(self, effect: Send) -> None:
+        effect.request.encode()  # raises when the version can't carry what is said
+        super()._send(effect)
 
     def _join(self, body: JoinGroupRequest, code: int) -> JoinGroupResponse:
         if code:
@@ -631,3 +639,22 @@ def test_leaving_before_anything_was_joined() -> None:
     w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
     assert w.state == "unjoined"
     assert w.order() == []
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        {10: 0, 11: 0, 12: 0, 13: 0, 14: 0},  # Kafka 0.10
+        {10: 2, 11: 4, 12: 2, 13: 2, 14: 2},  # 2.2
+        {10: 3, 11: 7, 12: 4, 13: 4, 14: 5},  # 2.8
+    ],
+)
+def test_older_brokers(spoken: dict[int, int]) -> None:
+    w = Script()
+    w.spoken = spoken
+    w.stable()
+    assert w.group.owned() == parts("t0", "t1")
+    w.run(w.now + 3.0)
+    w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
+    [leave] = w.bodies("LeaveGroup")
+    assert (leave.member_id == "m1") is (spoken[13] < 3)
