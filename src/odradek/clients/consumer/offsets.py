@@ -177,6 +177,8 @@ class ListOffsetsCall:
         for address, (reply, partitions) in list(self._asked.items()):
             if reply.done:
                 del self._asked[address]
+                # A partition may have been taken away since: its answer is of no use.
+                partitions = [p for p in partitions if p in self._left]
                 if reply.error is not None:
                     self._failed(partitions, reply.error, now)
                 else:

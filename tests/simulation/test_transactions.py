@@ -1,0 +1,241 @@
+"""Read, process, write in virtual time, through whatever happens to brokers and members.
+
+Chains of a group consumer and a transactional producer each turn one topic into another, while
+brokers die, freeze, lose their network, hand over and move, members leave and join, and producers
+hang in the middle of a transaction and wake up later. In the end all must be worked off, and the
+history of it is judged as Elle does: nothing lost, nothing twice, each transaction whole.
+
+`ODRADEK_CHAIN_SEEDS=2000` runs more seeds, `ODRADEK_CHAIN_FIRST=100` begins with another.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.soak.chain import Chain, Tally
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, SimulatedHost, World
+from odradek.simulation.history import History, Outcome, Transaction
+from odradek.simulation.history_check import check
+from odradek.simulation.link import Mode
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = 3
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "160"))
+FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
+GROUPS = 8
+"""Tests that the seeds are spread over."""
+TROUBLED = 12.0
+"""Virtual seconds with faults."""
+WORKED_OFF = 400.0
+"""Virtual seconds after the last fault until all must be worked off."""
+
+
+class Scene:
+    """One seed: a cluster, a source, some members, and what happens to them."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        rng = self.rng
+        self.world = World(seed)
+        self.cluster = SimulatedCluster(self.world, 3)
+        self.cluster.transactions.version = rng.choice([0, 1, 2, 2])
+        self.cluster.transactions.marker_delay = rng.choice([0.001, 0.02, 0.5])
+        self.mode: Mode = rng.choice(["bytes", "messages", "messages"])
+        for topic in ("in", "out"):
+            self.cluster.create_topic(topic, PARTITIONS)
+        self.history, self.tally = History(), Tally()
+        self.protocol = rng.choice(["classic", "consumer"])
+        self.assignor = rng.choice(["range", "roundrobin", "sticky", "cooperative-sticky"])
+        self.limits: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap_servers}
+        if rng.random() < 0.5:
+            self.limits["request.timeout.ms"] = 4000
+        self.members = [self.member(n) for n in range(rng.choice([1, 2, 3]))]
+        self.source = Producer(
+            {**self.limits, "delivery.timeout.ms": 600_000}, _host=self.host("source")
+        )
+        self.sent: list[tuple[Transaction, RecordFuture]] = []
+
+    def member(self, number: int) -> Chain:
+        """A chain with clients of its own."""
+        name, rng = f"chain-{number}", self.rng
+        reads: dict[str, Any] = {
+            **self.limits,
+            "group.id": "g",
+            "group.protocol": self.protocol,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        if self.protocol == "classic":
+            reads["partition.assignment.strategy"] = self.assignor
+            reads["session.timeout.ms"] = 10_000
+        writes = {
+            **self.limits,
+            "transactional.id": name,
+            "transaction.timeout.ms": rng.choice([5_000, 30_000]),
+            "max.block.ms": rng.choice([5_000, 20_000]),
+            "linger.ms": rng.choice([0, 5]),
+        }
+        return Chain(
+            name,
+            "g",
+            self.history,
+            lambda: Consumer(reads, _host=self.host(f"{name}/consumer")),
+            lambda: Producer(writes, _host=self.host(f"{name}/producer")),
+            source="in",
+            target="out",
+            tally=self.tally,
+        )
+
+    def host(self, name: str) -> SimulatedHost:
+        """Where a client runs; messages as objects are twice as fast, bytes are the real thing."""
+        return self.world.host(name, mode=self.mode, traced=False)
+
+    # What happens
+
+    def trouble(self) -> None:
+        """One fault, which ends by itself."""
+        world, cluster, rng = self.world, self.cluster, self.rng
+        i = rng.choice(list(cluster.brokers))
+        lasts = rng.choice([0.05, 0.5, 3.0, 8.0])
+        topic = rng.choice(["in", "out", "__transaction_state", "__consumer_offsets"])
+
+        def for_a_while(begin: Callable[[int], None]) -> None:
+            begin(i)
+            world.after(lasts, lambda: cluster.repair(i))
+
+        def hand_over() -> None:
+            if topic in cluster.topics:
+                for partition in range(len(cluster.topics[topic].partitions)):
+                    cluster.hand_over(topic, partition)
+
+        def cut() -> None:
+            cluster.partition(i, rng.choice(list(world.hosts)))
+            world.after(lasts, lambda: cluster.repair(i))
+
+        verbs: list[Callable[[], object]] = [
+            lambda: cluster.bounce(i, after=lasts),
+            lambda: cluster.bounce(i, after=lasts),
+            lambda: for_a_while(cluster.pause),
+            lambda: for_a_while(cluster.blackhole),
+            lambda: for_a_while(cluster.go_silent),
+            lambda: for_a_while(cluster.accept_then_reset),
+            lambda: cluster.half_open(i),
+            hand_over,
+            hand_over,
+            cut,
+            lambda: cluster.move(after=lasts),
+        ]
+        rng.choice(verbs)()
+
+    def send(self) -> None:
+        """Some records into the chains."""
+        for _ in range(self.rng.randrange(6)):
+            partition = self.rng.randrange(PARTITIONS)
+            value = f"i/{len(self.sent)}"
+            made = self.history.sent("source", TopicPartition("in", partition), value)
+            try:
+                future = self.source.send("in", value.encode(), partition=partition)
+            except KafkaError:  # it ran out of time before the topic was known
+                made.outcome = Outcome.ABORTED
+            else:
+                self.sent.append((made, future))
+
+    def play(self) -> None:
+        """Everything, to the judgement; raises what is wrong."""
+        rng, world = self.rng, self.world
+        for _ in range(rng.randrange(1, 5)):
+            world.at(rng.uniform(0.5, TROUBLED), self.trouble)
+        while world.now < TROUBLED:
+            self.send()
+            member = rng.choice(self.members)
+            if member.zombie is not None and rng.random() < 0.4:
+                member.wake_zombie()
+            elif rng.random() < 0.03:
+                member.leave_group()
+            else:
+                leave = member.zombie is None and rng.random() < 0.04
+                member.step(rng.choice([0.0, 0.1, 1.0]), leave=leave)
+            world.advance(rng.uniform(0.0, 0.5))
+        self.cluster.heal()
+        self.work_off()
+        self.judge()
+
+    def work_off(self) -> None:
+        """After the last fault all goes on to the end."""
+        end = self.world.now + WORKED_OFF
+        self.source.flush(WORKED_OFF)
+        for made, future in self.sent:
+            made.outcome = Outcome.COMMITTED
+            made.writes[0].offset = (
+                future.result(0).offset if future.result(0).offset >= 0 else None
+            )
+        while self.left():
+            assert self.world.now < end, f"not worked off: {self.left()}, {self.tally}"
+            for member in self.members:
+                member.wake_zombie()
+                member.step(0.2)
+            self.world.advance(0.1)
+        for member in self.members:
+            member.close()
+        self.source.close()
+        self.world.advance(self.cluster.transactions.longest)  # open transactions time out
+
+    def left(self) -> dict[int, tuple[int, int]]:
+        """Partition → what the group has committed, and how much there is."""
+        found = {}
+        for partition in range(PARTITIONS):
+            end = self.cluster.log("in", partition).high_watermark
+            committed = self.committed().get(TopicPartition("in", partition), 0)
+            if committed < end:
+                found[partition] = (committed, end)
+        return found
+
+    def committed(self) -> dict[TopicPartition, int]:
+        """The group's offsets as its coordinator has them."""
+        for shard in self.cluster.groups.shards():
+            if "g" in shard.offsets:
+                return {p: c.offset for p, c in shard.offsets["g"].stable.items()}
+        return {}
+
+    def judge(self) -> None:
+        """Read everything; then the history must be one that can have happened."""
+        for topic in ("in", "out"):
+            for index in range(PARTITIONS):
+                log = self.cluster.log(topic, index)
+                assert log.transactions.open == {}
+                reading = self.history.reading("log", TopicPartition(topic, index))
+                reading.complete = True
+                for row in log.visible_rows():
+                    reading.saw(row[0], bytes(row[4] or b"").decode())
+        self.history.group_ends("g", self.committed().items())
+        anomalies = check(self.history)
+        assert anomalies == [], "\n".join(map(str, anomalies[:10]))
+        assert self.tally.errors["ClientBrokenError"] == 0
+        assert not self.world.hot_loops
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_chains_are_exact_through_whatever_happens(group: int) -> None:
+    together: Counter[str] = Counter()
+    for seed in range(FIRST + group, FIRST + SEEDS, GROUPS):
+        scene = Scene(seed)
+        try:
+            scene.play()
+        except Exception as error:
+            error.add_note(f"seed {seed}, {scene.protocol}, {scene.cluster.transactions.version}")
+            raise
+        together.update(scene.tally.counts)
+    assert min(together[what] for what in ("committed", "aborted", "zombies", "fenced")) > 0

@@ -1,0 +1,281 @@
+"""One member of a read-process-write chain, and what it notes of what it did.
+
+In: ways to make a consumer of a group and a transactional producer. Out: each `step` makes what one
+poll brought into one transaction: an output record for each input, the offsets, a commit. All is
+noted in a history: what was read, written, and how each transaction ended as far as the member was
+told. Runs on real brokers (in a thread of its own) and in virtual time (step by step).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.common.errors import (
+    AbortableTransactionError,
+    ClientBrokenError,
+    FatalTransactionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from odradek.common.types import TopicPartition
+from odradek.simulation.history import History, Outcome, Reading, Transaction, Write
+
+MAX_RECORDS = 50
+COMMITS = 4
+"""Calls of commit_transaction (or abort) that may run out of time, one after the other."""
+
+
+@dataclass(slots=True)
+class Zombie:
+    """A producer that was given up in the middle of a transaction, and doesn't know."""
+
+    producer: Producer
+    transaction: Transaction
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a chain did, for progress lines."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+class Chain:
+    """A member. `name` is its transactional id: one member at a time has it, but for zombies."""
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        history: History,
+        make_consumer: Callable[[], Consumer],
+        make_producer: Callable[[], Producer],
+        *,
+        source: str,
+        target: str,
+        tally: Tally | None = None,
+    ) -> None:
+        self.name, self.group, self.source, self.target = name, group, source, target
+        self.history = history
+        self.tally = tally or Tally()
+        self.incarnation = 0
+        self.zombie: Zombie | None = None
+        self._make_consumer, self._make_producer = make_consumer, make_producer
+        self._consumer: Consumer | None = None
+        self._producer: Producer | None = None
+        self._readings: dict[TopicPartition, Reading] = {}
+        self._rewind = False
+        self._serial = 0
+
+    # Clients
+
+    @property
+    def consumer(self) -> Consumer:
+        """The member of the group; it joins when it is first needed."""
+        if self._consumer is None:
+            self._consumer = self._make_consumer()
+            self._consumer.subscribe(
+                [self.source],
+                on_assigned=self._begin_anew,
+                on_revoked=self._begin_anew,
+                on_lost=self._begin_anew,
+            )
+            self._readings.clear()
+        return self._consumer
+
+    def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        """What is read of these from here on is another reading."""
+        for partition in partitions:
+            self._readings.pop(partition, None)
+        self.tally.counts["rebalances"] += 1
+
+    def _ready(self) -> Producer | None:
+        """The producer, once it has its epoch."""
+        if self._producer is None:
+            made = self._make_producer()
+            try:
+                made.init_transactions()
+            except KafkaError as error:
+                self._note(error)
+                self._close(made)
+                return None
+            self._producer = made
+            self.incarnation += 1
+        return self._producer
+
+    def _note(self, error: KafkaError) -> None:
+        self.tally.errors[type(error).__name__] += 1
+        if isinstance(error, ClientBrokenError):
+            raise error  # a bug of ours
+
+    @staticmethod
+    def _close(client: Consumer | Producer) -> None:
+        with suppress(KafkaError):
+            client.close(0.0)
+
+    # Work
+
+    def step(self, timeout: float, *, leave: bool = False) -> int:
+        """Poll, and make what came into a transaction; give how many records that were.
+
+        With `leave` the producer is left alone with its open transaction, as by a process that
+        hangs: the next step goes on with another one, and `wake_zombie` lets the first go on.
+        """
+        producer = self._ready()
+        if producer is None or not self._rewound():
+            return 0
+        try:
+            records = self.consumer.poll(timeout, max_records=MAX_RECORDS)
+        except KafkaError as error:
+            self._note(error)
+            return 0
+        if not records:
+            return 0
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            reading = self._readings.get(partition)
+            if reading is None:
+                reading = self.history.reading(f"{self.name}'s consumer", partition)
+                self._readings[partition] = reading
+            reading.saw(record.offset, bytes(record.value or b"").decode())
+        made = self.history.begin(self.name, self.incarnation, group=self.group)
+        places = [(TopicPartition(r.topic, r.partition), r.offset) for r in records]
+        self._transact(producer, made, places, leave=leave)
+        return len(records)
+
+    def _transact(
+        self,
+        producer: Producer,
+        made: Transaction,
+        places: list[tuple[TopicPartition, int]],
+        *,
+        leave: bool,
+    ) -> None:
+        sent: list[tuple[Write, RecordFuture]] = []
+        try:
+            producer.begin_transaction()
+            for partition, offset in places:
+                self._serial += 1
+                value = f"{self.group}/{partition.partition}/{offset}/{self.name}/{self._serial}"
+                made.consumed(partition, offset)
+                target = TopicPartition(self.target, partition.partition)
+                write = made.wrote(target, value)
+                future = producer.send(self.target, value.encode(), partition=partition.partition)
+                sent.append((write, future))
+            ends = {partition: offset + 1 for partition, offset in places}
+            producer.send_offsets_to_transaction(ends, self.consumer.group_metadata())
+            if leave:
+                self.zombie = Zombie(producer, made)
+                self._producer, self._rewind = None, True
+                self.tally.counts["zombies"] += 1
+                return
+            self._commit(producer)
+        except KafkaError as error:
+            self._note(error)
+            self._rewind = True
+            self._give_up(producer, made, error)
+            return
+        made.outcome = Outcome.COMMITTED
+        self.tally.counts["committed"] += 1
+        for write, future in sent:
+            offset = future.result(0).offset
+            write.offset = offset if offset >= 0 else None
+
+    @staticmethod
+    def _commit(producer: Producer) -> None:
+        """Commit; what runs out of time goes on, and is asked for again."""
+        for left in reversed(range(COMMITS)):
+            try:
+                producer.commit_transaction()
+            except KafkaTimeoutError:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _give_up(self, producer: Producer, made: Transaction, error: KafkaError) -> None:
+        """Abort where that is possible, else go on with another producer."""
+        if not isinstance(error, FatalTransactionError | KafkaTimeoutError):
+            for _ in range(COMMITS):
+                try:
+                    producer.abort_transaction()
+                except KafkaTimeoutError as late:
+                    self._note(late)
+                    continue
+                except KafkaError as worse:
+                    self._note(worse)
+                    break
+                made.outcome = Outcome.ABORTED
+                self.tally.counts["aborted"] += 1
+                return
+        elif isinstance(error, KafkaTimeoutError):
+            # Of a commit that goes on nobody knows the end; what was before it can be aborted.
+            with suppress(KafkaError):
+                producer.abort_transaction()
+                made.outcome = Outcome.ABORTED
+                self.tally.counts["aborted"] += 1
+                return
+        self.tally.counts["replaced"] += 1
+        self._close(producer)
+        self._producer = None
+
+    def _rewound(self) -> bool:
+        """After an abort: read on where the group's offsets are."""
+        if not self._rewind:
+            return True
+        try:
+            consumer = self.consumer
+            assigned = consumer.assignment()
+            offsets = consumer.committed(assigned) if assigned else {}
+            for partition, found in offsets.items():
+                self._readings.pop(partition, None)
+                if found is None:
+                    consumer.seek_to_beginning([partition])
+                else:
+                    consumer.seek(partition, found.offset)
+        except KafkaError as error:
+            self._note(error)
+            return False
+        self._rewind = False
+        return True
+
+    # Disorder
+
+    def wake_zombie(self, timeout: float = 5.0) -> None:
+        """Let the producer that was left alone commit: it must be told that it is fenced."""
+        zombie, self.zombie = self.zombie, None
+        if zombie is None:
+            return
+        try:
+            zombie.producer.commit_transaction(timeout)
+            zombie.transaction.outcome = Outcome.COMMITTED
+            self.tally.counts["zombie commits"] += 1
+        except (AbortableTransactionError, FatalTransactionError):
+            self.tally.counts["fenced"] += 1
+        except KafkaError as error:
+            self._note(error)
+        self._close(zombie.producer)
+
+    def leave_group(self, timeout: float = 10.0) -> None:
+        """Leave the group; the next step joins it again."""
+        consumer, self._consumer = self._consumer, None
+        self._rewind = False
+        if consumer is not None:
+            with suppress(KafkaError):
+                consumer.close(timeout)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Close whatever is open."""
+        self.leave_group(timeout)
+        self.wake_zombie()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaError):
+                producer.close(timeout)
