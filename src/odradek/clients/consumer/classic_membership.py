@@ -44,11 +44,7 @@ LEAVE_TIMEOUT = 5.0
 """Leaving is a courtesy to the others: the session timeout does the same, only later."""
 
 
-class SessionExpiredError(KafkaError):
-    """No heartbeat was answered for session.timeout.ms: the group may have gone on without us."""
-
-
-REMOVED = (UnknownMemberIdError, IllegalGenerationError, SessionExpiredError)
+REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 """After these everything is lost, and the member joins again."""
 
 
@@ -78,6 +74,10 @@ class ClassicMembership:
         self._sent_at = -math.inf
         self._expires = math.inf
         """When the session is over unless a heartbeat is answered."""
+        self._doubtful = False
+        """It is over, as far as this side can tell: nothing is handed out. Losing the partitions
+        at once would read records twice after each outage of the whole cluster, in which no
+        session ends; handing out more would read them twice if others have the partitions."""
         self._running: Completion[None] | None = None
         self._revoking: Completion[float] | None = None
 
@@ -120,6 +120,7 @@ class ClassicMembership:
         self._move(MemberEvent.LEAVE, "the consumer leaves", now)
         yield from self._say_goodbye("the consumer unsubscribes or is closed", deadline)
         self._leader.step_down()
+        self._trust()
         self._identity.forget()
         self._move(MemberEvent.LEFT, None, self._group.engine.now)
 
@@ -156,6 +157,7 @@ class ClassicMembership:
             now = engine.now
             generation = f"generation {joined.generation_id}"
             self._move(MemberEvent.JOINED, generation, now)
+            self._trust()
             protocol = joined.protocol_name or ""
             assignments = []
             if joined.leader == identity.member_id:
@@ -269,9 +271,10 @@ class ClassicMembership:
         return self._group.engine.start(self._heartbeat())
 
     def _heartbeat(self) -> Flow[None]:
-        """One heartbeat, repeated until it is answered or the session is over."""
+        """One heartbeat, repeated until it is answered, also beyond the end of the session."""
         yield START
         group, identity = self._group, self._identity
+        deadline = math.inf if self._doubtful else self._expires
 
         def body(_: float) -> HeartbeatRequest:
             self._sent_at = group.engine.now
@@ -279,16 +282,37 @@ class ClassicMembership:
                 group.group_id, identity.generation, identity.member_id, group.instance_id
             )
 
-        try:
-            answer = yield from group.coordinator.ask(
-                "Heartbeat", body, HeartbeatResponse, _check_beat, self._expires, constant=True
-            )
-        except KafkaTimeoutError as error:
-            text = f"no heartbeat was answered for {self._session:g} s"
-            raise SessionExpiredError(text) from error
+        while True:
+            try:
+                answer = yield from group.coordinator.ask(
+                    "Heartbeat", body, HeartbeatResponse, _check_beat, deadline, constant=True
+                )
+                break
+            except KafkaTimeoutError:
+                deadline = math.inf
+                self._doubt()
         self._expires = max(self._expires, self._sent_at + self._session)
+        self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:
             self.rejoin("the group is rebalancing", group.engine.now)
+
+    def _doubt(self) -> None:
+        """Nothing was heard for so long that the group may have put this member out."""
+        text = f"no heartbeat was answered for session.timeout.ms ({self._session:g} s)"
+        logger.warning(
+            "group %r: %s; nothing is handed out until one is", self._group.group_id, text
+        )
+        self._doubtful = True
+        self._group.engine.subscription.suspend()
+        self._move(MemberEvent.SESSION_EXPIRED, text, self._group.engine.now)
+
+    def _trust(self, event: MemberEvent | None = None) -> None:
+        """The group knows this member, or nothing is left that could be doubted."""
+        if self._doubtful:
+            self._doubtful = False
+            self._group.engine.subscription.resume()
+            if event is not None:
+                self._move(event, None, self._group.engine.now)
 
     def _forget_beat(self, beat: Completion[None] | None) -> None:
         """Its answer would tell of a generation that is over."""
@@ -337,7 +361,10 @@ class ClassicMembership:
     def _lose_all(self, now: float) -> Flow[float]:
         self._leader.step_down()
         owned = self._group.owned()
-        return (yield from self._group.lose(owned, now)) if owned else now
+        if owned:
+            now = yield from self._group.lose(owned, now)
+        self._trust()
+        return now
 
     def _say_goodbye(self, reason: str, deadline: float) -> Flow[None]:
         """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""

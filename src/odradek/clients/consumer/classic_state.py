@@ -23,8 +23,12 @@ class MemberEvent(StrEnum):
     SYNCED = "synced"
     REBALANCE = "rebalance"
     """A reason to join again: the coordinator's, the leader's or the application's."""
+    SESSION_EXPIRED = "session_expired"
+    """By this side's clock: the group may have gone on without it."""
+    SESSION_CONFIRMED = "session_confirmed"
+    """The group hadn't."""
     REMOVED = "removed"
-    """The group has gone on without it, or may have."""
+    """The group has gone on without it."""
     POLL_OVERDUE = "poll_overdue"
     POLLED = "polled"
     LEAVE = "leave"
@@ -43,6 +47,8 @@ TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
     (_S.COMPLETING_REBALANCE, _E.SYNCED): _S.STABLE,
     (_S.COMPLETING_REBALANCE, _E.REBALANCE): _S.PREPARING_REBALANCE,
     (_S.STABLE, _E.REBALANCE): _S.PREPARING_REBALANCE,
+    **{(state, _E.SESSION_EXPIRED): state for state in _MEMBER},
+    **{(state, _E.SESSION_CONFIRMED): state for state in _MEMBER},
     **{(state, _E.REMOVED): _S.FENCED for state in _MEMBER},
     (_S.FENCED, _E.REBALANCE): _S.PREPARING_REBALANCE,
     **{(state, _E.POLL_OVERDUE): _S.STALE for state in _MEMBER},

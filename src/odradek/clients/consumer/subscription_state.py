@@ -160,6 +160,7 @@ class SubscriptionState:
         """Grows with whatever may make another partition worth a fetch."""
         self._failed: dict[PartitionState, None] = {}
         """All that may have an error: nobody looks through thousands of partitions for one."""
+        self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
         """What records were handed out of since the caller last asked. Of its thread alone."""
 
@@ -212,9 +213,26 @@ class SubscriptionState:
     def withhold(self, state: PartitionState) -> None:
         """Hand out nothing of it any more; its position stays, to be committed."""
         self.changes += 1
+        self._suspended.pop(state, None)
         if not state.revoked:
             state.revoked = True
             state.move_to(state.position)  # ends a loop that is at it, too
+
+    def suspend(self) -> None:
+        """Hand out nothing until `resume`: nobody can say whether these are still ours."""
+        for state in self.partitions.values():
+            if not state.revoked:
+                self.withhold(state)
+                self._suspended[state] = None
+
+    def resume(self) -> None:
+        """They are; all but those that were withheld for good meanwhile go on."""
+        if self._suspended:
+            suspended, self._suspended = self._suspended, {}
+            for state in suspended:
+                state.revoked = False
+            self.changes += 1
+            self.changed.notify()
 
     def note_consumed(self) -> None:
         """The caller asks for more, or says so: it is through with all that it was handed."""

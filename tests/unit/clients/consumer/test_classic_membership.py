@@ -92,6 +92,7 @@ class FakeGroup:
     def _drop(self, what: str, partitions: Collection[TopicPartition]) -> None:
         self.calls.append((what, sorted(partitions)))
         self.mine = [p for p in self.mine if p not in set(partitions)]
+        self.engine.subscription.drop(partitions)
 
     def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
         now = yield START
@@ -114,6 +115,7 @@ class FakeGroup:
         assert not set(partitions) & set(self.mine)
         self.calls.append(("assign", sorted(partitions)))
         self.mine += partitions
+        self.engine.subscription.add(partitions)
         return now
 
     def failed(self, error: KafkaError, now: float) -> None:
@@ -224,6 +226,11 @@ class Script(World):
 
     def bodies(self, api: str) -> list[Any]:
         return [a.body for a in self.asks(api)]
+
+    def withheld(self) -> int:
+        """Of how many partitions nothing is handed out."""
+        states = self.group.engine.subscription.partitions.values()
+        return sum(state.revoked for state in states)
 
     def calls(self) -> list[tuple[str, list[TopicPartition]]]:
         calls, self.group.calls = self.group.calls, []
@@ -466,19 +473,53 @@ def test_put_out_while_the_application_gives_back() -> None:
 
 
 def test_a_session_without_an_answer_ends_on_this_side_too() -> None:
+    """Nothing is handed out then, but nothing is given up either: perhaps nobody was there."""
     w = Script()
     w.stable()
     w.calls()
     w.mode(B1, "black_hole", cut=False)
     begin = w.now
-    w.run(w.now + 30.0, lambda: bool(w.group.calls))
-    assert w.calls() == [("lose", parts("t0", "t1"))]
+    w.run(w.now + 30.0, lambda: w.withheld() == 2)
     assert SESSION - HEARTBEAT - 0.2 <= w.now - begin <= SESSION + 0.2
+    w.run(w.now + 20.0)
     w.mode(B1, "refused")
     up(w, B1)
-    w.run(w.now + 10.0, lambda: w.state == "stable")
-    assert w.calls() == [("assign", parts("t0", "t1"))]
-    assert w.bodies("JoinGroup")[2].member_id == "m1", "the old session needn't run out"
+    w.run(w.now + 5.0, lambda: w.withheld() == 0)
+    assert w.withheld() == 0
+    assert w.calls() == []
+    assert w.state == "stable"
+    assert w.membership.generation == 1
+    whys = [e.fields["event"] for e in w.kinds("group")]
+    assert whys[-2:] == ["session_expired", "session_confirmed"]
+
+
+def test_a_session_that_has_ended_on_the_other_side_too() -> None:
+    w = Script()
+    w.stable()
+    w.calls()
+    w.mode(B1, "refused")
+    w.run(w.now + 15.0)
+    assert w.withheld() == 2
+    w.code("Heartbeat", UNKNOWN)
+    up(w, B1)
+    w.run(w.now + 5.0)
+    assert w.calls() == [("lose", parts("t0", "t1")), ("assign", parts("t0", "t1"))]
+    assert w.withheld() == 0
+
+
+def test_a_rebalance_in_the_middle_of_doubt() -> None:
+    w = Script(partition_assignment_strategy="cooperative-sticky")
+    w.stable()
+    w.calls()
+    w.mode(B1, "refused")
+    w.run(w.now + 15.0)
+    w.engine.post(lambda now: w.membership.rejoin("a test", now))
+    w.run(w.now + 5.0)
+    assert w.withheld() == 2
+    up(w, B1)
+    w.run(w.now + 5.0)
+    assert w.calls() == [("assign", [])]
+    assert w.withheld() == 0
 
 
 def test_an_interruption_that_is_shorter_than_the_session_changes_nothing() -> None:

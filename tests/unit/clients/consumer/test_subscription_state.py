@@ -96,3 +96,19 @@ def test_what_can_not_be_assigned(bad: TopicPartition) -> None:
     s.assign([A], {})
     with pytest.raises(ConfigurationError, match="-1"):
         s.seek(A, -1)
+
+
+def test_what_is_suspended_goes_on_where_it_was_unless_it_was_withheld_for_good() -> None:
+    s = subscription()
+    s.add([A, B, C])
+    for partition in (A, B, C):
+        s.seek(partition, 7)
+    s.withhold(s.get(A))
+    s.suspend()
+    assert not any(s.get(p).wants_fetch() for p in (A, B, C))
+    s.withhold(s.get(B))
+    s.resume()
+    assert [s.get(p).wants_fetch() for p in (A, B, C)] == [False, False, True]
+    assert s.get(C).position == 7
+    s.resume()
+    assert not s.get(A).wants_fetch()
