@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules bench bench-all fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules soak bench bench-all fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -49,6 +49,9 @@ fuzz-schedules: setup ## random schedules of faults for SECONDS (600)
 
 fuzz-properties: setup ## the property tests under other examples
 	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
+
+soak: setup ## real brokers killed, paused and moved for MINUTES (30): transactions, groups, judged by their history
+	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
 
 scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)

@@ -1,0 +1,264 @@
+"""The threads of a soak: a source, members of chains, readers of a group. Each notes what it does.
+
+In: bootstrap servers, names, a history. Out: notes; `failure` when one broke down. Every worker has
+a thread of its own and ends when it is told to, after having settled what it had begun.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+
+from tests.soak.chain import Chain, Tally
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.simulation.history import History, Outcome, Reading, Transaction
+
+TICK = 0.02
+PATIENCE = 120.0
+MAX_POLL = 60_000
+
+
+class Worker:
+    """One thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failure: BaseException | None = None
+        self.stopping = threading.Event()
+        self.calm = threading.Event()
+        """No disorder of its own from now on: what is left shall be worked off."""
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float = PATIENCE) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout)
+        if self._thread.is_alive() and self.failure is None:
+            self.failure = TimeoutError(f"{self.name} doesn't end")
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # told in the report
+            self.failure = error
+
+    def work(self) -> None:
+        """What the thread does."""
+        raise NotImplementedError
+
+
+class Source(Worker):
+    """An idempotent producer that writes numbered records at an even pace."""
+
+    def __init__(
+        self, servers: str, history: History, topic: str, partitions: int, rate: float
+    ) -> None:
+        super().__init__("source")
+        self.sent = 0
+        self.longest_silence = 0.0
+        """Seconds between two acknowledgements."""
+        self.errors: Counter[str] = Counter()
+        self._servers, self._history, self._rate = servers, history, rate
+        self._topic, self._partitions = topic, partitions
+        self._open: list[tuple[Transaction, RecordFuture]] = []
+        self._settled_at = 0.0
+
+    def work(self) -> None:
+        producer = Producer(
+            bootstrap_servers=self._servers, linger_ms=5, delivery_timeout_ms=int(PATIENCE * 1000)
+        )
+        begun = self._settled_at = time.monotonic()
+        while not self.stopping.wait(TICK):
+            while self.sent < (time.monotonic() - begun) * self._rate and not self._behind():
+                self._send(producer)
+            self._settle()
+        with suppress(KafkaError):
+            producer.flush(PATIENCE)
+        self._settle()
+        producer.close()
+
+    def _behind(self) -> bool:
+        """So that an outage isn't followed by minutes of catching up."""
+        return len(self._open) > self._rate * 10
+
+    def _send(self, producer: Producer) -> None:
+        partition = TopicPartition(self._topic, self.sent % self._partitions)
+        value = f"s/{self.sent}"
+        self.sent += 1
+        made = self._history.sent("source", partition, value)
+        try:
+            future = producer.send(self._topic, value.encode(), partition=partition.partition)
+        except KafkaError as error:
+            self.errors[type(error).__name__] += 1
+            return
+        self._open.append((made, future))
+
+    def _settle(self) -> None:
+        left = []
+        for made, future in self._open:
+            if not future.done():
+                left.append((made, future))
+                continue
+            try:
+                offset = future.result(0).offset
+            except KafkaError as error:  # perhaps it was written
+                self.errors[type(error).__name__] += 1
+                continue
+            made.outcome = Outcome.COMMITTED
+            made.writes[0].offset = offset if offset >= 0 else None
+            now = time.monotonic()
+            self.longest_silence = max(self.longest_silence, now - self._settled_at)
+            self._settled_at = now
+        self._open = left
+
+
+class Member(Worker):
+    """A member of a chain; at times it leaves its group, or its producer hangs and is replaced."""
+
+    def __init__(
+        self,
+        servers: str,
+        history: History,
+        protocol: str,
+        number: int,
+        tally: Tally,
+        *,
+        source: str,
+        disorder: float,
+    ) -> None:
+        super().__init__(f"chain-{protocol}-{number}")
+        group = f"chain-{protocol}"
+
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "max.poll.interval.ms": MAX_POLL,
+        }
+        if protocol == "classic":
+            settings["session.timeout.ms"] = 10_000
+
+        def consumer() -> Consumer:
+            return Consumer(settings)
+
+        def producer() -> Producer:
+            return Producer(
+                bootstrap_servers=servers,
+                transactional_id=self.name,
+                transaction_timeout_ms=20_000,
+                max_block_ms=30_000,
+            )
+
+        self.chain = Chain(
+            self.name,
+            group,
+            history,
+            consumer,
+            producer,
+            source=source,
+            target=f"out-{protocol}",
+            tally=tally,
+        )
+        self._disorder = disorder
+        self._rng = random.Random(self.name)
+
+    def work(self) -> None:
+        change = time.monotonic() + self._pause()
+        while not self.stopping.is_set():
+            due = time.monotonic() > change and not self.calm.is_set()
+            leave = due and self._rng.random() < 0.5
+            had_zombie = self.chain.zombie is not None
+            self.chain.step(0.3, leave=leave and not had_zombie)
+            if had_zombie:
+                self.chain.wake_zombie()
+            if due:
+                change = time.monotonic() + self._pause()
+                if not leave:
+                    self.chain.leave_group()
+                    self.stopping.wait(self._rng.uniform(0.0, 3.0))
+        self.chain.close()
+
+    def _pause(self) -> float:
+        return self._rng.expovariate(1 / self._disorder)
+
+
+class GroupReader(Worker):
+    """A member of a group that only reads, commits by itself, and comes and goes."""
+
+    def __init__(
+        self,
+        servers: str,
+        history: History,
+        protocol: str,
+        number: int,
+        *,
+        topic: str,
+        disorder: float,
+    ) -> None:
+        super().__init__(f"reader-{protocol}-{number}")
+        self.seen: dict[TopicPartition, set[int]] = {}
+        self.errors: Counter[str] = Counter()
+        self.joined = 0
+        self._settings = {
+            "bootstrap.servers": servers,
+            "group.id": f"readers-{protocol}",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "auto.commit.interval.ms": 1000,
+            "max.poll.interval.ms": MAX_POLL,
+        }
+        if protocol == "classic":
+            self._settings["partition.assignment.strategy"] = "cooperative-sticky"
+        self._history, self._topic, self._disorder = history, topic, disorder
+        self._readings: dict[TopicPartition, Reading] = {}
+        self._rng = random.Random(self.name)
+
+    def work(self) -> None:
+        while not self.stopping.is_set():
+            end = time.monotonic() + self._rng.expovariate(1 / self._disorder)
+            consumer = Consumer(self._settings)
+            self.joined += 1
+            self._readings.clear()
+            consumer.subscribe(
+                [self._topic],
+                on_assigned=self._begin_anew,
+                on_revoked=self._begin_anew,
+                on_lost=self._begin_anew,
+            )
+            while not self.stopping.is_set() and (time.monotonic() < end or self.calm.is_set()):
+                self._poll(consumer)
+            with suppress(KafkaError):
+                consumer.close(10.0)
+            self.stopping.wait(self._rng.uniform(0.0, 3.0))
+
+    def _poll(self, consumer: Consumer) -> None:
+        try:
+            records = consumer.poll(0.3)
+        except KafkaError as error:
+            self.errors[type(error).__name__] += 1
+            return
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            reading = self._readings.get(partition)
+            if reading is None:
+                reading = self._readings[partition] = self._history.reading(self.name, partition)
+            reading.saw(record.offset, bytes(record.value or b"").decode())
+            self.seen.setdefault(partition, set()).add(record.offset)
+
+    def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._readings.pop(partition, None)
