@@ -51,6 +51,7 @@ class Scene:
         self.world = World(seed)
         self.cluster = SimulatedCluster(self.world, 3)
         self.cluster.transactions.version = rng.choice([0, 1, 2, 2])
+        self.cluster.min_insync_replicas = rng.choice([1, 2])
         self.cluster.transactions.marker_delay = rng.choice([0.001, 0.02, 0.5])
         self.mode: Mode = rng.choice(["bytes", "messages", "messages"])
         for topic in ("in", "out"):
@@ -132,6 +133,9 @@ class Scene:
             lambda: for_a_while(cluster.blackhole),
             lambda: for_a_while(cluster.go_silent),
             lambda: for_a_while(cluster.accept_then_reset),
+            lambda: for_a_while(cluster.stale_metadata),
+            lambda: for_a_while(lambda b: cluster.throttle(b, 0.3)),
+            lambda: for_a_while(lambda b: cluster.slow_handshake(b, 2.0)),
             lambda: cluster.half_open(i),
             hand_over,
             hand_over,
@@ -156,7 +160,7 @@ class Scene:
     def play(self) -> None:
         """Everything, to the judgement; raises what is wrong."""
         rng, world = self.rng, self.world
-        for _ in range(rng.randrange(1, 5)):
+        for _ in range(rng.choice([1, 2, 3, 4, 8])):
             world.at(rng.uniform(0.5, TROUBLED), self.trouble)
         while world.now < TROUBLED:
             self.send()
