@@ -28,8 +28,8 @@ class MemberView(Protocol):
     def identity(self) -> tuple[str, int]:
         """Member id and generation (or epoch) as the client has them now."""
 
-    def holds(self, partition: TopicPartition) -> bool:
-        """Whether the client itself believes that the partition is its own."""
+    def lost(self, partition: TopicPartition) -> bool:
+        """Whether its client knows that the partition is lost, and its application doesn't yet."""
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ class GroupLedger:
         """Another member hasn't been told that it lost the partition: only if nobody could."""
         if member.identity[1] < 0:
             raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
-        if not other.holds(partition):
-            return  # its client knows; its application hasn't asked for anything since
+        if other.lost(partition):
+            return
         if other.identity[1] == member.identity[1]:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has in this generation"

@@ -6,7 +6,7 @@ makes them, in virtual time. Must not: cause faults, or decide what is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion
+from odradek.network.flow import Completion, Flow
 from odradek.simulation.call_checkers import check_limits
 from odradek.simulation.checkers import Checkers, Violation
 from odradek.simulation.faults import Stage
@@ -67,6 +67,7 @@ class MemberDriver(Driver):
         self._polling = False
         self._leaving = False
         self._frozen = False
+        self._lost: dict[TopicPartition, None] = {}
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
 
@@ -90,9 +91,9 @@ class MemberDriver(Driver):
         who = self.group.identity()
         return who.member_id, who.generation
 
-    def holds(self, partition: TopicPartition) -> bool:
-        """Whether the client believes that the partition is its own."""
-        return not self.over and partition in self.engine.subscription.partitions
+    def lost(self, partition: TopicPartition) -> bool:
+        """Whether the client knows that the partition is lost, and the application doesn't yet."""
+        return partition in self._lost
 
     # The application
 
@@ -103,12 +104,21 @@ class MemberDriver(Driver):
             lambda partitions: self._told(self.ledger.revoked, partitions),
             lambda partitions: self._told(self.ledger.revoked, partitions),
         )
+        lose = self.group.lose
+
+        def noted(partitions: Collection[TopicPartition], now: float) -> Flow[float]:
+            self._lost.update(dict.fromkeys(partitions))
+            return lose(partitions, now)
+
+        self.group.lose = noted  # type: ignore[method-assign]  # who gives back isn't excused
         pattern = self.habits.pattern
         topics = [] if pattern is not None else [TOPIC]
         self.group.subscribe(topics, pattern, listeners, self.world.now)
         self.world.after(0.0, self.poll)
 
     def _told(self, note: Callable[..., None], partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._lost.pop(partition, None)
         try:
             note(self, partitions)
         except Violation as violation:  # raised in a callback it would be the application's error
