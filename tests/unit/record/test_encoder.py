@@ -279,6 +279,9 @@ def test_binary_columns_that_lie(
         ({"keys": binary([b"a", None, b"c"])}, "row 1: a header has no key"),
         ({"keys": binary([b"a", b"b", b"\xc3"])}, "row 1: the key of a header isn't UTF-8"),
         ({"keys": binary([b"a", b"\xed\xa0\x80", b"c"])}, "row 1: the key of a header isn't"),
+        ({"keys": binary([b"a", b"\xc0\x80", b"c"])}, "row 1: the key of a header isn't"),
+        ({"keys": binary([b"a", b"\xf5\x80\x80\x80", b"c"])}, "row 1: the key of a header isn't"),
+        ({"keys": binary([b"\xc3", b"\x80", b"c"])}, "row 0: the key of a header isn't"),
         (
             {"values": lie(binary([b"1", None, b"2"]), offsets=array("i", [0, 1, 1, 3]))},
             "row 1: column headers.value: its offsets 1 and 3",
@@ -370,6 +373,8 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
         encoder(use, columns(3), partitions=0)
     with pytest.raises(InvalidRowError, match="-1 rows"):
         encoder(use, SentColumns(-1, None))
+    with pytest.raises(InvalidRowError, match="-1 entries"):
+        encoder(use, columns(0, headers=replace(headers([]), entries=-1)))
 
 
 def test_a_batch_that_was_left_is_sealed_while_the_encoder_writes_into_others(

@@ -8,12 +8,14 @@ from __future__ import annotations
 import gc
 import importlib.util
 import random
+import re
 import shutil
 import struct
 import sys
 import threading
 from array import array
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -161,6 +163,20 @@ def test_it_says_the_same_about_what_is_broken(what: str) -> None:
         assert str(found.value) == str(expected.value)
         with pytest.raises(CorruptRecordError):
             kernel.decode(batch, start_offset=0)
+
+
+def test_a_claim_of_many_records_costs_no_memory() -> None:
+    """No more rows are made room for than fit into the bytes that are there."""
+
+    def peak() -> int:
+        (line,) = re.findall(r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        return int(line) << 10
+
+    batch = with_records(record(Z, Z, N, N, Z), count=(1 << 31) - 1)
+    before = peak()
+    with pytest.raises(CorruptRecordError, match="runs past its end"):
+        kernel.decode(batch, start_offset=0)
+    assert peak() - before < 1 << 30
 
 
 def test_timestamps_that_overflow() -> None:
@@ -340,8 +356,9 @@ def test_rows_keep_alive_what_they_refer_to_and_nothing_longer() -> None:
 
 def test_rows_need_a_tuple_and_whole_columns() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    with pytest.raises(TypeError, match="isn't a named tuple"):
-        kernel.build_rows(list, "t", 0, columns, 0)  # type: ignore[type-var]
+    for cls in (list, memoryview):  # the items of the second take as much room as a tuple's
+        with pytest.raises(TypeError, match="isn't a named tuple"):
+            kernel.build_rows(cls, "t", 0, columns, 0)  # type: ignore[type-var]
     with pytest.raises(IndexError, match="shorter"):
         kernel.build_rows(Made, "t", 0, columns, [1, 2])
     with pytest.raises(IndexError, match="entries 0 to 9 of 5"):
@@ -363,7 +380,7 @@ def test_numbers_as_arrow_wants_them() -> None:
             assert (found is not None) is (fits or max(map(abs, times[start:])) <= largest)
             assert found is None or list(found) == wanted
     assert list(kernel.wide_types(b"\0\1\0\1", 1, 3) or ()) == [1, 0, 1]
-    for start, count in ((-1, 1), (0, 3), (2, 1), (1, 1 << 62)):
+    for start, count in ((-1, 1), (0, 3), (2, 1), (1, 1 << 62), (0, -1), (2, -1)):
         with pytest.raises(IndexError, match="more timestamps"):
             kernel.microseconds(array("q", [1, 2]), start, count)
         with pytest.raises(IndexError, match="more timestamp types"):

@@ -6,12 +6,13 @@ That it makes what the plain one makes is tested in test_encoder, test_builder a
 from __future__ import annotations
 
 import gc
+import mmap
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from odradek.common.errors import IllegalStateError
+from odradek.common.errors import ConfigurationError, IllegalStateError, RecordTooLargeError
 from odradek.record import SentBinary, SentColumns, StopReason, kernel_sources
 
 if isinstance(kernel_sources.load(kernel_sources.ENCODER), str):
@@ -174,6 +175,53 @@ def test_objects_that_were_never_initialized_do_no_harm() -> None:
     ):
         with pytest.raises((IllegalStateError, IndexError)):
             call()
+
+
+def test_objects_are_initialized_once() -> None:
+    batch = kernel_encode.BatchBuilder(1000, None)
+    batch.append(b"k", VALUE, (), 5)
+    with pytest.raises(IllegalStateError, match="made once"):
+        batch.__init__(1000, None)  # type: ignore[misc]
+    assert batch.count == 1
+    encoder = kernel_encode.ColumnEncoder(same_values(2), 1, 1000)
+    with pytest.raises(IllegalStateError, match="made once"):
+        encoder.__init__(same_values(4), 1, 1000)  # type: ignore[misc]
+    assert encoder.count == 2
+
+
+def test_what_is_nonsense_is_refused() -> None:
+    for partitions in (0, -1):
+        with pytest.raises(ValueError, match="partitions"):
+            kernel_encode.partition_for_key(b"key", partitions)
+    with pytest.raises(ConfigurationError, match="2147483648 partitions"):
+        kernel_encode.ColumnEncoder(same_values(2), 1 << 31, 1000)
+    encoder = kernel_encode.ColumnEncoder(same_values(2), 1, 1000)
+    with pytest.raises(TypeError, match="BatchBuilder"):
+        encoder.use(0, None)  # type: ignore[arg-type]
+    batch = kernel_encode.BatchBuilder(1000, None)
+    with pytest.raises(TypeError, match="the name of a header is None"):
+        batch.append(None, b"", [(None, b"")], 5)  # type: ignore[list-item]
+
+
+def test_a_batch_that_closes_while_its_headers_are_read_takes_no_record() -> None:
+    batch = kernel_encode.BatchBuilder(1000, None)
+
+    class Closing(list[tuple[str, bytes | None]]):
+        def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+            batch.close()
+            return super().__iter__()
+
+    assert batch.append(b"k", b"v", Closing([("h", None)]), 5) is None
+    assert batch.count == 0
+
+
+def test_a_record_of_two_gibibytes_fits_into_no_batch() -> None:
+    batch = kernel_encode.BatchBuilder(1000, None)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    with mmap.mmap(-1, (1 << 31) - 1 - 61, flags=flags) as large:  # nobody touches its pages
+        with pytest.raises(RecordTooLargeError, match="2 GiB"):
+            batch.append(None, large, (), 5)  # type: ignore[arg-type]
+        assert (batch.count, batch.estimated_size) == (0, 61)
 
 
 def _plain(key: bytes, value: bytes) -> memoryview:
