@@ -88,6 +88,7 @@ class Joining:
                 reason[:LONGEST_REASON],
             )
 
+        named = False
         while True:
             answer = yield from group.coordinator.ask(
                 "JoinGroup",
@@ -99,9 +100,10 @@ class Joining:
                 patience=self._rebalance_timeout,
                 constant=True,
             )
-            if answer.error_code == MemberIdRequiredError.code:  # KIP-394
+            if answer.error_code == MemberIdRequiredError.code and not named:  # KIP-394
                 identity.member_id = answer.member_id
-            elif answer.error_code == RebalanceInProgressError.code:
+                named = True
+            elif answer.error_code:
                 yield Wait((), group.engine.now + self._pause)
             else:
                 self._check_protocol(answer.protocol_type, answer.protocol_name)
