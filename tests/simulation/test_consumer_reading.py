@@ -130,3 +130,23 @@ def test_what_is_buffered_of_many_partitions_is_handed_out_without_a_look_at_all
     assert len(batches) == many
     assert sum(b.num_rows for b in batches) == 2 * many
     assert looks < many / 4
+
+
+@pytest.mark.parametrize("idle", [False, True], ids=["at work", "long polls"])
+def test_brokers_forget_the_sessions_of_a_consumer_that_closes(idle: bool) -> None:
+    world, cluster, client = make(47)
+    client.assign(PARTITIONS)
+    fetcher = client._engine.fetcher
+    while not (fetcher._asked and all(a.session.id for a in fetcher._asked.values())):
+        client.poll(0.01, 1)
+        world.advance(0.01)
+    if idle:
+        while client.poll(1.0):
+            pass
+    kept = [len(broker.fetch_sessions) for broker in cluster.brokers.values()]
+    assert sum(kept) == 3
+    begin = world.now
+    client.close()
+    assert world.now - begin < 0.1  # nobody waits for the answers
+    world.advance(1.0)
+    assert not any(len(broker.fetch_sessions) for broker in cluster.brokers.values())

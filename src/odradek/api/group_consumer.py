@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.api.base import CLOSE_TIMEOUT, FOREVER, Client, checked_timeout
+from odradek.clients.consumer.closing_fetch import CLOSING_PATIENCE, close_sessions
 from odradek.clients.consumer.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.consumer_group import ConsumerGroup, Listener, Listeners
@@ -243,6 +244,13 @@ class GroupConsumer(Client[ConsumerEngine]):
             group = self._engine.group
             if not self._closed and group is not None and self._engine.ended is None:
                 self._leave(group, deadline, through=through)
+            sessions = self._engine.fetcher.halt() if not self._closed else ()
+            if sessions and self._engine.ended is None:
+                patience = min(CLOSING_PATIENCE, max(0.0, deadline - self._host.now()))
+                with suppress(KafkaError):
+                    self._call(
+                        lambda d: close_sessions(self._engine, sessions, d), patience, "goodbyes"
+                    )
         finally:
             super().close(min(FOREVER, max(0.0, deadline - self._host.now())))
 

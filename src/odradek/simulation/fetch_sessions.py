@@ -77,6 +77,9 @@ class FetchSessions:
         self._sessions: dict[int, FetchSession] = {}
         self._last = 0
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def clear(self) -> None:
         """The process has ended."""
         self._sessions.clear()

@@ -36,6 +36,8 @@ SESSION_ERRORS = frozenset(
     )
 )
 _LAST_EPOCH = 2**31 - 1
+FINAL_EPOCH = -1
+"""Asks for nothing, and for the end of the session."""
 
 
 class FetchSession:
@@ -69,6 +71,13 @@ class FetchSession:
         if version >= SESSIONS_FROM:
             request.session_id, request.session_epoch = self.id, self.epoch
             request.forgotten_topics_data = _forgotten(known, wanted, by_id)
+
+    def fill_last(self, request: FetchRequest) -> bool:
+        """Write into a request that the broker may forget the session; False where there's none."""
+        request.session_id, request.session_epoch = self.id, FINAL_EPOCH
+        known, self.id = self.id != 0, 0
+        self.reset()
+        return known
 
     def answered(self, session_id: int) -> None:
         """An answer without an error came; the broker may have declined a session (id 0)."""

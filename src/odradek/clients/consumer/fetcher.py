@@ -86,6 +86,7 @@ class Fetcher:
         self._asked: dict[Address, Asked] = {}
         self._served = 0
         self._room_made = False
+        self._halted = False
         self._half = self._budget // 2
         """Bytes buffered of one leader above which it isn't asked for more."""
         self._wake_at = math.inf
@@ -103,7 +104,7 @@ class Fetcher:
         if self._settled == changes and snapshot is self._seen and now < self._wake_at:
             return False  # a piece of an answer came, say: not worth a look at 5,000 partitions
         self._wake_at, self._settled = math.inf, changes
-        if not subscription.partitions or snapshot is None:
+        if not subscription.partitions or snapshot is None or self._halted:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
@@ -147,6 +148,11 @@ class Fetcher:
         self.fetched.clear()
         self._buffered.clear()
         self.changed.notify()
+
+    def halt(self) -> list[Asked]:
+        """Fetch nothing any more; gives those that brokers keep a session for."""
+        self._halted = True
+        return [asked for asked in list(self._asked.values()) if asked.session.id]
 
     # Asking
 

@@ -111,3 +111,13 @@ def test_versions_without_sessions_or_topic_ids() -> None:
     old = ask(session, named, 6)
     assert (old.session_id, old.session_epoch) == (0, -1)
     assert len(old.topics) == 1
+
+
+def test_the_last_request_of_a_session_asks_for_nothing() -> None:
+    session = FetchSession()
+    assert not session.fill_last(FetchRequest())  # there is none
+    session.answered(77)
+    last = FetchRequest()
+    assert session.fill_last(last)
+    assert (last.session_id, last.session_epoch, last.topics) == (77, -1, [])
+    assert not session.fill_last(FetchRequest())

@@ -1,0 +1,55 @@
+"""The last fetch of a session: the broker may forget it (KIP-227).
+
+In: what each broker is asked in its session, when the consumer closes. Out: a fetch for nothing,
+with the epoch that ends a session; brokers keep a limited number of them, and for minutes. A broker
+answers the requests of a connection in order, and holds a fetch as long as there is nothing: so
+where one is under way this one goes on a connection beside it.
+Must not: delay a close by more than a moment; whoever can't be told in time isn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.asked import Asked
+from odradek.network.connection import BESIDE, DATA
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.message import Message
+from odradek.protocol.messages.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+
+CLOSING_PATIENCE = 0.25
+"""Seconds that a close waits for it at most; without trouble it takes two round trips."""
+
+
+def close_sessions(
+    engine: ConsumerEngine, sessions: Iterable[Asked], deadline: float
+) -> Flow[None]:
+    """Tell each broker that is there and answers."""
+    now = yield START
+    network = engine.network
+    left = [asked for asked in sessions if _answers(engine, asked)]
+    replies: list[Completion[Message]] = []
+    while now < deadline:
+        for asked in list(left):
+            purpose = BESIDE if asked.under_way else DATA
+            connection = network.ready(asked.address, now, purpose=purpose)
+            if connection is None:
+                continue
+            left.remove(asked)
+            body = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=0)
+            asked.session.fill_last(body)
+            request = network.send_version(connection, body, asked.version, now)
+            replies.append(request.reply)
+        replies = [reply for reply in replies if not reply.done]
+        if not left and not replies:
+            return
+        now = yield Wait((*replies, network.changed), deadline)
+
+
+def _answers(engine: ConsumerEngine, asked: Asked) -> bool:
+    connection = engine.network.connection(asked.address)
+    return connection is not None and connection.ready and not connection.suspect
