@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, ConfigurationError, IllegalStateError
+from odradek.common.kafka_errors import FencedInstanceIdError, UnreleasedInstanceIdError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
@@ -206,6 +207,19 @@ def test_a_listener_of_kafka_pythons_shape() -> None:
 # Commits
 
 
+def test_a_for_loop_over_the_consumer_is_a_loop_over_its_records() -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = scene.subscribed()
+    found = []
+    for record in a:
+        found.append(int(record.value or b""))
+        if len(found) == 8:
+            break
+    assert sorted(found) == list(range(8))
+    a.close()
+
+
 def one_partition(scene: Scene, **config: Any) -> Consumer:
     found = scene.member(**config)
     found.assign(PARTITIONS[:1])
@@ -216,7 +230,7 @@ def test_the_record_in_the_hands_of_a_loop_is_committed_with_the_next_one() -> N
     scene = Scene()
     scene.write(range(40))
     a = scene.subscribed(auto_commit_interval_ms=1000)
-    for n, _ in enumerate(itertools.islice(a, 13), 1):
+    for n, _ in enumerate(itertools.islice(a.records(), 13), 1):
         scene.world.advance(2.5)
         assert sum(o or 0 for o in scene.committed()) == n - 1
     a.close()
@@ -229,11 +243,12 @@ def test_what_was_handed_out_is_committed_when_more_is_asked_for(way: str) -> No
     scene.write(range(40))
     a = one_partition(scene, auto_commit_interval_ms=1000)
     batches: Iterator[Any] = a.batches()
-    ask = {
+    ways: dict[str, Callable[[], Any]] = {
         "poll": lambda: a.poll(1.0, 10),
         "poll_arrow": lambda: a.poll_arrow(1.0),
         "batches": lambda: next(batches),
-    }[way]
+    }
+    ask = ways[way]
     assert len(ask()) == 10
     scene.world.advance(5)
     assert scene.committed()[0] == 0  # where it began
@@ -429,3 +444,29 @@ def test_the_coordinators_crash_costs_no_partition_and_no_record(protocol: str) 
     assert scene.committed() == [20, 20, 20, 20]
     assert scene.log == ["a assigned 0 1 2 3"]
     a.close()
+
+
+def test_who_was_never_told_of_a_partition_is_not_told_that_it_goes() -> None:
+    scene = Scene()
+    a = scene.subscribed()
+    scene.world.advance(3)
+    assert sorted(a.assignment()) == PARTITIONS
+    a.close()
+    assert scene.log == []
+
+
+@PROTOCOLS
+def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(group_instance_id="one")
+    scene.read(a, 40)
+    b = scene.subscribed("b", group_instance_id="one")
+    # With KIP-848 the second one waits for the place of the first.
+    scene.world.advance(10 if protocol == "classic" else 70)
+    fenced = a if protocol == "classic" else b
+    for _ in range(2):
+        with pytest.raises((FencedInstanceIdError, UnreleasedInstanceIdError)):
+            fenced.poll(5.0)
+    fenced.close()
+    (b if fenced is a else a).close()

@@ -17,7 +17,7 @@ from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
 
@@ -273,8 +273,7 @@ class Consumer(GroupConsumer):
                 if group is not None:
                     group.take_turns(host.now, host.wake)
                 if not delivery.ready:
-                    left = max(0.0, deadline - host.now())
-                    if not self._call(engine.data, left, "records"):
+                    if not self._wait(max(0.0, deadline - host.now())):
                         return None
                     if group is not None and group.calls:
                         continue
@@ -284,6 +283,15 @@ class Consumer(GroupConsumer):
         finally:
             if group is not None:
                 group.left(host.now())
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for something to hand out, or to call; a thread that is late brings nothing."""
+        try:
+            return self._call(self._engine.data, seconds, "records")
+        except KafkaTimeoutError as error:
+            if type(error) is not KafkaTimeoutError:
+                raise
+            return False
 
     # Offsets
 

@@ -145,12 +145,16 @@ class KafkaSimulation:
         *,
         name: str | None = None,
         link: LinkProfile | None = None,
-        background: bool = False,
+        background: bool | None = None,
         **keywords: Any,
     ) -> Consumer:
-        """Make an `odradek.Consumer`, as `producer` does; it works inside its calls only."""
+        """Make an `odradek.Consumer`, as `producer` does; without a `group.id` it works inside its
+        calls only.
+        """
         given = self._config(config, keywords)
-        host = self._new_host(Config(CONSUMER, given), name, link, background=background)
+        checked = Config(CONSUMER, given)
+        goes_on = _goes_on(checked) if background is None else background
+        host = self._new_host(checked, name, link, background=goes_on)
         return self._made(Consumer(given, _host=host))
 
     def admin(
@@ -316,7 +320,7 @@ class KafkaSimulation:
         """The host of a client that the code under test makes (a `HostSource`)."""
         servers = config["bootstrap.servers"]
         if any(self._is_ours(address) for address in servers):
-            return self._new_host(config, background=config.client == PRODUCER)
+            return self._new_host(config, background=_goes_on(config))
         if self.allow_real_clients:
             return None
         names = ", ".join(map(str, servers))
@@ -337,6 +341,12 @@ class KafkaSimulation:
     @staticmethod
     def _addresses(bootstrap_servers: str) -> list[Address]:
         return [parse_address("bootstrap.servers", s.strip()) for s in bootstrap_servers.split(",")]
+
+
+def _goes_on(config: Config) -> bool:
+    """Whether a real client of this kind works while no call of it waits."""
+    member = config.client == CONSUMER and config["group.id"] is not None
+    return config.client == PRODUCER or member
 
 
 def _numeric(host: str) -> bool:

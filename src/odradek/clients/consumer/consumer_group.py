@@ -27,7 +27,7 @@ from odradek.clients.consumer.membership import Membership, MemberState, PollOve
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.topic_watch import TopicWatch
-from odradek.clients.consumer.turns import Turn, Turns
+from odradek.clients.consumer.turns import ON_ASSIGNED, ON_LOST, ON_REVOKED, Turn, Turns
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaError
 from odradek.common.group_options import NEW
@@ -86,7 +86,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.instance_id: str | None = config["group.instance.id"]
         self.coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
-        self.turns = Turns()
+        self.turns = Turns(engine.lock)
         self.poll_wanted = Signal()
         self.membership: Membership | None = None
         self.error: KafkaError | None = None
@@ -138,7 +138,8 @@ class ConsumerGroup:
     ) -> None:
         """Subscribe to other topics from now on, as a member of the group."""
         self.turns.check("subscribe()")
-        first = not self.subscribed
+        refused = self.membership is not None and self.membership.state is MemberState.FATAL
+        first = refused or not self.subscribed
         self._watch.subscribe(topics, pattern)
         self._listeners = listeners
         self.error = None
@@ -181,7 +182,7 @@ class ConsumerGroup:
             now = yield from self._caller(now)
         if self.auto_commit is not None:
             now = yield from self.auto_commit.before_revocation(states, now)
-        now = yield from self._called("on_revoked", self._listeners.on_revoked, states, now)
+        now = yield from self._called(ON_REVOKED, self._listeners.on_revoked, states, now)
         self._drop(states)
         return now
 
@@ -195,7 +196,7 @@ class ConsumerGroup:
                 *(self.group_id, len(states)),
             )
             self._drop(states)
-            self._queue("on_lost", self._listeners.on_lost, [s.partition for s in states])
+            self._queue(ON_LOST, self._listeners.on_lost, self._announced(states))
         return now
 
     def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
@@ -204,7 +205,7 @@ class ConsumerGroup:
         added = [p for p in partitions if p not in self._subscription.partitions]
         self._subscription.add(added)
         self.engine.metadata.want(dict.fromkeys(p.topic for p in added))
-        self._queue("on_assigned", self._listeners.on_assigned, added)
+        self._queue(ON_ASSIGNED, self._listeners.on_assigned, added)
         self.engine.fetcher.changed.notify()
         return now
 
@@ -228,12 +229,17 @@ class ConsumerGroup:
         self._subscription.drop(s.partition for s in states if kept.get(s.partition) is s)
         self.engine.fetcher.changed.notify()
 
+    def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
+        """Those that on_assigned was called for, or is being called for."""
+        unknown = self.turns.unannounced([s.partition for s in states])
+        return [s.partition for s in states if s.partition not in unknown]
+
     def _queue(
         self, what: str, listener: Listener | None, partitions: list[TopicPartition]
     ) -> Turn | None:
-        if listener is None:
+        if listener is None or (what != ON_ASSIGNED and not partitions):
             return None
-        turn = Turn(what, lambda: listener(partitions))
+        turn = Turn(what, lambda: listener(partitions), partitions)
         self.turns.put(turn)
         self.engine.fetcher.changed.notify()
         return turn
@@ -371,7 +377,7 @@ class ConsumerGroup:
         except KafkaError as error:
             failure = error
         if callback is not None:
-            self.turns.put(Turn("a commit's callback", lambda: callback(offsets, failure)))
+            self.turns.put(Turn("a commit's callback", lambda: callback(offsets, failure), []))
             self.engine.fetcher.changed.notify()
         elif failure is not None:
             logger.warning("group %s: commit_async() failed: %s", self.group_id, failure)
@@ -419,11 +425,11 @@ class ConsumerGroup:
         membership = self.membership
         if membership is not None:
             membership.hold(now)
-            self.turns.clear()
         states = list(self._subscription.partitions.values())
         if membership is not None:
             for state in states:
                 self._subscription.withhold(state)
+        announced = self._announced(states)
         if self.auto_commit is not None and states:
             now = yield from self.auto_commit.at_the_end(deadline, now)
         if membership is None:
@@ -431,10 +437,10 @@ class ConsumerGroup:
         self._watch.end()
         lost = membership.generation < 0
         listener = self._listeners.on_lost if lost else self._listeners.on_revoked
-        what = "on_lost" if lost else "on_revoked"
+        what = ON_LOST if lost else ON_REVOKED
         turn = None
-        if states and self.turns.running is None:
-            turn = self._queue(what, listener, [s.partition for s in states])
+        if self.turns.running is None:
+            turn = self._queue(what, listener, announced)
         while turn is not None and not turn.done.done and now < deadline:
             now = yield Wait((turn.done,), deadline)
         yield from membership.leave(deadline)

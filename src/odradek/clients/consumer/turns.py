@@ -8,29 +8,37 @@ While a turn waits, nothing is handed out. Must not: know what a rebalance is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from odradek.common.errors import IllegalStateError
+from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
+
+ON_ASSIGNED, ON_REVOKED, ON_LOST = "on_assigned", "on_revoked", "on_lost"
 
 
 class Turn:
     """One callback that is due."""
 
-    __slots__ = ("action", "begun", "done", "what")
+    __slots__ = ("action", "done", "partitions", "what")
 
-    def __init__(self, what: str, action: Callable[[], object]) -> None:
+    def __init__(
+        self, what: str, action: Callable[[], object], partitions: list[TopicPartition]
+    ) -> None:
+        """`partitions`: what it is about, and what `action` hands on."""
         self.what = what
         self.action = action
+        self.partitions = partitions
         self.done: Completion[None] = Completion()
-        self.begun = False
 
 
 class Turns:
     """The callbacks that wait for the caller, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: Lock) -> None:
+        """`lock`: held by the engine's steps, so a turn is taken between two of them."""
         self._waiting: deque[Turn] = deque()
+        self._lock = lock
         self.running: str | None = None
         """The callback that the caller is in."""
 
@@ -45,6 +53,21 @@ class Turns:
         """It is of no use any more, if it hasn't begun."""
         if turn in self._waiting:
             self._waiting.remove(turn)
+
+    def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Take partitions out of the calls of on_assigned that wait; gives those that were there.
+
+        Whoever never heard of them needn't hear that they are gone.
+        """
+        found = set()
+        for turn in [t for t in self._waiting if t.what == ON_ASSIGNED]:
+            gone = set(partitions).intersection(turn.partitions)
+            if gone:
+                found |= gone
+                turn.partitions[:] = [p for p in turn.partitions if p not in gone]
+                if not turn.partitions:
+                    self._waiting.remove(turn)
+        return found
 
     def clear(self) -> None:
         """Nothing is called any more."""
@@ -62,11 +85,10 @@ class Turns:
         """
         first: Exception | None = None
         while self._waiting:
-            try:
+            with self._lock:
+                if not self._waiting:  # withdrawn a moment ago
+                    break
                 turn = self._waiting.popleft()
-            except IndexError:  # withdrawn a moment ago
-                break
-            turn.begun = True
             self.running = turn.what
             try:
                 turn.action()
