@@ -78,7 +78,7 @@ def api_versions(
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, *span) for key, span in table],
         supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, 2)],
-        finalized_features_epoch=1,
+        finalized_features_epoch=broker.cluster.transactions.features_epoch,
         finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, level, level)],
     )
 

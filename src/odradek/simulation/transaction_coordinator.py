@@ -39,12 +39,23 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(cluster, "__transaction_state", TransactionShard, partitions=10)
-        self.version = states.KIP_890
-        """The finalized transaction.version: 0, 1 or 2."""
+        self._version = states.KIP_890
+        self.features_epoch = 1
+        """Grows whenever a feature is changed (KIP-584)."""
         self.longest = 900.0
         """transaction.max.timeout.ms in seconds."""
         self.marker_delay = 0.005
         """Seconds until a partition gets its marker, at most twice that."""
+
+    @property
+    def version(self) -> int:
+        """The finalized transaction.version: 0, 1 or 2. Clients see a new one when they connect."""
+        return self._version
+
+    @version.setter
+    def version(self, level: int) -> None:
+        self._version = level
+        self.features_epoch += 1
 
     def may_write(
         self,

@@ -162,6 +162,7 @@ class TransactionManager:
         if isinstance(error, errors.FATAL_FOR_BATCHES):
             self._break(errors.fatal(error))
         elif self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            self.request_bump(f"{type(error).__name__}: {error}")  # as Java: rather once too often
             self._fail(errors.abortable(error))
 
     # For the facade: calls that go on when their time is up
@@ -385,9 +386,6 @@ class TransactionManager:
                 self._broken(errors.fenced(self.transactional_id, error))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
-            if isinstance(error, errors.NEW_EPOCH):
-                self._forgotten = isinstance(error, InvalidProducerIdMappingError)
-                self.request_bump(f"{type(error).__name__}: {error}")
             failure = errors.abortable(error)
             self._fail(failure)
             raise failure from None
@@ -397,6 +395,9 @@ class TransactionManager:
 
     def _fail(self, error: KafkaError) -> None:
         """The open transaction can only be aborted; while it is, further errors say nothing new."""
+        if isinstance(error, errors.NEW_EPOCH):
+            self._forgotten = isinstance(error, InvalidProducerIdMappingError)
+            self.request_bump(f"{type(error).__name__}: {error}")
         if self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
             self.error = error
             self._move(_E.FAILED)
