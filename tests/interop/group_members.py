@@ -37,12 +37,15 @@ class Observed:
         """By member; one that isn't there has stopped."""
         self.read: list[tuple[str, int, int]] = []
         """Member, partition, offset."""
+        self.told: Counter[str] = Counter()
+        """How often each member was given or had to give back anything."""
         self.errors: list[str] = []
 
     def tell(self, name: str, what: str, numbers: Iterable[int] = (), text: str = "") -> None:
         """A member says what happened to it."""
         with self.changed:
             owned = self.owned.setdefault(name, set())
+            self.told[name] += what in ("assigned", "revoked", "lost")
             if what == "assigned":
                 owned.update(numbers)
             elif what in ("revoked", "lost"):
@@ -243,12 +246,26 @@ class Story:
     def join(self, *names: str) -> None:
         """Start members; a name is the client's and a number."""
         for name in names:
-            kind = name.rstrip("0123456789")
-            config = {"group.id": f"group-of-{self._topic}", **self._config(kind, name)}
-            self._members[name] = start_member(
-                kind, name, self._observed, self._cluster, self._jvm, self._topic, config
-            )
+            self._start(name)
         self._settle()
+
+    def _start(self, name: str) -> None:
+        kind = name.rstrip("0123456789")
+        config = {"group.id": f"group-of-{self._topic}", **self._config(kind, name)}
+        self._members[name] = start_member(
+            kind, name, self._observed, self._cluster, self._jvm, self._topic, config
+        )
+
+    def restart(self, name: str) -> None:
+        """Stop a static member and start it again: nobody else notices."""
+        observed = self._observed
+        before, told = set(observed.owned[name]), Counter(observed.told)
+        self._members[name].stop()
+        observed.wait(lambda: name not in observed.owned, f"end of {name}")
+        self._start(name)
+        self._settle()
+        assert observed.owned[name] == before
+        assert {n for n in observed.told if observed.told[n] != told[n]} == {name}
 
     def leave(self, *names: str) -> None:
         """Stop members."""

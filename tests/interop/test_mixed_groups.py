@@ -6,11 +6,14 @@ client gives back what it committed before another goes on there.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from tests.interop.group_members import Jvm, Story
+from tests.interop.group_members import PARTITIONS, Jvm, Story
 
+from odradek.api.consumer import Consumer
+from odradek.common.kafka_errors import FencedInstanceIdError
 from odradek.testing import LocalCluster
 
 JAVA_NAMES = {
@@ -21,12 +24,15 @@ JAVA_NAMES = {
 }
 
 
-def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> Story:
+def story_of(
+    cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str, *, static: bool = False
+) -> Story:
     """A classic group in which each client is told the assignor in its own words."""
 
-    def config(kind: str, _: str) -> dict[str, Any]:
+    def config(kind: str, name: str) -> dict[str, Any]:
         java = f"org.apache.kafka.clients.consumer.{JAVA_NAMES[strategy]}"
         return {
+            **({"group.instance.id": name} if static else {}),
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 200,
             "partition.assignment.strategy": java if kind == "java" else strategy,
@@ -63,3 +69,29 @@ def test_the_sticky_assignor_with_java(cluster: LocalCluster, jvm: Jvm, topic: s
     story.leave("ours1")
     story.leave("ours2", "java2")
     story.check()
+
+
+def test_static_members_come_back_unnoticed(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+    """KIP-345, KIP-814: also the leader, whichever client it is."""
+    story = story_of(cluster, jvm, topic, "range", static=True)
+    story.join("ours1")
+    story.join("java1", "confluent1")
+    for name in ("ours1", "java1", "ours1"):
+        story.restart(name)
+    story.leave("ours1", "java1", "confluent1")
+    story.check()
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": f"fence-{topic}",
+        "group.instance.id": "i",
+        "heartbeat.interval.ms": 200,
+    }
+    with Consumer(config) as old, Consumer(config) as new:
+        for consumer in (old, new):
+            consumer.subscribe([topic])
+            deadline = time.monotonic() + 20
+            while not consumer.assignment() and time.monotonic() < deadline:
+                consumer.poll(0.1)
+            assert len(consumer.assignment()) == PARTITIONS
+        with pytest.raises(FencedInstanceIdError):
+            old.poll(10.0)
