@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.consumer")
 
+LEAVING_GRACE = 0.05
+"""Seconds beyond the deadline, for what needs no broker."""
+
 Callback = Callable[[Any, list[TopicPartition]], object]
 """A rebalance callback: the consumer, and the partitions that it is about."""
 Committable = (
@@ -269,12 +272,11 @@ class GroupConsumer(Client[ConsumerEngine]):
             with engine.lock:
                 engine.subscription.note_consumed()
         end = engine.start(group.leave(deadline))
+        until = deadline + LEAVING_GRACE
         failure: Exception | None = None
         with suppress(KafkaError):  # the time is up, or the client has ended
             while self._call(
-                lambda d: group.turn_or(end, d),
-                max(0.0, deadline - host.now()),
-                "leaving the group",
+                lambda _: group.turn_or(end, until), max(0.0, until - host.now()), "leaving"
             ):
                 try:
                     group.take_turns(host.now, host.wake)

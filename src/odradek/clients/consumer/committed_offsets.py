@@ -7,7 +7,7 @@ newer one. Must not: decide what to commit, or know callbacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -95,17 +95,20 @@ class CommittedOffsets:
         coordinator: Coordinator,
         *,
         identity: Callable[[], Identity],
-        owns: Callable[[TopicPartition], bool],
+        owner: Callable[[TopicPartition], object],
         stable: bool,
     ) -> None:
-        """`owns`: whether a partition is (still) this member's; `stable`: wait for open
-        transactions that have sent offsets to the group.
+        """`owner`: what stands for a partition while it is this member's, and another thing when it
+        was given away and came back; `stable`: wait for open transactions that have sent offsets
+        to the group.
         """
         self._engine = engine
         self._coordinator = coordinator
         self._group_id = coordinator.key
         self._identity = identity
-        self._owns = owns
+        self._owner = owner
+        self.refused: Identity | None = None
+        """Who the last commit was refused to."""
         self._stable = stable
         self._busy = False
         self._free = Signal()
@@ -230,12 +233,17 @@ class CommittedOffsets:
     ) -> Flow[None]:
         wanted = _by_topic(offsets)
         names: dict[bytes, str] = {}
-        sent = [Identity()]
+        sent = [self._identity()]
+        held = {p: self._owner(p) for p in offsets}
 
         def body(_: float) -> OffsetCommitRequest:
             names.clear()
             names.update(self._ids(wanted))
-            sent[0] = self._identity()
+            who = self._identity()
+            if not self._still(sent[0], who, held):
+                # Others may have read on, and committed, meanwhile.
+                raise lost_membership(self._group_id, "the member was removed before it was done")
+            sent[0] = who
             return self._commit_request(wanted, offsets, names, sent[0])
 
         def check(answer: OffsetCommitResponse) -> KafkaError | None:
@@ -246,7 +254,7 @@ class CommittedOffsets:
                     if p.error_code:
                         tp = TopicPartition(name, p.partition_index)
                         error = _graver(error, error_for(p.error_code, f"{what}: {tp}"))
-            return self._judged(error, sent[0], offsets)
+            return self._judged(error, sent[0], held)
 
         yield from self._coordinator.ask(what, body, OffsetCommitResponse, check, deadline)
 
@@ -270,19 +278,30 @@ class CommittedOffsets:
             topics.append(OffsetCommitRequestTopic(name, ids.get(name, NO_ID), parts))
         return kind(self._group_id, who.generation, who.member_id, who.instance_id, topics=topics)
 
+    def _still(
+        self, before: Identity, now: Identity, held: Mapping[TopicPartition, object]
+    ) -> bool:
+        """Whether it is the same member, and has had the partitions all the time."""
+        if not before.member_id:
+            return not now.member_id
+        return now.member_id == before.member_id and all(
+            self._owner(p) is owner for p, owner in held.items()
+        )
+
     def _judged(
-        self, error: KafkaError | None, sent: Identity, partitions: Collection[TopicPartition]
+        self, error: KafkaError | None, sent: Identity, held: Mapping[TopicPartition, object]
     ) -> KafkaError | None:
         """What an error means for this member: again, or never."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now = self._identity()
-        kept = all(self._owns(p) for p in partitions)
+        kept = self._still(sent, now, held)
         moved = now.generation >= 0 and now != sent
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         if isinstance(error, OVERTAKEN) and kept and (moved or (waiting and now.generation >= 0)):
             return _OvertakenError(str(error))
         if isinstance(error, (*NOT_A_MEMBER, *OVERTAKEN)):
+            self.refused = sent
             failed = _refusal(self._group_id, sent, error)
             failed.__cause__ = error
             return failed

@@ -47,6 +47,10 @@ CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError |
 GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
 
 
+LEAVING_SHARE = 0.2
+"""Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
+
+
 class Listeners:
     """The callbacks of one `subscribe`."""
 
@@ -97,7 +101,7 @@ class ConsumerGroup:
             engine,
             self.coordinator,
             identity=self.identity,
-            owns=lambda p: p in self._subscription.partitions,
+            owner=lambda p: self._subscription.partitions.get(p),
             stable=config["isolation.level"] == "read_committed",
         )
         self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
@@ -354,9 +358,10 @@ class ConsumerGroup:
             self.failed(error, self.engine.now)
             raise
         except CommitFailedError as error:
-            now = self.engine.now
-            if self.membership is not None and self.membership.state not in GONE:
-                self.membership.rejoin(f"a commit failed: {error.__cause__}", now)
+            membership, now = self.membership, self.engine.now
+            present = self.committed.refused == self.identity()
+            if present and membership is not None and membership.state not in GONE:
+                membership.rejoin(f"a commit failed: {error.__cause__}", now)
             raise
         for partition, offset in chosen.items():
             state = self._subscription.partitions.get(partition)
@@ -422,27 +427,28 @@ class ConsumerGroup:
         Ends at the deadline; what went wrong is logged. Callbacks run as turns.
         """
         now = yield START
-        membership = self.membership
+        membership, auto_commit = self.membership, self.auto_commit
+        unannounced: set[TopicPartition] = set()
         if membership is not None:
             membership.hold(now)
-        states = list(self._subscription.partitions.values())
-        if membership is not None:
-            for state in states:
+            for state in self._subscription.partitions.values():
                 self._subscription.withhold(state)
-        announced = self._announced(states)
-        if self.auto_commit is not None and states:
-            now = yield from self.auto_commit.at_the_end(deadline, now)
+            unannounced = self.turns.unannounced(self.owned())
+        if auto_commit is not None:
+            until = deadline - LEAVING_SHARE * max(0.0, deadline - now)
+            now = yield from auto_commit.at_the_end(until, now)
         if membership is None:
             return
         self._watch.end()
-        lost = membership.generation < 0
-        listener = self._listeners.on_lost if lost else self._listeners.on_revoked
-        what = ON_LOST if lost else ON_REVOKED
-        turn = None
+        # Not those that were lost during the commit: on_lost tells of them.
+        states = list(self._subscription.partitions.values())
         if self.turns.running is None:
-            turn = self._queue(what, listener, announced)
-        while turn is not None and not turn.done.done and now < deadline:
-            now = yield Wait((turn.done,), deadline)
+            lost = membership.generation < 0
+            listener = self._listeners.on_lost if lost else self._listeners.on_revoked
+            told = [s.partition for s in states if s.partition not in unannounced]
+            turn = self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
+            if turn is not None:  # the caller runs it, however late it is
+                yield Wait((turn.done,))
         yield from membership.leave(deadline)
         self.membership = None
         self.turns.clear()
