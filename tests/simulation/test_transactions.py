@@ -34,7 +34,7 @@ from odradek.simulation.partition_log import PartitionLog
 pytestmark = pytest.mark.simulation
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "160"))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "200"))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 8
 """Tests that the seeds are spread over."""
@@ -146,6 +146,10 @@ class Scene:
         ]
         rng.choice(verbs)()
 
+    def upgrade(self) -> None:
+        """The cluster speaks KIP-890 from now on."""
+        self.cluster.transactions.version = 2
+
     def send(self) -> None:
         """Some records into the chains."""
         for _ in range(self.rng.randrange(6)):
@@ -164,6 +168,8 @@ class Scene:
         rng, world = self.rng, self.world
         for _ in range(rng.choice([1, 2, 3, 4, 8])):
             world.at(rng.uniform(0.5, TROUBLED), self.trouble)
+        if rng.random() < 0.3:
+            world.at(rng.uniform(0.0, TROUBLED), self.upgrade)
         while world.now < TROUBLED:
             self.send()
             member = rng.choice(self.members)
