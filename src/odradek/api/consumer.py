@@ -288,8 +288,8 @@ class Consumer(GroupConsumer):
         """Wait for something to hand out, or to call; a thread that is late brings nothing."""
         try:
             return self._call(self._engine.data, seconds, "records")
-        except KafkaTimeoutError as error:
-            if type(error) is not KafkaTimeoutError:
+        except KafkaTimeoutError:
+            if self._engine.unavailable_until() <= self._host.now():
                 raise
             return False
 

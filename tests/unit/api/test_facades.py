@@ -20,6 +20,7 @@ from odradek.common.errors import (
     ClientClosedError,
     ConfigurationError,
     KafkaTimeoutError,
+    NoBrokerAvailableError,
 )
 from odradek.simulation import SimulatedCluster, World
 
@@ -173,3 +174,32 @@ def test_the_import_is_light() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
+def test_a_thread_that_is_late_during_an_outage_brings_nothing(
+    monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    """R-RB-6: that no broker can be reached is said with "none", and after a minute only."""
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=1)
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "metadata.recovery.strategy": strategy,
+    }
+    host = world.host("c")
+    with Consumer(config, _host=host) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        consumer.poll(1.0)
+        cluster.crash(1)
+        consumer.poll(5.0)
+        monkeypatch.setattr(host, "run", lambda *_: False)
+        assert consumer.poll(0.1) == []
+        world.advance(60.0)
+        if strategy == "rebootstrap":
+            assert consumer.poll(0.1) == []
+        else:
+            with pytest.raises(NoBrokerAvailableError):
+                consumer.poll(0.1)
+        monkeypatch.undo()

@@ -267,7 +267,7 @@ class ConsumerEngine(ClientEngine):
                 return True
             if not subscribed and self.subscription.finished():
                 return False
-            raise_at = max(self._unavailable_until(), patience)
+            raise_at = max(self.unavailable_until(), patience)
             if now >= raise_at:
                 raise self.timeout("records", now)
             if now >= deadline:
@@ -279,7 +279,8 @@ class ConsumerEngine(ClientEngine):
             finally:
                 self.waiting.pop("records", None)
 
-    def _unavailable_until(self) -> float:
+    def unavailable_until(self) -> float:
+        """When `poll()` may say that no broker can be reached (R-RB-6); infinite if never."""
         limit: float | None = self.config["metadata.unavailable.timeout.ms"]
         since = self.updater.unavailable_since
         if since is None and self.metadata.snapshot is None:
