@@ -12,6 +12,11 @@ from tests.interop.group_members import Jvm
 from odradek.testing import LocalCluster
 
 _numbers = itertools.count()
+# Members of KIP-848 groups hear of changes with their heartbeats, which are 5 s apart by default.
+QUICK_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "400",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
+    with LocalCluster(brokers=1, config=QUICK_GROUPS) as running:
         yield running
 
 

@@ -255,8 +255,9 @@ class ConsumerMembership:
             yield from self._refuse(UnsupportedVersionError(text), now)
         elif isinstance(error, GroupIdNotFoundError):
             text = (
-                f"{error}. Its members use another protocol, and the brokers' "
-                "group.consumer.migration.policy doesn't let them be mixed"
+                f"{error}. A group whose members use group.protocol=classic can be joined where "
+                "the brokers' group.consumer.migration.policy allows it, and while its members use "
+                "assignors that write no user data of their own"
             )
             yield from self._refuse(GroupIdNotFoundError(text), now)
         else:

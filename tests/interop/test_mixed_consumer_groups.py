@@ -1,0 +1,99 @@
+"""Our consumer in one KIP-848 group with librdkafka's and Java's: members come and go.
+
+Every record is read exactly once, in order within a partition: each client gives back what it
+committed before the coordinator lets another go on there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.interop.group_members import Jvm, Story
+
+from odradek.api.consumer import Consumer
+from odradek.common.kafka_errors import InvalidRegularExpressionError
+from odradek.testing import LocalCluster
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_with_librdkafka_and_java(
+    cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str
+) -> None:
+    def config(kind: str, _: str) -> dict[str, Any]:
+        return {"group.protocol": "consumer", "group.remote.assignor": assignor}
+
+    story = Story(cluster, jvm, topic, config)
+    story.join("ours1")
+    story.join("java1", "confluent1")
+    story.join("ours2")
+    story.leave("ours1", "java1")
+    story.join("java2")
+    story.leave("ours2", "confluent1", "java2")
+    story.check()
+
+
+def test_a_classic_group_is_upgraded_in_place(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+    """Members of both protocols are in one group meanwhile.
+
+    The way back isn't tested: when the last member of the new protocol leaves, the broker puts the
+    others out (ILLEGAL_GENERATION, Java's as well), so they lose what they haven't committed.
+    """
+
+    def config(kind: str, name: str) -> dict[str, Any]:
+        if name.endswith("8"):
+            return {"group.protocol": "consumer"}
+        java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+        return {
+            "group.protocol": "classic",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "partition.assignment.strategy": java if kind == "java" else "cooperative-sticky",
+        }
+
+    story = Story(cluster, jvm, topic, config)
+    # Where librdkafka leads, its assignments hold user data, with which brokers upgrade no group.
+    story.join("ours1")
+    story.join("confluent1")
+    story.join("ours8")
+    story.leave("ours1")
+    story.join("java1", "java8")
+    story.leave("confluent1", "java1")
+    story.leave("ours8", "java8")
+    story.check()
+
+
+def test_patterns_and_instance_ids_are_the_coordinators_to_judge(
+    cluster: LocalCluster, topic: str
+) -> None:
+    for name in (f"{topic}-a", f"{topic}-b", f"other-{topic}"):
+        cluster.create_topic(name, partitions=2)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": f"group-of-{topic}",
+        "group.protocol": "consumer",
+        "group.instance.id": "i1",
+    }
+    owned: list[set[str]] = []
+    for _ in range(2):
+        with Consumer(settings) as consumer:
+            consumer.subscribe(pattern=f"{topic}-[ab]")
+            deadline = time.monotonic() + 20.0
+            while len(consumer.assignment()) < 4:
+                assert time.monotonic() < deadline, consumer.assignment()
+                consumer.poll(0.1)
+            owned.append({str(p) for p in consumer.assignment()})
+            member = consumer.group_metadata()
+            assert (member.group_instance_id, member.generation_id > 0) == ("i1", True)
+            if len(owned) == 1:
+                # The same place again while it is taken: refused once a minute has passed, not now.
+                with Consumer(settings) as twin:
+                    twin.subscribe(pattern=f"{topic}-[ab]")
+                    assert twin.poll(1.0) == []
+                    assert twin.assignment() == []
+    assert owned == [{f"{topic}-{t}-{n}" for t in "ab" for n in range(2)}] * 2
+    with Consumer({**settings, "group.instance.id": "i2"}) as consumer:
+        consumer.subscribe(pattern="unclosed(")
+        with pytest.raises(InvalidRegularExpressionError, match="unclosed"):
+            consumer.poll(20.0)
