@@ -470,3 +470,27 @@ def test_a_static_member_that_is_fenced_is_told_at_every_poll(protocol: str) -> 
             fenced.poll(5.0)
     fenced.close()
     (b if fenced is a else a).close()
+
+
+@PROTOCOLS
+def test_explain_says_where_the_membership_stands(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(8))
+    a = scene.member()
+    picture = a.explain().group
+    assert picture is not None
+    assert (picture.state, picture.generation, picture.last_poll) == (None, -1, None)
+    assert "no member, commits only" in str(a.explain())
+    a.subscribe(["t"], **scene.callbacks("a"))
+    scene.world.advance(2)
+    assert "a callback waits for poll()" in str(a.explain())
+    scene.read(a, 8)
+    scene.world.advance(3)
+    picture = a.explain().group
+    assert picture is not None
+    assert picture.member_id == a.group_metadata().member_id
+    text = str(picture)
+    assert text.startswith(f"group g ({protocol}): stable, generation {picture.generation}, member")
+    assert f"4 partitions of t; coordinator: broker {picture.coordinator}; last poll() 3.0" in text
+    assert a.explain().to_dict()["group"]["assigned"] == 4
+    a.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from odradek.api.explain_group import GroupExplanation, explain_group
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.outage import BOOTSTRAP, KNOWN
@@ -151,6 +152,8 @@ class Explanation:
     attempts: tuple[AttemptExplanation, ...]
     """Of the running outage, the latest last."""
     buffers: BufferExplanation
+    group: GroupExplanation | None = None
+    """Of a consumer with a `group.id`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -160,6 +163,8 @@ class Explanation:
         lines = [f"{self.client} {self.client_id}, cluster {self.cluster_id or 'not known yet'}"]
         lines.append(f"  {self.diagnosis}")
         lines.append(f"  {self.metadata_line()}")
+        if self.group is not None:
+            lines.append(f"  {self.group}")
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]
@@ -289,7 +294,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
             for a in list(updater.attempts)
         ),
         buffers=_buffers(engine),
+        group=_group(engine, now),
     )
+
+
+def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
+    group = getattr(engine, "group", None)
+    return None if group is None else explain_group(group, now)
 
 
 def _buffers(engine: ClientEngine) -> BufferExplanation:

@@ -169,6 +169,10 @@ class ConsumerGroup:
         """When the caller was last inside `poll()`."""
         return self.engine.now if self._polling else self._polled_at
 
+    def last_poll(self, now: float) -> float | None:
+        """How long ago the caller asked for records; None while it asks, or never did."""
+        return None if self._polling or self._polled_at == 0.0 else now - self._polled_at
+
     def owned(self) -> list[TopicPartition]:
         """What is assigned now."""
         return list(self._subscription.partitions)

@@ -1,0 +1,80 @@
+"""A group consumer's part of `explain()`: where its membership stands.
+
+In: the engine's group, read from any thread. Out: a frozen picture and its line of text.
+Must not: change anything, or wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_group import ConsumerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """One consumer in its group. Times are in seconds."""
+
+    group_id: str
+    group_instance_id: str | None
+    protocol: str
+    """classic, or consumer (KIP-848)."""
+    state: str | None
+    """Kafka's words; None for a consumer that only commits (`assign`)."""
+    member_id: str
+    generation: int
+    """Or the member's epoch; -1 without membership."""
+    coordinator: int | None
+    """The id of its broker; None while it has to be found."""
+    subscription: tuple[str, ...]
+    pattern: str | None
+    assigned: int
+    """Partitions."""
+    callback_due: bool
+    """A callback waits for the application's next poll()."""
+    last_poll: float | None
+    """How long ago the application asked for records; None while it is asking, or never did."""
+    error: str | None
+    """Why the group refuses this consumer, if so."""
+
+    def __str__(self) -> str:
+        who = f"group {self.group_id} ({self.protocol}"
+        who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
+        where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
+        if self.state is None:
+            return f"{who}: no member, commits only; coordinator: {where}"
+        what = f"pattern {self.pattern!r}" if self.pattern else ", ".join(self.subscription[:5])
+        more = f" and {len(self.subscription) - 5} more" if len(self.subscription) > 5 else ""
+        parts = [f"{who}: {self.state}", f"{self.assigned} partitions of {what}{more}"]
+        if self.generation >= 0:
+            parts[0] += f", generation {self.generation}, member {self.member_id}"
+        parts.append(f"coordinator: {where}")
+        if self.callback_due:
+            parts.append("a callback waits for poll()")
+        if self.last_poll is not None:
+            parts.append(f"last poll() {self.last_poll:.1f} s ago")
+        if self.error:
+            parts.append(self.error)
+        return "; ".join(parts)
+
+
+def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
+    """Take the picture."""
+    membership, who = group.membership, group.identity()
+    return GroupExplanation(
+        group_id=group.group_id,
+        group_instance_id=group.instance_id,
+        protocol=group.config["group.protocol"],
+        state=None if membership is None else membership.state.value,
+        member_id=who.member_id,
+        generation=who.generation,
+        coordinator=group.coordinator.broker,
+        subscription=tuple(group.topics()),
+        pattern=group.pattern,
+        assigned=len(group.owned()),
+        callback_due=bool(group.turns),
+        last_poll=group.last_poll(now),
+        error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
+    )

@@ -1,0 +1,96 @@
+"""Callbacks that wait for the caller: their order, their errors, and those that are taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.consumer.turns import ON_ASSIGNED, ON_LOST, Turn, Turns
+from odradek.common.errors import IllegalStateError
+from odradek.common.types import NullLock, TopicPartition
+
+P = [TopicPartition("t", n) for n in range(4)]
+
+
+class Calls:
+    """Turns, what they did, and which have ended."""
+
+    def __init__(self) -> None:
+        self.turns = Turns(NullLock())
+        self.log: list[str] = []
+        self.ended: list[str] = []
+
+    def put(self, what: str, *numbers: int, error: BaseException | None = None) -> Turn:
+        partitions = [P[n] for n in numbers]
+
+        def action() -> None:
+            self.log.append(f"{what} {[p.partition for p in partitions]} in {self.turns.running}")
+            if error is not None:
+                raise error
+
+        turn = Turn(what, action, partitions)
+        self.turns.put(turn)
+        return turn
+
+    def take(self) -> None:
+        self.turns.take(lambda turn: self.ended.append(turn.what))
+
+
+def test_they_run_in_order_and_each_ends() -> None:
+    calls = Calls()
+    calls.put(ON_ASSIGNED, 0, 1)
+    calls.put(ON_LOST, 0)
+    assert calls.turns
+    calls.take()
+    assert calls.log == ["on_assigned [0, 1] in on_assigned", "on_lost [0] in on_lost"]
+    assert calls.ended == [ON_ASSIGNED, ON_LOST]
+    assert not calls.turns
+    assert calls.turns.running is None
+
+
+def test_the_first_error_comes_out_behind_the_last_turn() -> None:
+    calls = Calls()
+    calls.put("a", error=ValueError("one"))
+    calls.put("b", error=ZeroDivisionError("two"))
+    calls.put("c")
+    with pytest.raises(ValueError, match="one") as caught:
+        calls.take()
+    assert caught.value.__notes__ == ["then b failed as well: ZeroDivisionError('two')"]
+    assert calls.ended == ["a", "b", "c"]
+
+
+def test_an_interruption_ends_its_turn_and_leaves_the_others() -> None:
+    calls = Calls()
+    calls.put("a", error=KeyboardInterrupt())
+    calls.put("b")
+    with pytest.raises(KeyboardInterrupt):
+        calls.take()
+    assert calls.ended == ["a"]
+    assert calls.turns
+
+
+def test_partitions_that_nobody_heard_of_are_taken_back() -> None:
+    calls = Calls()
+    calls.put(ON_ASSIGNED, 0, 1)
+    calls.put(ON_ASSIGNED, 2)
+    calls.put(ON_LOST, 3)
+    assert calls.turns.unannounced(P[1:]) == {P[1], P[2]}
+    calls.take()
+    assert [line.split(" in")[0] for line in calls.log] == ["on_assigned [0]", "on_lost [3]"]
+
+
+def test_a_turn_that_was_withdrawn_is_not_called() -> None:
+    calls = Calls()
+    turn = calls.put("a")
+    calls.turns.withdraw(turn)
+    calls.turns.withdraw(turn)
+    calls.take()
+    assert calls.log == []
+
+
+def test_what_a_callback_can_not_do_is_refused_while_it_runs() -> None:
+    calls = Calls()
+    calls.turns.check("poll()")
+    calls.turns.put(Turn("on_lost", lambda: calls.turns.check("poll()"), []))
+    with pytest.raises(IllegalStateError, match=r"poll\(\) can't be called inside on_lost"):
+        calls.take()
+    calls.turns.check("poll()")
