@@ -100,15 +100,16 @@ class Joining:
                 patience=self._rebalance_timeout,
                 constant=True,
             )
-            if answer.error_code == MemberIdRequiredError.code and not named:  # KIP-394
-                identity.member_id = answer.member_id
-                named = True
-            elif answer.error_code:
-                yield Wait((), group.engine.now + self._pause)
-            else:
+            if not answer.error_code:
                 self._check_protocol(answer.protocol_type, answer.protocol_name)
                 identity.member_id, identity.generation = answer.member_id, answer.generation_id
                 return answer
+            again = True
+            if answer.error_code == MemberIdRequiredError.code:  # KIP-394
+                identity.member_id = answer.member_id
+                again, named = named, True
+            if again:
+                yield Wait((), group.engine.now + self._pause)
 
     def sync(
         self, protocol: str, assignments: list[SyncGroupRequestAssignment]
