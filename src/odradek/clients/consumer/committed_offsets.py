@@ -46,6 +46,8 @@ BATCHED_FROM = 8
 """OffsetFetch asks for several groups from this version on (KIP-709)."""
 STABLE_FROM = 7
 """OffsetFetch can wait for open transactions from this version on (KIP-447)."""
+INSTANCES_FROM = 7
+"""OffsetCommit names static members from this version on (KIP-345)."""
 TOPIC_IDS_FROM = 10
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 OVERTAKEN = (
@@ -276,7 +278,9 @@ class CommittedOffsets:
                     OffsetCommitRequestPartition(number, o.offset, o.leader_epoch, o.metadata)
                 )
             topics.append(OffsetCommitRequestTopic(name, ids.get(name, NO_ID), parts))
-        return kind(self._group_id, who.generation, who.member_id, who.instance_id, topics=topics)
+        old = (self._coordinator.version(kind) or 0) < INSTANCES_FROM
+        instance_id = None if old or not who.member_id else who.instance_id
+        return kind(self._group_id, who.generation, who.member_id, instance_id, topics=topics)
 
     def _still(
         self, before: Identity, now: Identity, held: Mapping[TopicPartition, object]

@@ -1,0 +1,106 @@
+"""Commits and committed offsets on the wire: every version, names and ids, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import CommitFailedError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def make(commit: int = 10, fetch: int = 10) -> tuple[World, SimulatedCluster]:
+    versions = {
+        OffsetCommitRequest.API_KEY: (OffsetCommitRequest.MIN_VERSION, commit),
+        OffsetFetchRequest.API_KEY: (OffsetFetchRequest.MIN_VERSION, fetch),
+    }
+    world = World(seed=3)
+    cluster = SimulatedCluster(world, brokers=2, versions=versions)
+    for topic in ("t", "u"):
+        cluster.create_topic(topic, partitions=2)
+    return world, cluster
+
+
+def consumer(world: World, cluster: SimulatedCluster, **config: Any) -> Consumer:
+    given = {"auto_offset_reset": "earliest", "group_id": "g", **config}
+    host = world.host("consumer")
+    return Consumer(bootstrap_servers=cluster.bootstrap_servers, _host=host, **given)
+
+
+@pytest.mark.parametrize("commit", range(OffsetCommitRequest.MIN_VERSION, 11))
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_each_version_of_commit(commit: int, isolation: str) -> None:
+    world, cluster = make(commit, fetch=(commit * 7) % 10 + 1)
+    a = consumer(world, cluster, isolation_level=isolation, group_instance_id="static")
+    a.assign([T0, U0])
+    assert a.position(T0) == 0  # t's id is known from here on
+    offsets = {T0: OffsetAndMetadata(5, "mine", 2), U0: OffsetAndMetadata(7)}
+    a.commit(offsets)
+    epoch = 2 if commit >= 6 else -1
+    found = a.committed([U0, T1, T0])
+    assert found[U0] == OffsetAndMetadata(7)
+    assert found[T1] is None
+    committed = found[T0]
+    assert committed is not None
+    assert (committed.offset, committed.metadata) == (5, "mine")
+    assert committed.leader_epoch in (epoch, -1)
+    assert list(found) == [U0, T1, T0]
+    a.close()
+
+
+@pytest.mark.parametrize("fetch", range(OffsetFetchRequest.MIN_VERSION, 11))
+@pytest.mark.parametrize("known", [True, False], ids=["ids known", "names only"])
+def test_each_version_of_fetch(fetch: int, known: bool) -> None:
+    world, cluster = make(fetch=fetch)
+    with consumer(world, cluster, enable_auto_commit=False) as a:
+        a.commit({T0: OffsetAndMetadata(5, "mine", 2)})
+    b = consumer(world, cluster, isolation_level="read_committed")
+    if known:
+        b.assign([T0, T1])
+        assert b.position(T1) == 0
+    epoch = 2 if fetch >= 5 else -1
+    assert b.committed([T0, T1]) == {T0: OffsetAndMetadata(5, "mine", epoch), T1: None}
+    assert b.committed([]) == {}
+    b.close()
+
+
+def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:
+    world, cluster = make()
+    with consumer(world, cluster, enable_auto_commit=False) as a:
+        began = world.now
+        with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            a.commit({TopicPartition("nix", 0): 1}, timeout=3)
+        assert world.now - began == pytest.approx(3, abs=0.1)
+
+
+def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
+    world, cluster = make()
+    with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, _host=world.host("producer")
+    ) as producer:
+        producer.send("t", b"x", partition=0)
+    a = consumer(world, cluster, enable_auto_commit=False)
+    a.subscribe(["t"])
+    assert len(a.poll(5)) == 1
+    before = a.group_metadata().member_id
+    broker = a._engine.group.coordinator.broker  # type: ignore[union-attr]
+    group = cluster.groups.shard(cluster.brokers[broker or 0], "g").groups["g"]
+    group.members.clear()
+    with pytest.raises(CommitFailedError, match="joins again") as caught:
+        a.commit()
+    assert "UNKNOWN_MEMBER_ID" in str(caught.value.__cause__)
+    a.poll(2)
+    assert a.group_metadata().member_id not in ("", before)
+    assert a.commit() == {T0: OffsetAndMetadata(1, "", 0), T1: OffsetAndMetadata(0)}
+    a.close()
