@@ -6,6 +6,7 @@ nothing, or a `Violation`. It holds for both protocols. Must not: change what it
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,6 +52,12 @@ class GroupLedger:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Behind the last offset that anybody was handed."""
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
+    in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """What members work on that let their client commit: the first offset by partition."""
+    owed: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    """What dead members had worked on: somebody must be handed it again."""
+    times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
+    """How often each record was handed out."""
     handed: int = 0
     again: int = 0
     """Records that were handed out before: what at-least-once allows."""
@@ -101,6 +108,11 @@ class GroupLedger:
         """The member has left, or died."""
         self.stints.pop(member.name, None)
         self.members.pop(member.name, None)
+        self.owed += self.in_hand.pop(member.name, {}).items()
+
+    def works_on(self, member: MemberView, first: dict[TopicPartition, int]) -> None:
+        """The application has these records in hand, until it asks for more."""
+        self.in_hand[member.name] = first
 
     def record(
         self, member: MemberView, partition: TopicPartition, offset: int, value: bytes | None
@@ -117,6 +129,7 @@ class GroupLedger:
         if offset > end:
             raise self._wrong(member, f"gets {partition} at {offset}: {end} was never handed out")
         stint.next_offset = offset + 1
+        self.times[partition, offset] += 1
         self.handed += 1
         self.again += offset < end
         self.ends[partition] = max(end, offset + 1)
@@ -155,6 +168,19 @@ class GroupLedger:
                     f"{committed.offset}, but {self.ends.get(partition, 0)} is the end of what "
                     "was handed out"
                 )
+            self._check_in_hand(partition, committed.offset, shard)
+
+    def _check_in_hand(self, partition: TopicPartition, committed: int, shard: GroupShard) -> None:
+        """What an application works on isn't committed for it (R-GR-1): it may die meanwhile."""
+        owners = [name for name, stints in self.stints.items() if partition in stints]
+        group = shard.groups.get(self.group_id)
+        if len(owners) != 1 or group is None:
+            return  # another one may have read on
+        first = self.in_hand.get(owners[0], {}).get(partition)
+        owner, member_id = self.members[owners[0]], self.stints[owners[0]][partition].member_id
+        excused = owner.lost(partition) or member_id not in group.members
+        if first is not None and committed > first and not excused:
+            raise self._wrong(owner, f"works on {partition} at {first}; {committed} is committed")
 
     # When all is quiet
 
@@ -182,6 +208,9 @@ class GroupLedger:
                     raise Violation(f"{place} at {row[0]} was handed to nobody")
                 if self.values[place, row[0]] != row[4]:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
+        for place, offset in self.owed:
+            if self.times[place, offset] < 2:
+                raise Violation(f"{place} at {offset}: who worked on it died, and nobody got it")
 
     def committed(self, topic: str) -> dict[int, int]:
         """Committed offsets by partition; empty while nobody coordinates."""

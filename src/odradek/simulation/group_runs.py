@@ -10,7 +10,8 @@ Must not: read a clock.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from odradek.common.config import CONSUMER
@@ -79,6 +80,8 @@ class GroupSchedule:
     """Partitions of `__consumer_offsets`."""
     freezes: tuple[tuple[int, float, float], ...] = ()
     """Members by number whose processes are stopped: when, and for how long."""
+    wishes: tuple[tuple[int, float, str], ...] = ()
+    """Members by number that ask for a rebalance ("rejoin"), or subscribe anew ("subscribe")."""
     grows: tuple[tuple[float, int], ...] = ()
     """When the topic gets partitions more, and how many."""
 
@@ -97,6 +100,7 @@ class GroupSchedule:
             fate = f"{member.end} at {member.at} s ({member.seconds} s)"
             lines.append(f"  {client.name} from {client.start} s, {fate}: {dict(client.config)}")
         lines += [f"  member-{i} is stopped at {at} s for {n} s" for i, at, n in self.freezes]
+        lines += [f"  member-{i} at {at} s: {wish}" for i, at, wish in self.wishes]
         lines += [f"  {count} partitions more at {at} s" for at, count in self.grows]
         return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
 
@@ -158,11 +162,22 @@ def random_group(seed: int) -> GroupSchedule:
         )
         for _ in range(more.choice([0, 0, 0, 1, 2]))
     ]
+    wishes = [
+        (
+            more.randrange(len(members)),
+            round(more.uniform(0.5, heal_at), 3),
+            more.choice(("rejoin", "subscribe")),
+        )
+        for _ in range(more.choice([0, 0, 0, 1, 3]))
+    ]
+    if more.random() < 0.15:
+        members = tuple(replace(m, habits=replace(m.habits, raises=True)) for m in members)
     return GroupSchedule(
         seed,
         members,
         tuple(sorted(faults, key=lambda f: f.at)),
         freezes=tuple(freezes),
+        wishes=tuple(wishes),
         grows=tuple(grows),
         partitions=partitions,
         mode="bytes" if rng.random() < 0.1 else "messages",
@@ -268,12 +283,12 @@ class GroupRun:
                 self.world.at(member.at + member.seconds, begin)
             for number, at, seconds in self.schedule.freezes:
                 if self.schedule.members[number] is member:
-                    self._freeze(driver, at, seconds)
+                    self.world.at(at, partial(driver.freeze, seconds))
+            for number, at, wish in self.schedule.wishes:
+                if self.schedule.members[number] is member:
+                    self.world.at(at, driver.rejoin if wish == "rejoin" else driver.subscribe_anew)
 
         self.world.at(member.client.start, start)
-
-    def _freeze(self, driver: MemberDriver, at: float, seconds: float) -> None:
-        self.world.at(at, lambda: driver.freeze(seconds))
 
     def _grow(self, at: float, count: int) -> None:
         self.world.at(at, lambda: self._stage.cluster.add_partitions(TOPIC, count))

@@ -7,6 +7,7 @@ makes them, in virtual time. Must not: cause faults, or decide what is right.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from odradek.simulation.schedule import Client
 from odradek.simulation.workload import TOPIC, Driver
 
 LEAVE_TIMEOUT = 10.0
+LEAVING_GRACE = 0.5
+"""Seconds for the callbacks at the end of a leave that ran out of time, as the facade has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class Habits:
     commits: bool = False
     """It commits by itself after each poll; else the client does."""
     pattern: str | None = None
+    raises: bool = False
+    """Some of its callbacks fail."""
+
+
+class ApplicationError(Exception):
+    """What a callback raises."""
 
 
 class MemberDriver(Driver):
@@ -59,7 +68,7 @@ class MemberDriver(Driver):
         self.ledger = ledger
         self.habits = habits
         self.violations: list[Violation] = []
-        self.errors: list[KafkaError] = []
+        self.errors: list[Exception] = []
         """What polls and commits raised."""
         self.over = False
         """It has left or died."""
@@ -67,6 +76,7 @@ class MemberDriver(Driver):
         self._polling = False
         self._leaving = False
         self._frozen = False
+        self._back = False
         self._lost: dict[TopicPartition, None] = {}
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
@@ -99,11 +109,6 @@ class MemberDriver(Driver):
 
     def begin(self) -> None:
         """Subscribe, and begin to poll."""
-        listeners = Listeners(
-            lambda partitions: self._told(self.ledger.assigned, partitions),
-            lambda partitions: self._told(self.ledger.revoked, partitions),
-            lambda partitions: self._told(self.ledger.revoked, partitions),
-        )
         lose = self.group.lose
 
         def noted(partitions: Collection[TopicPartition], now: float) -> Flow[float]:
@@ -111,6 +116,14 @@ class MemberDriver(Driver):
             return lose(partitions, now)
 
         self.group.lose = noted  # type: ignore[method-assign]  # who gives back isn't excused
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        listeners = Listeners(
+            lambda partitions: self._told(self.ledger.assigned, partitions),
+            lambda partitions: self._told(self.ledger.revoked, partitions),
+            lambda partitions: self._told(self.ledger.revoked, partitions),
+        )
         pattern = self.habits.pattern
         topics = [] if pattern is not None else [TOPIC]
         self.group.subscribe(topics, pattern, listeners, self.world.now)
@@ -123,6 +136,8 @@ class MemberDriver(Driver):
             note(self, partitions)
         except Violation as violation:  # raised in a callback it would be the application's error
             self.violations.append(violation)
+        if self.habits.raises and self.rng.random() < 0.3:
+            raise ApplicationError("a callback failed")
 
     def stop_polling(self, seconds: float) -> None:
         """The application is busy with something else for so long."""
@@ -170,6 +185,7 @@ class MemberDriver(Driver):
             return
         self._polling = True
         now = self.world.now
+        self.ledger.works_on(self, {})
         if self.group.entered(now):
             self.host.wake()
         if self.engine.delivery.ready and self.engine.fetcher.made_room():
@@ -190,7 +206,7 @@ class MemberDriver(Driver):
             if not records:
                 self._wait(deadline)
                 return
-        except KafkaError as error:  # the application logs it and polls on
+        except (KafkaError, ApplicationError) as error:  # the application logs it and polls on
             self.errors.append(error)
         self._polled(records)
 
@@ -223,8 +239,10 @@ class MemberDriver(Driver):
         """The caller has what `poll` gave."""
         self._polling = False
         self.group.left(self.world.now)
+        first: dict[TopicPartition, int] = {}
         for record in records:
             place = TopicPartition(record.topic, record.partition)
+            first.setdefault(place, record.offset)
             try:
                 self.ledger.record(self, place, record.offset, record.value)
             except Violation as violation:
@@ -232,6 +250,8 @@ class MemberDriver(Driver):
                 return
         check_limits(self.engine, len(self.calls))
         self.host.wake()
+        if not self.habits.commits:
+            self.ledger.works_on(self, first)
         if records and self.habits.commits:
             self._commit()
         else:
@@ -253,8 +273,22 @@ class MemberDriver(Driver):
 
     # Its end
 
+    def subscribe_anew(self) -> None:
+        """Unsubscribe and subscribe again, after the poll that is under way."""
+        if not self._leaving and not self.over and not self._frozen:
+            self.leave()
+            self._back = True
+
+    def rejoin(self) -> None:
+        """Ask for a rebalance."""
+        membership = self.group.membership
+        if membership is not None and not self.over:
+            self.engine.post(lambda now: membership.rejoin("the application wants it", now))
+            self.host.wake()
+
     def leave(self) -> None:
         """Close in order, after the poll that is under way."""
+        self._back = False
         if not self._leaving and not self.over:
             self._leaving = True
             if self._frozen:
@@ -266,10 +300,12 @@ class MemberDriver(Driver):
     def _leave(self) -> None:
         self._polling = True
         deadline = self.world.now + LEAVE_TIMEOUT
+        self.ledger.works_on(self, {})
         self.engine.subscription.note_consumed()
         end: Completion[None] = self.engine.start(self.group.leave(deadline))
-        self.calls.begin(end, f"{self.name}: leave", deadline)
-        self._leaving_on(end, deadline)
+        until = deadline + LEAVING_GRACE
+        self.calls.begin(end, f"{self.name}: leave", until)
+        self._leaving_on(end, until)
 
     def _leaving_on(self, end: Completion[None], deadline: float) -> None:
         if self.over:
@@ -283,11 +319,15 @@ class MemberDriver(Driver):
             if self.over:
                 return
             if found.error is None and found.result():
-                self.group.take_turns(self.host.now, self.host.wake)
+                with suppress(ApplicationError):
+                    self.group.take_turns(self.host.now, self.host.wake)
                 self._leaving_on(end, deadline)
-                return
-            self.engine.shut()
-            self._end()
+            elif self._back:
+                self._leaving = self._back = self._polling = False
+                self._subscribe()
+            else:
+                self.engine.shut()
+                self._end()
 
         more.when_done(ended)
         self.host.wake()

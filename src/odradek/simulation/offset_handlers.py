@@ -53,10 +53,10 @@ def offset_commit(
         for part in asked.partitions:
             answer = c.OffsetCommitResponsePartition(part.partition_index)
             of_topic.partitions.append(answer)
-            open_answers.append(answer)
             if topic is None or not 0 <= part.partition_index < len(topic.partitions):
                 answer.error_code = _unknown(version)
                 continue
+            open_answers.append(answer)
             offsets[TopicPartition(topic.name, part.partition_index)] = Committed(
                 part.committed_offset, part.committed_leader_epoch, part.committed_metadata
             )

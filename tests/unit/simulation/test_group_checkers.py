@@ -147,3 +147,28 @@ def test_without_a_coordinator_there_is_nothing_to_compare(ledger: GroupLedger) 
     assert ledger.cluster.leader(GROUP_TOPIC, 0) is None
     assert ledger.shard() is None
     ledger.look()
+
+
+def test_what_is_worked_on_is_not_committed_and_comes_again_if_its_member_dies(
+    ledger: GroupLedger,
+) -> None:
+    a, b = Member("a", ("id-a", 3)), Member("b")
+    ledger.assigned(a, [T0])
+    for offset in range(3):
+        ledger.record(a, T0, offset, b"v")
+    ledger.works_on(a, {T0: 1})
+    group = shard(ledger).consumer("g", create=True)
+    group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
+    ledger.look()
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
+    with pytest.raises(Violation, match="works on t-0 at 1; 2 is committed"):
+        ledger.look()
+    a.gone.add(T0)
+    ledger.look()
+    ledger.gone(a)
+    with pytest.raises(Violation, match="t-0 at 1: who worked on it died"):
+        ledger.verify("t")
+    ledger.assigned(b, [T0])
+    ledger.record(b, T0, 1, b"v")
+    ledger.verify("t")
