@@ -60,6 +60,7 @@ class Scene:
             self.cluster.create_topic(topic, PARTITIONS)
         self.history, self.tally = History(), Tally()
         self.protocol = rng.choice(["classic", "consumer"])
+        self.static = rng.random() < 0.2
         self.assignor = rng.choice(["range", "roundrobin", "sticky", "cooperative-sticky"])
         self.limits: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap_servers}
         if rng.random() < 0.5:
@@ -84,12 +85,15 @@ class Scene:
         if self.protocol == "classic":
             reads["partition.assignment.strategy"] = self.assignor
             reads["session.timeout.ms"] = 10_000
+        if self.static:
+            reads["group.instance.id"] = name
         writes = {
             **self.limits,
             "transactional.id": name,
             "transaction.timeout.ms": rng.choice([5_000, 30_000]),
             "max.block.ms": rng.choice([5_000, 20_000]),
             "linger.ms": rng.choice([0, 5]),
+            "compression.type": rng.choice(["none", "lz4"]),
         }
         return Chain(
             name,
