@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -15,8 +16,7 @@ from tests.interop.other_client import Row, read_all
 
 from odradek.api.producer import Producer
 from odradek.clients.producer.delivery import OffsetRange
-from odradek.common.errors import ConfigurationError, KafkaTimeoutError
-from odradek.common.kafka_errors import MessageTooLargeError
+from odradek.common.errors import ConfigurationError, KafkaTimeoutError, RecordTooLargeError
 from odradek.testing import LocalCluster
 
 MIXED = [
@@ -206,18 +206,37 @@ def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, top
         assert time.monotonic() - begin < 0.28
 
 
-def test_what_the_broker_refuses_comes_out_of_the_future(cluster: LocalCluster, topic: str) -> None:
+def test_batches_above_the_limit_of_their_topic_are_split(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """KIP-126; a record that is too large alone fails, and no other one with it."""
     cluster.run_tool(
         "org.apache.kafka.tools.TopicCommand",
         ["--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic", topic,
-         "--partitions", "1", "--config", "max.message.bytes=2000"],
+         "--partitions", "2", "--config", "max.message.bytes=2000"],
     )  # fmt: skip
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
-        good = producer.send(topic, b"small")
-        assert good.result(timeout=10).offset == 0
-        bad = producer.send(topic, bytes(5000))
-        assert isinstance(bad.exception(timeout=10), MessageTooLargeError)
-        assert producer.send(topic, b"small again").result(timeout=10).offset == 1
+    texts: list[list[bytes]] = [[], []]
+    for codec in ("none", "gzip", "zstd", "lz4", "snappy"):
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
+        with Producer(config, linger_ms=50) as producer:
+            values = [b"%s %d " % (codec.encode(), n) + os.urandom(100) for n in range(200)]
+            futures = [producer.send(topic, v, partition=n % 2) for n, v in enumerate(values)]
+            large = producer.send(topic, os.urandom(5000), partition=1)
+            rows = producer.send_arrow(
+                topic, pa.table({"value": values, "partition": [n % 2 for n in range(200)]})
+            )
+            producer.flush(timeout=30)
+            for n, future in enumerate(futures):
+                assert future.result(timeout=0).offset == len(texts[n % 2])
+                texts[n % 2].append(values[n])
+            assert isinstance(large.exception(timeout=0), RecordTooLargeError)
+            for p, found in enumerate(rows.result(timeout=0)):
+                first, last = len(texts[p]), len(texts[p]) + 99
+                assert (found.first_offset, found.last_offset, found.records) == (first, last, 100)
+                texts[p] += values[p::2]
+            assert producer._engine.events.counts["split"]
+    stored = read_all(cluster.bootstrap_servers, topic, 2)
+    assert [[row.value for row in stored[p]] for p in range(2)] == texts
 
 
 def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
