@@ -12,7 +12,7 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_dict, as_text
-from odradek.cli.console.consuming import Records, assign
+from odradek.cli.console.consuming import Records, assign, subscribe
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.lines import LineParser
 from odradek.cli.console.producing import INTERRUPTED_FLUSH, LOST_KEPT, Lines, Result, run
@@ -401,3 +401,18 @@ def test_a_broker_that_comes_back_is_waited_for() -> None:
         found = admin.describe_api_versions(10)
     assert all(b.error is None for b in found)
     assert 4.0 <= scene.world.now <= 7.0
+
+
+def test_a_group_goes_on_where_it_ended() -> None:
+    scene = Scene(31, partitions=3)
+    scene.produce([b"%d" % n for n in range(30)])
+    with scene.consumer(group_id="g") as first:
+        subscribe(first, "t", patience=10, tell=scene.said.append)
+        scene.records(first).run(most=12, idle=10)
+    assert scene.written.count(b"\n") == 12
+    with scene.consumer(group_id="g") as second:
+        subscribe(second, "t", patience=10, tell=scene.said.append)
+        scene.records(second).run(most=None, idle=3)
+    assert sorted(map(int, scene.written.split())) == list(range(30))
+    with scene.consumer(group_id="g") as third, pytest.raises(UnknownTopicOrPartitionError):
+        subscribe(third, "nix", patience=10, tell=scene.said.append)

@@ -1,10 +1,11 @@
 """`odradek consume`: records to standard output, as Kafka's console consumer writes them.
 
 In: Kafka's flags. Out: a line per record, or with `--json` an object; at the end on stderr how many
-there were. Exit statuses: 0, 1 it failed, 2 wrong use, 130 Ctrl-C. Must not: commit anything.
+there were. Exit statuses: 0, 1 it failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of
+that group and commits what it has written; without, it commits nothing.
 
-Not as in Kafka's tool: partitions are assigned (those that a topic has at the start), without a
-group; a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
+Not as in Kafka's tool: without a group, partitions are assigned (those that a topic has at the
+start); a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
 epoch of a record is shown where Kafka's tool loses it.
 """
 
@@ -21,7 +22,7 @@ import typer
 
 from odradek.api.consumer import Consumer
 from odradek.cli.console import flags
-from odradek.cli.console.consuming import Records, assign, start_offset
+from odradek.cli.console.consuming import Records, assign, start_offset, subscribe
 from odradek.cli.console.formatting import PROPERTIES, RecordFormatter
 from odradek.cli.console.properties import (
     client_config,
@@ -32,10 +33,13 @@ from odradek.cli.console.properties import (
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import CONSUMER
 
-OPTIONS = {"bootstrap_server": "bootstrap.servers", "isolation_level": "isolation.level"}
+OPTIONS = {
+    "bootstrap_server": "bootstrap.servers",
+    "isolation_level": "isolation.level",
+    "group": "group.id",
+}
 """The consumer's option that each flag sets."""
 NOT_THERE = {
-    "group": "consumer groups come later; without it all partitions of the topic are read",
     "include": "give one --topic",
     "formatter": "classes can't be loaded; --formatter-property says how records are written",
     "enable_systest_events": "it belongs to Kafka's own system tests",
@@ -54,8 +58,8 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     if offset is not None and params.get("from_beginning"):
         refuse("--from-beginning and --offset can't be given together")
     config = client_config(params, tool="consumer", flags=OPTIONS)
-    if "group.id" in config:
-        refuse("group.id: consumer groups aren't in this tool yet")
+    if "group.id" in config and params.get("partition") is not None:
+        refuse("--partition and --group can't be given together: the group divides the partitions")
     reset = config.get("auto.offset.reset")
     if params.get("from_beginning") and reset not in (None, "earliest"):
         refuse(f"--from-beginning doesn't go with auto.offset.reset={reset}")
@@ -102,7 +106,7 @@ def consume(
     command_config: flags.CommandConfig = None,
     consumer_config: flags.ConsumerConfig = None,
     json: flags.ConsumeJson = False,
-    group: flags.NotThere = None,
+    group: flags.Group = None,
     include: flags.NotThere = None,
     formatter: flags.NotThere = None,
     enable_systest_events: flags.NotThereFlag = False,
@@ -120,13 +124,12 @@ def consume(
                 consumer, shape, _Stdout(), time.monotonic, skip_on_error=skip_message_on_error
             )
             try:
-                assign(
-                    consumer,
-                    topic or "",
-                    partition,
-                    start_offset(offset),
-                    patience=patience if idle is None else min(patience, idle),
-                )
+                patience = patience if idle is None else min(patience, idle)
+                if config["group.id"] is not None:
+                    subscribe(consumer, topic or "", patience=patience)
+                else:
+                    place = start_offset(offset)
+                    assign(consumer, topic or "", partition, place, patience=patience)
                 records.run(most=most, idle=idle)
             except KeyboardInterrupt:
                 raise typer.Exit(INTERRUPTED) from None

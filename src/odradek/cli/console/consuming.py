@@ -77,6 +77,19 @@ def assign(
         consumer.seek_to_end(partitions)
 
 
+def subscribe(
+    consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None] = say
+) -> None:
+    """Have the consumer read what its group gives it of a topic that is there."""
+    patiently(
+        lambda seconds: consumer.partitions_for(topic, seconds),
+        patience,
+        tell,
+        f"metadata of topic {topic}",
+    )
+    consumer.subscribe([topic])
+
+
 class Records:
     """Writes what a consumer reads."""
 

@@ -85,6 +85,10 @@ Offset = Annotated[
 FromBeginning = Annotated[
     bool, typer.Option("--from-beginning", help="Start at the first record that is there.")
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(help="Read as a member of this group, from where it is, and commit."),
+]
 MaxMessages = Annotated[
     int | None, _number("End after so many records (default: go on for ever).", -1)
 ]
