@@ -32,6 +32,8 @@ class GroupExplanation:
     pattern: str | None
     assigned: int
     """Partitions."""
+    suspended: bool
+    """No heartbeat was answered for session.timeout.ms: nothing is handed out until one is."""
     callback_due: bool
     """A callback waits for the application's next poll()."""
     last_poll: float | None
@@ -51,6 +53,11 @@ class GroupExplanation:
         if self.generation >= 0:
             parts[0] += f", generation {self.generation}, member {self.member_id}"
         parts.append(f"coordinator: {where}")
+        if self.suspended:
+            parts.append(
+                "no heartbeat was answered for session.timeout.ms: nothing is handed out until one "
+                "is, as others may have the partitions by now"
+            )
         if self.callback_due:
             parts.append("a callback waits for poll()")
         if self.last_poll is not None:
@@ -74,6 +81,7 @@ def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
         subscription=tuple(group.topics()),
         pattern=group.pattern,
         assigned=len(group.owned()),
+        suspended=group.engine.subscription.suspended,
         callback_due=bool(group.turns),
         last_poll=group.last_poll(now),
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",

@@ -218,6 +218,11 @@ class SubscriptionState:
             state.revoked = True
             state.move_to(state.position)  # ends a loop that is at it, too
 
+    @property
+    def suspended(self) -> bool:
+        """Partitions wait for `resume`."""
+        return bool(self._suspended)
+
     def suspend(self) -> None:
         """Hand out nothing until `resume`: nobody can say whether these are still ours."""
         for state in self.partitions.values():

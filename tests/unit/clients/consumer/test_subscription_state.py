@@ -106,8 +106,10 @@ def test_what_is_suspended_goes_on_where_it_was_unless_it_was_withheld_for_good(
     s.withhold(s.get(A))
     s.suspend()
     assert not any(s.get(p).wants_fetch() for p in (A, B, C))
+    during = s.suspended
     s.withhold(s.get(B))
     s.resume()
+    assert (during, s.suspended) == (True, False)
     assert [s.get(p).wants_fetch() for p in (A, B, C)] == [False, False, True]
     assert s.get(C).position == 7
     s.resume()
