@@ -9,16 +9,20 @@ from __future__ import annotations
 import random
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
-from tests.fuzz.sent import HOSTILE, headers, integers, numbers, packed
+from tests.fuzz.sent import HOSTILE, exact, headers, integers, numbers, packed
 
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.record import reference
-from odradek.record.sent_columns import SentBinary, SentColumns, StopReason
+from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, StopReason
 
 ROWS = 12_000
+FEW_ROWS, HEADERS = 16, 1000
+NAME_BYTES = 900_000
+"""Far more than a batch of those rows has room for."""
 PARTITIONS = 3
 
 
@@ -34,6 +38,35 @@ def columns(rng: random.Random) -> SentColumns:
         headers(rng, ROWS),
         numbers(rng, [rng.randrange(PARTITIONS) for _ in range(ROWS)], False),
     )
+
+
+def long_rows(rng: random.Random) -> SentColumns:
+    """A few rows with many headers each, whose names are a small part of their data."""
+    lists = array("i", range(0, FEW_ROWS * HEADERS + 1, HEADERS))
+    ends = array("i", range(0, 3 * lists[-1] + 1, 3))
+    names = SentBinary(exact(ends.tobytes()), exact(bytes(NAME_BYTES)))
+    values = SentBinary(exact(ends.tobytes()), exact(rng.randbytes(NAME_BYTES)))
+    return SentColumns(
+        FEW_ROWS, None, None, SentHeaders(exact(lists.tobytes()), names, values, lists[-1])
+    )
+
+
+def flicker(
+    rng: random.Random, sent: SentColumns, ready: threading.Event, over: threading.Event
+) -> None:
+    """Write one lie and the truth in turns, as fast as it goes: between a row's measuring and its
+    writing there is little time, and the lie must come just then.
+    """
+    assert sent.headers is not None
+    column = rng.choice((sent.headers.keys, sent.headers.values))
+    view = memoryview(column.offsets).cast("i")
+    at = rng.randrange(1, len(view))
+    truth, lie = view[at], rng.choice((NAME_BYTES, NAME_BYTES, 0))
+    ready.set()
+    while not over.is_set():
+        for _ in range(50):
+            view[at] = lie
+            view[at] = truth
 
 
 def spoil(
@@ -104,7 +137,8 @@ def race(kernel: Any, seed: int, seconds: float) -> int:
     until = time.monotonic() + seconds
     rows = 0
     while time.monotonic() < until:
-        sent = columns(rng)
+        few = rng.random() < 0.5
+        sent = long_rows(rng) if few else columns(rng)
         try:
             encoder = kernel.ColumnEncoder(sent, PARTITIONS, 1 << 20)
         except KafkaError:  # now and then a name that isn't UTF-8
@@ -115,7 +149,9 @@ def race(kernel: Any, seed: int, seconds: float) -> int:
         ready, over = threading.Event(), threading.Event()
         seeds = random.Random(rng.random())
         work = (spoil, (seeds, sent, ready, over))
-        if rng.random() < 0.5:
+        if few:
+            work = (flicker, (seeds, sent, ready, over))
+        elif rng.random() < 0.5:
             work = (meddle, (seeds, kernel, encoder, batches, ready, over))  # type: ignore[assignment]
         thread = threading.Thread(target=work[0], args=work[1], daemon=True)
         thread.start()
@@ -131,10 +167,12 @@ def race(kernel: Any, seed: int, seconds: float) -> int:
 def once(kernel: Any, encoder: Any, batches: list[Any]) -> int:
     """Encode it all, perhaps over and over; then look at the batches."""
     row = turns = 0
-    while row < ROWS and turns < 300:
+    while row < encoder.count and turns < 300:
         turns += 1
         try:
-            found = encoder.encode(row, ROWS, timestamp_ms=5, room=1 << 40, sticky=0)
+            found = encoder.encode(
+                row, encoder.count, timestamp_ms=5, room=1 << 40, sticky=0, sticky_room=1 << 40
+            )
         except (IllegalStateError, KafkaError):
             row += 1
             continue

@@ -223,7 +223,10 @@ def test_columns_are_never_written_again() -> None:
         view = memoryview(buffer)
         assert view.readonly
         assert view.contiguous
+        with pytest.raises((BufferError, TypeError)):  # asked of the memory itself, not of a view
+            struct.pack_into("B", view.obj, 0, 255)
     assert [memoryview(b).format for b in (columns.offsets, columns.values.offsets)] == ["q", "i"]
+    assert columns.offsets[0] == 0
 
 
 @pytest.mark.usefixtures("empty_pool")
