@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import NewTopic as NewTopic
     from odradek.clients.admin.api_versions import ApiVersionRange as ApiVersionRange
     from odradek.clients.admin.api_versions import BrokerApiVersions as BrokerApiVersions
+    from odradek.clients.consumer.assignors import Assignor as Assignor
+    from odradek.clients.consumer.assignors import AssignorError as AssignorError
+    from odradek.clients.consumer.assignors import MemberSubscription as MemberSubscription
+    from odradek.clients.consumer.assignors import RebalanceProtocol as RebalanceProtocol
     from odradek.clients.consumer.records import ConsumerGroupMetadata as ConsumerGroupMetadata
     from odradek.clients.consumer.records import ConsumerRecord as ConsumerRecord
     from odradek.clients.consumer.records import OffsetAndMetadata as OffsetAndMetadata
@@ -51,6 +55,8 @@ _HOME = {
     "ApiVersionRange": "odradek.clients.admin.api_versions",
     "ArrowFuture": "odradek.api.record_future",
     "ArrowSchemaError": "odradek.record.arrow",
+    "Assignor": "odradek.clients.consumer.assignors",
+    "AssignorError": "odradek.clients.consumer.assignors",
     "BrokerApiVersions": "odradek.clients.admin.api_versions",
     "BrokerDescription": "odradek.clients.descriptions",
     "ClusterDescription": "odradek.clients.admin.admin_engine",
@@ -62,6 +68,7 @@ _HOME = {
     "Explanation": "odradek.api.explain",
     "InvalidRowError": "odradek.record.sent_columns",
     "LogTruncationError": "odradek.clients.consumer.records",
+    "MemberSubscription": "odradek.clients.consumer.assignors",
     "MissingTopicError": "odradek.spark.problems",
     "NewTopic": "odradek.clients.admin.admin_engine",
     "NoProgressError": "odradek.spark.problems",
@@ -74,6 +81,7 @@ _HOME = {
     "PartitionDescription": "odradek.clients.descriptions",
     "PartitionFunction": "odradek.common.types",
     "Producer": "odradek.api.producer",
+    "RebalanceProtocol": "odradek.clients.consumer.assignors",
     "RecordFuture": "odradek.api.record_future",
     "RecordMetadata": "odradek.clients.producer.batch",
     "TopicDescription": "odradek.clients.descriptions",

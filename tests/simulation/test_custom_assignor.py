@@ -1,0 +1,96 @@
+"""A user's own way of dividing partitions, as an entry of partition.assignment.strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+import odradek
+from odradek.api.consumer import Consumer
+from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+class Weighted:
+    """Gives each member as much as it says that it bears."""
+
+    name = "weighted"
+    protocol = odradek.RebalanceProtocol.EAGER
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+        self.asked: list[tuple[int, int]] = []
+
+    def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes:
+        self.asked.append((len(last), generation))
+        return bytes([self.weight])
+
+    def assign(
+        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        turns = [
+            m for m, said in sorted(members.items()) for _ in range((said.user_data or b"")[0])
+        ]
+        given: dict[str, list[TopicPartition]] = {m: [] for m in members}
+        for topic, count in sorted(topics.items()):
+            for n in range(count):
+                given[turns[n % len(turns)]].append(TopicPartition(topic, n))
+        return given
+
+
+class Broken(Weighted):
+    def assign(
+        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        raise ZeroDivisionError("no weights")
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.world = World(seed=5)
+        self.cluster = SimulatedCluster(self.world, brokers=3)
+        self.cluster.create_topic("t", partitions=8)
+
+    def member(self, name: str, assignor: odradek.Assignor) -> Consumer:
+        config = {
+            "bootstrap.servers": self.cluster.bootstrap_servers,
+            "group.id": "g",
+            "heartbeat.interval.ms": 300,
+            "partition.assignment.strategy": [assignor],
+        }
+        consumer = Consumer(config, _host=self.world.host(name))
+        consumer.subscribe(["t"])
+        return consumer
+
+    def poll(self, *members: Consumer, until: Callable[[], bool]) -> None:
+        end = self.world.now + 30
+        while not until():
+            assert self.world.now < end
+            for member in members:
+                member.poll(0.1)
+
+
+def test_members_get_what_the_leaders_assignor_gives_them() -> None:
+    scene = Scene()
+    light, heavy = Weighted(1), Weighted(3)
+    a = scene.member("a", light)
+    scene.poll(a, until=lambda: len(a.assignment()) == 8)
+    b = scene.member("b", heavy)
+    scene.poll(a, b, until=lambda: (len(a.assignment()), len(b.assignment())) == (2, 6))
+    assert light.asked[0] == (0, -1)
+    assert light.asked[-1][0] == 8, "it is told what it was given last, though that is revoked"
+    assert light.asked[-1][1] >= 1
+    b.close()
+    scene.poll(a, until=lambda: len(a.assignment()) == 8)
+    a.close()
+
+
+def test_an_assignor_that_raises_is_the_leaders_error() -> None:
+    scene = Scene()
+    a = scene.member("a", Broken(1))
+    with pytest.raises(odradek.AssignorError, match="'weighted' raised ZeroDivisionError: no w"):
+        scene.poll(a, until=lambda: False)
+    a.close()
