@@ -23,7 +23,7 @@ from odradek.clients.consumer.records import (
     ConsumerRecord,
     OffsetAndMetadata,
 )
-from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -246,7 +246,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         try:
             group = self._engine.group
             if not self._closed and group is not None and self._engine.ended is None:
-                self._leave(group, deadline, through=through)
+                with suppress(ClientForkedError):  # the member is the parent's
+                    self._leave(group, deadline, through=through)
             sessions = self._engine.fetcher.halt() if not self._closed else ()
             if sessions and self._engine.ended is None:
                 patience = min(CLOSING_PATIENCE, max(0.0, deadline - self._host.now()))

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
 
+from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
 from odradek.common.events import Event
+from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost, ThreadHost
 from odradek.runtime.events_dir import EventFile
@@ -128,3 +130,26 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         assert producer.send("t", b"3") is not None
         assert producer._lanes["t"].open[0].count == 2
         producer._host = world.hosts["producer"]
+
+
+def test_a_member_of_a_group_stays_its_parents() -> None:
+    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer.subscribe(["t"])
+    assert consumer.poll(0.05) == []
+
+    def check() -> None:
+        calls: list[Callable[[], Any]] = [
+            lambda: consumer.poll(0),
+            lambda: next(iter(consumer)),
+            lambda: consumer.commit({TopicPartition("t", 0): 1}),
+            lambda: consumer.subscribe(["u"]),
+            consumer.unsubscribe,
+        ]
+        for call in calls:
+            with pytest.raises(ClientForkedError, match="forked child"):
+                call()
+        consumer.close()
+
+    in_child(check)
+    assert consumer.poll(0.05) == []
+    consumer.close(0.2)
