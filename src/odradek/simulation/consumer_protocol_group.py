@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
 from odradek.simulation.coordinators import ShardTimer
 from odradek.simulation.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place
 from odradek.simulation.topics import Topic
@@ -78,6 +79,8 @@ class ConsumerMember:
     state: Reconciliation = Reconciliation.STABLE
     assigned: Places = NOTHING
     revoking: Places = NOTHING
+    since: tuple[tuple[Place, int], ...] = ()
+    """The epochs under which partitions were assigned: commits under these are taken (KIP-1251)."""
 
     def at(
         self, epoch: int, state: Reconciliation, assigned: Places, revoking: Places
@@ -90,6 +93,7 @@ class ConsumerMember:
             state=state,
             assigned=assigned,
             revoking=revoking,
+            since=tuple((p, dict(self.since).get(p, epoch)) for p in sorted(assigned)),
         )
 
 
@@ -110,6 +114,10 @@ class Lender(Protocol):
     @property
     def consumer_session_timeout(self) -> float:
         """Seconds after which a member that says nothing is given up."""
+
+    @property
+    def strict_epochs(self) -> bool:
+        """Commits are taken under the present epoch only, as before KIP-1251."""
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -344,7 +352,13 @@ class ConsumerGroup:
     # Commits
 
     def check_commit(
-        self, member_id: str, epoch: int, *, transactional: bool, old_version: bool
+        self,
+        member_id: str,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        transactional: bool,
+        old_version: bool,
     ) -> None:
         """Whether these words allow an offset commit; raises what is wrong with them."""
         if epoch < 0 and not self.members:
@@ -352,11 +366,26 @@ class ConsumerGroup:
         member = self._known(member_id)
         if old_version and not transactional:
             raise errors.UnsupportedVersionError("OffsetCommit before version 9")
-        if epoch != member.epoch:
-            text = f"{epoch} instead of {member.epoch}"
-            if transactional:
-                raise errors.IllegalGenerationError(text)
-            raise errors.StaleMemberEpochError(text)
+        if epoch == member.epoch or (
+            epoch < member.epoch and self._all_assigned(member, epoch, partitions)
+        ):
+            return
+        text = f"{epoch} instead of {member.epoch}"
+        if transactional:
+            raise errors.IllegalGenerationError(text)
+        raise errors.StaleMemberEpochError(text)
+
+    def _all_assigned(
+        self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> bool:
+        """KIP-1251: it has all of these since that epoch, or longer."""
+        if self.lender.strict_epochs:
+            return False
+        since = {place: then for place, then in member.since if then <= epoch}
+        topics = self.lender.topics
+        return all(
+            p.topic in topics and (topics[p.topic].id, p.partition) in since for p in partitions
+        )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Whether these words allow to fetch offsets; raises what is wrong with them."""

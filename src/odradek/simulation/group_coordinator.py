@@ -8,7 +8,7 @@ are acknowledged. Simplified: a group changes its protocol only while it is empt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class GroupSettings:
     max_session_timeout: float = 1800.0
     consumer_session_timeout: float = 45.0
     consumer_heartbeat_interval: float = 5.0
+    strict_epochs: bool = False
+    """Brokers from before KIP-1251: a member commits under its present epoch only."""
 
 
 class GroupShard:
@@ -94,6 +96,11 @@ class GroupShard:
     def consumer_session_timeout(self) -> float:
         """Seconds after which a member of the consumer protocol is given up."""
         return self.settings.consumer_session_timeout
+
+    @property
+    def strict_epochs(self) -> bool:
+        """Commits are taken under the present epoch only."""
+        return self.settings.strict_epochs
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -152,7 +159,7 @@ class GroupShard:
     ) -> None:
         """Commit offsets; `done` hears None once they can't be lost, or what was wrong."""
         try:
-            self._check_commit(group_id, member, transactional=False, version=version)
+            self._check_commit(group_id, member, offsets, transactional=False, version=version)
         except BrokerError as error:
             done(error)
             return
@@ -170,7 +177,7 @@ class GroupShard:
     ) -> None:
         """Keep offsets until the producer's transaction ends."""
         try:
-            self._check_commit(group_id, member, transactional=True, version=9)
+            self._check_commit(group_id, member, offsets, transactional=True, version=9)
         except BrokerError as error:
             done(error)
             return
@@ -205,7 +212,13 @@ class GroupShard:
             done(None)
 
     def _check_commit(
-        self, group_id: str, member: MemberWords, *, transactional: bool, version: int
+        self,
+        group_id: str,
+        member: MemberWords,
+        partitions: Iterable[TopicPartition],
+        *,
+        transactional: bool,
+        version: int,
     ) -> None:
         member_id, generation, instance_id = member
         group = self.groups.get(group_id)
@@ -213,7 +226,11 @@ class GroupShard:
             group.check_commit(member_id, instance_id, generation, transactional=transactional)
         elif isinstance(group, ConsumerGroup):
             group.check_commit(
-                member_id, generation, transactional=transactional, old_version=version < 9
+                member_id,
+                generation,
+                partitions,
+                transactional=transactional,
+                old_version=version < 9,
             )
         elif generation >= 0:
             if version >= 9 and not transactional:

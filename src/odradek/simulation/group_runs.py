@@ -76,6 +76,8 @@ class GroupSchedule:
     mode: Mode = "messages"
     heal_at: float = 20.0
     initial_rebalance_delay: float = 0.0
+    strict_epochs: bool = False
+    """Brokers as before KIP-1251."""
     coordinators: int = 2
     """Partitions of `__consumer_offsets`."""
     freezes: tuple[tuple[int, float, float], ...] = ()
@@ -178,6 +180,7 @@ def random_group(seed: int) -> GroupSchedule:
         tuple(sorted(faults, key=lambda f: f.at)),
         freezes=tuple(freezes),
         wishes=tuple(wishes),
+        strict_epochs=more.random() < 0.5,
         grows=tuple(grows),
         partitions=partitions,
         mode="bytes" if rng.random() < 0.1 else "messages",
@@ -243,6 +246,7 @@ class GroupRun:
         cluster.groups.partitions = schedule.coordinators
         settings = cluster.group_settings
         settings.initial_rebalance_delay = schedule.initial_rebalance_delay
+        settings.strict_epochs = schedule.strict_epochs
         settings.consumer_session_timeout, settings.consumer_heartbeat_interval = 6.0, 1.0
         cluster.create_topic(TOPIC, schedule.partitions)
         self._stage = Stage(self.world, cluster)

@@ -7,6 +7,7 @@ import pytest
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
+from odradek.protocol.messages import offset_commit as oc
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World
 from odradek.simulation.consumer_protocol_group import ConsumerGroup, Reconciliation
 from odradek.simulation.coordinators import GROUP
@@ -200,6 +201,28 @@ def test_epochs_fence(setting: Setting) -> None:
     assert a.beat() == errors.FencedMemberEpochError.code
     assert a.join() == 0
     assert len(a.owned) == 2
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_commits_under_the_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
+    setting.cluster.group_settings.strict_epochs = strict
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    settle(a, b)
+
+    def commit(member: Member, epoch: int) -> list[int]:
+        parts = [oc.OffsetCommitRequestPartition(p, 1) for p in sorted(member.owned)]
+        request = oc.OffsetCommitRequest(GROUP_ID, epoch, member.id)
+        request.topics = [oc.OffsetCommitRequestTopic("t", partitions=parts)]
+        answer = setting.client.ask(request, 9)
+        return [p.error_code for p in answer.topics[0].partitions]
+
+    stale = errors.StaleMemberEpochError.code
+    assert commit(a, a.epoch) == commit(b, b.epoch) == [0, 0]
+    assert commit(a, 1) == ([stale, stale] if strict else [0, 0])
+    assert commit(b, 1) == [stale, stale]
+    assert commit(a, a.epoch + 1) == [stale, stale]
 
 
 def test_static_members_come_back_to_their_partitions(setting: Setting) -> None:
