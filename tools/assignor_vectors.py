@@ -27,6 +27,8 @@ from odradek.testing.java import java_home
 
 HERE = Path(__file__).resolve().parent
 RACKS = ("a", "b", "c")
+WRITTEN = {"range": 25, "roundrobin": 8, "sticky": 10, "cooperative-sticky": 10}
+"""How many groups of each become vectors: range has the most ways to go, because of racks."""
 Group = dict[str, Any]
 
 
@@ -151,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--groups", type=int, default=500, help="groups for each assignor")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--write", type=Path, help="write the first 12 of each as JSON")
+    parser.add_argument("--write", type=Path, help="write the first ones as JSON")
     given = parser.parse_args()
     rng = random.Random(given.seed)
     groups = ask_java(random_group(rng, name) for name in BUILT_IN for _ in range(given.groups))
@@ -168,7 +170,11 @@ def main() -> int:
     for name, count in different.items():
         print(f"{name}: {count} of {given.groups} groups differ from Java's")
     if given.write is not None:
-        chosen = [g for n in BUILT_IN for g in [g for g in groups if g["assignor"] == n][:12]]
+        chosen = [
+            group
+            for name, most in WRITTEN.items()
+            for group in [g for g in groups if g["assignor"] == name][:most]
+        ]
         given.write.write_text("[\n" + ",\n".join(json.dumps(g) for g in chosen) + "\n]\n")
     print(f"{wrong} of them should not")
     return 1 if wrong else 0

@@ -82,6 +82,8 @@ class Scripted(World):
         self.log: list[str] = []
         """What the group was told to do."""
         self.failure: KafkaError | None = None
+        self.trouble: KafkaError | None = None
+        """What goes wrong with the next revocation."""
         self.held_up = False
         """The application doesn't come back: revocations wait."""
         self.silent_until = 0.0
@@ -116,6 +118,8 @@ class Scripted(World):
     def revoke(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
         now = yield START
         self._note("revoking", partitions)
+        if self.trouble is not None:
+            raise self.trouble
         while self.held_up:
             until = self.polled_at + self.config["max.poll.interval.ms"]
             if now >= until:

@@ -10,7 +10,7 @@ from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, gives
 
 from odradek.clients.consumer.consumer_state import TRANSITIONS, ConsumerEvent, move
 from odradek.clients.consumer.membership import MemberState
-from odradek.common.errors import KafkaError
+from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import (
     FencedInstanceIdError,
     GroupIdNotFoundError,
@@ -112,6 +112,40 @@ def test_an_answer_that_was_lost_makes_the_next_heartbeat_say_everything() -> No
     w.run(w.now + 6.0)
     said = [b.subscribed_topic_names for b in w.beats]
     assert said[-2:] == [["orders"], None]
+
+
+def test_a_heartbeat_that_is_repeated_says_everything() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0]))
+    count = len(w.beats)
+    w.replies = [14, 0]
+    w.run(w.now + 6.0)
+    first, second = w.beats[count : count + 2]
+    assert (w.sent(first), w.sent(second)) == (None, {"orders": [0]})
+
+
+def test_an_assignment_that_comes_while_names_are_asked_for_counts_at_once() -> None:
+    w = Scripted(pattern=".*")
+    del w.picture.ids["users"]
+    w.join(gives(1, users=[1]), until=4.0)
+    assert w.log == []
+    w.replies = [gives(2, orders=[3])]
+    w.till(lambda: w.state == S.STABLE)
+    assert w.log == ["assigned orders-3"]
+    asked = len(w.asks("Metadata"))
+    w.run(w.now + 3.0)
+    assert len(w.asks("Metadata")) <= asked + 1, "nobody wants that name any more"
+
+
+def test_what_goes_wrong_while_reconciling_is_the_next_polls_error() -> None:
+    w = Scripted()
+    w.join(gives(1, orders=[0, 1]))
+    w.trouble = ClientClosedError("oh")
+    w.replies = [gives(2, orders=[1])]
+    w.run(w.now + 6.0)
+    assert w.failure is w.trouble
+    assert w.state == S.FATAL
+    assert w.log[-1] == "lost orders-0 orders-1"
 
 
 @pytest.mark.parametrize("code", [25, 110, 69])
