@@ -8,7 +8,7 @@ from odradek.testing import LocalCluster
 
 
 def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -> None:
-    plan = Plan(seconds=40.0, seed=7, pause=8.0, quiet=(2.0, 5.0), disorder=8.0, rate=100.0)
+    plan = Plan(seconds=30.0, seed=7, pause=8.0, quiet=(2.0, 5.0), disorder=8.0, rate=100.0)
     lines: list[str] = []
     report = Soak(mortal_cluster, plan, lines.append).run()
     assert report.failures == [], "\n".join([*report.failures, *lines])

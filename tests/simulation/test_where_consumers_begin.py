@@ -103,3 +103,23 @@ def test_the_end_is_asked_for_before_the_time_so_that_nothing_comes_between() ->
     assert asked[0] == -1
     assert len(asked) == 2
     assert begun_ms - 10_000 <= asked[1] <= begun_ms - 9_000
+
+
+def test_an_answer_about_a_partition_that_was_taken_away_is_passed_over() -> None:
+    world = World(seed=3)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", assignments={p: [p + 1] for p in range(3)})
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
+    with Consumer(settings, _host=world.host("consumer")) as consumer:
+        everything = [TopicPartition("t", p) for p in range(3)]
+        consumer.assign(everything)
+        consumer.poll(2.0)
+        for broker, seconds in zip(cluster.brokers.values(), (0.2, 0.6, 1.8), strict=True):
+            broker.processing = seconds
+        consumer.assign([])
+        consumer.assign(everything)
+        consumer.poll(0.05)  # the offsets are asked for
+        consumer.assign([everything[0], everything[2]])
+        consumer.poll(5.0)  # one answer after the other
+        assert cluster.brokers[2].requests["ListOffsets"] == 2
+        assert consumer.position(everything[2]) == 0
