@@ -466,6 +466,7 @@ class BatchBuilder:
     plain: _Sealed
     sealed: _Sealed
     ids: tuple
+    building: cython.bint
     released: cython.bint
     turn: _Turn
 
@@ -485,7 +486,7 @@ class BatchBuilder:
         self.batch.closed = False
         self.batch.owner = cython.NULL
         self.plain = self.sealed = self.ids = self.turn = None
-        self.released = False
+        self.building = self.released = False
 
     def __dealloc__(self):
         _give_memory(self.batch.data, self.batch.capacity)
@@ -646,25 +647,31 @@ class BatchBuilder:
         ids: tuple = (producer_id, producer_epoch, base_sequence, transactional)
         made: _Sealed
         self.check_turn()
+        if self.building:  # it compresses and seals without the GIL
+            raise IllegalStateError("the batch is built by another thread")
         if batch.count == 0 or self.released:
             raise IllegalStateError("a batch without records can't be built")
         batch.closed = True
         if self.sealed is not None and self.ids == ids:
             return memoryview(self.sealed)
-        if self.sealed is None:
-            made = self.pack()
-        else:
-            made = _copied(self.sealed.data, self.sealed.size)
-        with cython.nogil:
-            _seal(
-                made.data,
-                made.size,
-                self.codec + (TRANSACTIONAL if transactional else 0),
-                batch,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-            )
+        self.building = True
+        try:
+            if self.sealed is None:
+                made = self.pack()
+            else:
+                made = _copied(self.sealed.data, self.sealed.size)
+            with cython.nogil:
+                _seal(
+                    made.data,
+                    made.size,
+                    self.codec + (TRANSACTIONAL if transactional else 0),
+                    batch,
+                    producer_id,
+                    producer_epoch,
+                    base_sequence,
+                )
+        finally:
+            self.building = False
         self.sealed = made
         self.ids = ids
         return memoryview(made)

@@ -177,6 +177,37 @@ def test_objects_that_were_never_initialized_do_no_harm() -> None:
             call()
 
 
+def test_two_threads_that_build_a_batch_do_no_harm() -> None:
+    """One of them may be refused; it builds without the GIL."""
+    large = bytes(1 << 20)
+    for _ in range(50):
+        batch = kernel_encode.BatchBuilder(1 << 21, None)
+        batch.append(None, large, (), 5)
+        found: list[bytes | str] = []
+        both = threading.Barrier(2)
+
+        def build(
+            batch: kernel_encode.BatchBuilder = batch,
+            found: list[bytes | str] = found,
+            both: threading.Barrier = both,
+        ) -> None:
+            both.wait(10)
+            try:
+                found.append(bytes(batch.build()))
+            except IllegalStateError as error:
+                found.append(str(error))
+
+        threads = [threading.Thread(target=build) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        whole = bytes(batch.build())
+        assert len(whole) > len(large)
+        assert whole in found
+        assert set(found) <= {whole, "the batch is built by another thread"}
+
+
 def test_objects_are_initialized_once() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     batch.append(b"k", VALUE, (), 5)
