@@ -109,6 +109,8 @@ class Consumer(GroupConsumer):
         """
         self._check_open()
         self._engine.assign(partitions, until)
+        if self._engine.group is not None:
+            self._host.wake()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are assigned."""

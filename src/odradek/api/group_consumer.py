@@ -129,6 +129,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         engine = self._engine
         if engine.group is None or not engine.group.subscribed:
             engine.assign((), None)
+            self._host.wake()
+            self._host.drive()
             return
         engine.group.turns.check("unsubscribe()")
         self._leave(engine.group, self._deadline(timeout), through=True)

@@ -52,6 +52,15 @@ class AutoCommit:
         """Commit what is about to be given back, so that its next reader goes on there."""
         return self._commit(states, now + self._before_revocation, now)
 
+    def before_assignment(self) -> Flow[float]:
+        """Commit what another `assign` is about to take away; the caller doesn't wait for it."""
+        offsets = self._due(self._group.engine.subscription.partitions.values())
+        return self._told(offsets)
+
+    def _told(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> Flow[float]:
+        now = yield START
+        return (yield from self._send(offsets, now + self._patience, now))
+
     def at_the_end(self, deadline: float, now: float) -> Flow[float]:
         """Commit what is left, at `close()` and `unsubscribe()`."""
         if self._group.subscribed and not self._group.is_member:
@@ -60,8 +69,12 @@ class AutoCommit:
         return (yield from self._commit(states, deadline, now))
 
     def _commit(self, states: Iterable[PartitionState], deadline: float, now: float) -> Flow[float]:
+        return self._send(self._due(states), deadline, now)
+
+    def _send(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: float, now: float
+    ) -> Flow[float]:
         group = self._group
-        offsets = self._due(states)
         if not offsets:
             return now
         try:

@@ -96,6 +96,10 @@ class ConsumerEngine(ClientEngine):
         """Replace the assignment, and with it the topics in use."""
         if self.group is not None:
             self.group.check_assignable()
+            with self.lock:
+                self.subscription.note_consumed()
+                if self.group.auto_commit is not None and self.subscription.partitions:
+                    self.start(self.group.auto_commit.before_assignment())
         before = {p.topic for p in self.subscription.partitions}
         with self.lock:
             self.subscription.assign(partitions, until or {})
@@ -122,7 +126,8 @@ class ConsumerEngine(ClientEngine):
         resets: dict[TopicPartition, tuple[PartitionState, int]] = {}
         for state in states:
             if state.reset == NONE:
-                text = f"{state.partition} has no position and auto.offset.reset is none: seek()"
+                where = "no position" if self.group is None else "no committed offset"
+                text = f"{state.partition} has {where} and auto.offset.reset is none: seek()"
                 self.subscription.fail(state, IllegalStateError(text), now)
                 self.fetcher.changed.notify()
                 continue

@@ -1,0 +1,195 @@
+"""When and what a group consumer commits, in virtual time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.common.errors import CommitFailedError, ConfigurationError, IllegalStateError
+
+pytestmark = pytest.mark.simulation
+
+
+def test_a_for_loop_over_the_consumer_is_a_loop_over_its_records() -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = scene.subscribed()
+    found = []
+    for record in a:
+        found.append(int(record.value or b""))
+        if len(found) == 8:
+            break
+    assert sorted(found) == list(range(8))
+    a.close()
+
+
+def one_partition(scene: Scene, **config: Any) -> Consumer:
+    found = scene.member(**config)
+    found.assign(PARTITIONS[:1])
+    return found
+
+
+def test_the_record_in_the_hands_of_a_loop_is_committed_with_the_next_one() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.subscribed(auto_commit_interval_ms=1000)
+    for n, _ in enumerate(itertools.islice(a.records(), 13), 1):
+        scene.world.advance(2.5)
+        assert sum(o or 0 for o in scene.committed()) == n - 1
+    a.close()
+    assert sum(o or 0 for o in scene.committed()) == 13
+
+
+@pytest.mark.parametrize("way", ["poll", "poll_arrow", "batches"])
+def test_what_was_handed_out_is_committed_when_more_is_asked_for(way: str) -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = one_partition(scene, auto_commit_interval_ms=1000)
+    batches: Iterator[Any] = a.batches()
+    ways: dict[str, Callable[[], Any]] = {
+        "poll": lambda: a.poll(1.0, 10),
+        "poll_arrow": lambda: a.poll_arrow(1.0),
+        "batches": lambda: next(batches),
+    }
+    ask = ways[way]
+    assert len(ask()) == 10
+    scene.world.advance(5)
+    assert scene.committed()[0] == 0  # where it began
+    scene.write(range(40, 44))
+    assert len(ask()) == 1
+    scene.world.advance(5)
+    assert scene.committed()[0] == 10
+    a.close()
+    assert scene.committed()[0] == 11
+
+
+def test_a_with_block_that_is_left_by_an_error_does_not_commit_what_was_in_hand() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    with pytest.raises(ZeroDivisionError), scene.subscribed() as a:
+        for n, _ in enumerate(a.records()):
+            if n == 25:
+                raise ZeroDivisionError
+    assert sum(o or 0 for o in scene.committed()) == 25
+
+
+@PROTOCOLS
+def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed()
+    scene.read(a, 40)
+    a.unsubscribe()
+    assert a.assignment() == []
+    assert a.subscription() == set()
+    assert scene.committed() == [10, 10, 10, 10]
+    with pytest.raises(IllegalStateError, match="nothing to read"):
+        a.poll(0)
+    a.assign(PARTITIONS[:1])
+    with pytest.raises(IllegalStateError, match="exclude each other"):
+        a.subscribe(["t"])
+    assert a.position(PARTITIONS[0]) == 10
+    a.unsubscribe()
+    a.subscribe(["t"])
+    scene.write(range(40, 44))
+    assert scene.read(a, 4) == list(range(40, 44))
+    with pytest.raises(IllegalStateError, match="exclude each other"):
+        a.assign(PARTITIONS)
+    a.close()
+
+
+def test_another_assignment_commits_what_was_read_of_the_first() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = one_partition(scene, auto_commit_interval_ms=600_000)
+    assert len(a.poll(1.0, 6)) == 6
+    a.assign(PARTITIONS[1:2])
+    assert len(a.poll(1.0, 3)) == 3
+    assert scene.committed() == [6, None, None, None]
+    a.unsubscribe()
+    scene.world.advance(0.1)
+    assert scene.committed() == [6, 3, None, None]
+    a.close()
+
+
+def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = one_partition(scene, auto_offset_reset="none")
+    with pytest.raises(IllegalStateError, match="t-0 has no committed offset and auto.offset"):
+        a.poll(1.0)
+    a.seek(PARTITIONS[0], 1)
+    assert [r.offset for r in a.poll(1.0)] == [1]
+    a.close()
+
+
+def test_the_ways_to_say_what_is_committed() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = one_partition(scene, enable_auto_commit=False)
+    records = a.poll(1.0, 5)
+    assert a.commit(records[1]) == {PARTITIONS[0]: OffsetAndMetadata(2, "", 0)}
+    assert a.commit(records[:3]) == {PARTITIONS[0]: OffsetAndMetadata(3, "", 0)}
+    assert a.commit({PARTITIONS[2]: 7}) == {PARTITIONS[2]: OffsetAndMetadata(7)}
+    assert scene.committed() == [3, None, 7, None]
+    assert a.commit() == {PARTITIONS[0]: OffsetAndMetadata(5, "", 0)}
+    batch = a.poll_arrow(1.0, columns=["offset", "partition", "topic"])
+    assert batch is not None
+    assert a.commit(batch.slice(0, 2)) == {PARTITIONS[0]: OffsetAndMetadata(7)}
+    table = pa.Table.from_batches([batch])
+    assert a.commit(table)[PARTITIONS[0]].offset == 10
+    with pytest.raises(ConfigurationError, match="has no partition and no offset"):
+        a.commit(batch.select(["topic"]))
+    with pytest.raises(ConfigurationError, match="not str"):
+        a.commit("t")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="0 or more, not -1"):
+        a.commit({PARTITIONS[0]: -1})
+    told: list[Any] = []
+    a.commit_async({PARTITIONS[0]: 4}, lambda offsets, error: told.append((offsets, error)))
+    a.commit_async({PARTITIONS[0]: 5})
+    a.poll(1.0)
+    assert told == [({PARTITIONS[0]: OffsetAndMetadata(4)}, None)]
+    assert scene.committed()[0] == 5
+    assert a.group_metadata() == ConsumerGroupMetadata("g")
+    a.close()
+    assert scene.committed()[0] == 5
+
+
+@PROTOCOLS
+def test_a_commit_beside_members_is_refused_and_says_what_to_do(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed()
+    scene.read(a, 40)
+    stranger = one_partition(scene)
+    with pytest.raises(CommitFailedError, match="this consumer isn't one of them"):
+        stranger.commit({PARTITIONS[0]: 1})
+    stranger.close()
+    a.close()
+
+
+@PROTOCOLS
+def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(max_poll_interval_ms=10_000, auto_commit_interval_ms=600_000)
+    scene.read(a, 40)
+    scene.world.advance(15)
+    with pytest.raises(CommitFailedError, match=r"max.poll.interval.ms"):
+        a.commit({PARTITIONS[0]: 10})
+    b = scene.subscribed("b")
+    assert scene.read(b, 40) == list(range(40))  # a was given 15 s, and committed nothing
+    b.close()
+    a.poll(1.0)
+    assert scene.log[:3] == ["a assigned 0 1 2 3", "b assigned 0 1 2 3", "b revoked 0 1 2 3"]
+    assert scene.log[3] == "a lost 0 1 2 3"
+    a.poll(10.0)
+    assert scene.log[4] == "a assigned 0 1 2 3"
+    a.close()
