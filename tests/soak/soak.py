@@ -33,6 +33,8 @@ from odradek.testing import LocalCluster
 
 SOURCE = "in"
 PROGRESS = 10.0
+OTHER_CLIENT = 60.0
+"""Seconds for which the other client's errors may be those of a cluster that settles down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,17 @@ class Soak:
         return ", ".join(found)
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Committed offset and end of the source's partitions."""
+        """Committed offset and end of the source's partitions; librdkafka doesn't try again."""
+        deadline = time.monotonic() + OTHER_CLIENT
+        while True:
+            try:
+                return self._offsets_once(group)
+            except confluent_kafka.KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
+
+    def _offsets_once(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
         servers = self.cluster.bootstrap_servers
         consumer = confluent_kafka.Consumer(settings(servers, **{"group.id": group}))
         topic = self._prefix + SOURCE
