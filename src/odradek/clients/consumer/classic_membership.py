@@ -127,14 +127,13 @@ class ClassicMembership:
     # The flow
 
     def _run(self) -> Flow[None]:
-        now = yield START
+        yield START
         reason = "the consumer has subscribed"
         while True:
             try:
                 yield from self._rebalance(reason)
-                now = yield from self._stay()
-                reason = self._wish or "?"
-                self._move(MemberEvent.REBALANCE, reason, now)
+                reason = yield from self._stay()
+                self._move(MemberEvent.REBALANCE, reason, self._group.engine.now)
             except REMOVED as error:
                 yield from self._removed(error)
                 reason = f"{type(error).__name__}: {error}"
@@ -194,8 +193,9 @@ class ClassicMembership:
         """Own what is assigned, and nothing else."""
         group, joining = self._group, self._joining
         joining.last, joining.last_generation = assigned, self.generation
-        wanted = [p for p in sorted(assigned) if p.topic in topics]
-        gone = [p for p in group.owned() if p not in set(assigned)]
+        given, subscribed = set(assigned), set(topics)
+        wanted = [p for p in sorted(given) if p.topic in subscribed]
+        gone = [p for p in group.owned() if p not in given]
         yield from self._give_back(gone)
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept], group.engine.now)
@@ -213,19 +213,16 @@ class ClassicMembership:
 
     # Being a member
 
-    def _stay(self) -> Flow[float]:
+    def _stay(self) -> Flow[str]:
         """Stay a member until there is a reason to join again."""
         group = self._group
         metadata = group.engine.metadata
         now = yield START
         beat: Completion[None] | None = None
         try:
-            while self._wish is None:
+            while (reason := self._wish or self._leader.reason(now)) is None:
                 if now >= group.polled_at + self._max_poll:
                     raise PollOverdueError
-                if (reason := self._leader.reason(now)) is not None:
-                    self._wish = reason
-                    break
                 if beat is not None and beat.done:
                     beat.result()
                     beat = None
@@ -239,7 +236,7 @@ class ClassicMembership:
                 now = yield Wait(on, min(until))
         finally:
             self._forget_beat(beat)
-        return now
+        return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:
         """Stay a member while something else goes on, which is waited for in any case."""
