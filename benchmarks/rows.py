@@ -237,7 +237,21 @@ ROWS: dict[str, Row] = {
             ),
             quick=True,
         ),
-        Row("start", "client start: to the first record", _everyone("start"), quick=True),
+        Row(
+            "start",
+            "client start: to the first record",
+            _everyone("start"),
+            tuple(
+                Goal("odradek", against, 1.0, figure, at_most=True)
+                for figure in (
+                    "first_read_ms",
+                    "first_in_classic_group_ms",
+                    "first_in_consumer_group_ms",
+                )
+                for against in ("confluent", "java")
+            ),
+            quick=True,
+        ),
         Row(
             "import",
             "import of the module",

@@ -22,6 +22,8 @@ _FIGURES = {
     "p99_ms": ("p99 ms", 1.0),
     "first_acknowledged_ms": ("first acknowledged, ms", 1.0),
     "first_read_ms": ("first read, ms", 1.0),
+    "first_in_classic_group_ms": ("first read in a classic group, ms", 1.0),
+    "first_in_consumer_group_ms": ("first read in a KIP-848 group, ms", 1.0),
     "import_ms": ("import, ms", 1.0),
     "rss_growth": ("peak RSS above the start, MB", 1e6),
     "rss_drift": ("RSS, last pass over the third, MB", 1e6),

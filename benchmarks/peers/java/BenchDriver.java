@@ -182,6 +182,18 @@ public final class BenchDriver {
         KafkaConsumer<byte[], byte[]> consumer = reader();
         while (consumer.poll(Duration.ofMillis(100)).isEmpty()) { }
         found.put("first_read_ms", seconds() * 1000);
+        for (String protocol : List.of("classic", "consumer")) {
+            clock();
+            Map<String, Object> config = config();
+            config.put("auto.offset.reset", "earliest");
+            config.put("group.id", options.get("topic") + "-" + protocol + "-java-" + ProcessHandle.current().pid());
+            config.put("group.protocol", protocol);
+            KafkaConsumer<byte[], byte[]> member =
+                    new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+            member.subscribe(List.of(options.get("topic")));
+            while (member.poll(Duration.ofMillis(100)).isEmpty()) { }
+            found.put("first_in_" + protocol + "_group_ms", seconds() * 1000);
+        }
     }
 
     private List<byte[][]> pool() throws IOException {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import threading
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
-from driver import TIMEOUT, Found, Rows, Watch, main, pool, round_trip
+from driver import GROUPS, TIMEOUT, Found, Rows, Watch, main, pool, round_trip
 
 
 def reader(options: argparse.Namespace) -> Any:
@@ -167,7 +168,31 @@ def start(options: argparse.Namespace) -> Found:
     while not messages_of_start(consumer):
         pass
     watch.seen()
-    return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
+    groups = {f"first_in_{p}_group_ms": 1000 * first_in_group(options, p) for p in GROUPS}
+    return {
+        "first_acknowledged_ms": 1000 * acknowledged,
+        "first_read_ms": 1000 * watch.first,
+        **groups,
+    }
+
+
+def first_in_group(options: argparse.Namespace, protocol: str) -> float:
+    """Seconds from nothing to the first record of the only member of a new group."""
+    watch = Watch()
+    member = Consumer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "auto.offset.reset": "earliest",
+            "group.id": f"{options.topic}-{protocol}-confluent-{os.getpid()}",
+            "group.protocol": protocol,
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
+    member.subscribe([options.topic])
+    while not messages_of_start(member):
+        pass
+    watch.seen()
+    return watch.first
 
 
 def messages_of_start(consumer: Any) -> Any:

@@ -25,6 +25,10 @@ Found = dict[str, Any]
 Mode = Callable[[argparse.Namespace], Found]
 
 
+GROUPS = ("classic", "consumer")
+"""The two protocols of groups: KIP-62's and KIP-848's."""
+
+
 class Watch:
     """Wall and CPU time since now, and when the first record was there."""
 

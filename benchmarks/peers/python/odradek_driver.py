@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import threading
 import time
 from typing import Any
 
 import pyarrow as pa
-from driver import TIMEOUT, Found, Watch, main, payload, pool, round_trip, status
+from driver import GROUPS, TIMEOUT, Found, Watch, main, payload, pool, round_trip, status
 
 import odradek
 import odradek.runtime
@@ -172,7 +173,30 @@ def start(options: argparse.Namespace) -> Found:
     while not consumer.poll(timeout=1.0):
         pass
     watch.seen()
-    return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
+    groups = {f"first_in_{p}_group_ms": 1000 * first_in_group(options, p) for p in GROUPS}
+    return {
+        "first_acknowledged_ms": 1000 * acknowledged,
+        "first_read_ms": 1000 * watch.first,
+        **groups,
+    }
+
+
+def first_in_group(options: argparse.Namespace, protocol: str) -> float:
+    """Seconds from nothing to the first record of the only member of a new group."""
+    watch = Watch()
+    member = Consumer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "auto.offset.reset": "earliest",
+            "group.id": f"{options.topic}-{protocol}-odradek-{os.getpid()}",
+            "group.protocol": protocol,
+        }
+    )
+    member.subscribe([options.topic])
+    while not member.poll(timeout=1.0):
+        pass
+    watch.seen()
+    return watch.first
 
 
 if __name__ == "__main__":
