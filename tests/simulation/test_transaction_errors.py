@@ -107,7 +107,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_its_coordinator(version
     producer.send("t", b"1", partition=0).result(timeout=10)
     scene.world.advance(20.0)
     assert not scene.cluster.log("t", 0).transactions.open
-    with pytest.raises(FatalTransactionError):
+    with pytest.raises(FatalTransactionError, match=r"transaction\.timeout\.ms"):
         producer.commit_transaction()
     assert scene.visible() == []
 

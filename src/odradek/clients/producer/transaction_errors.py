@@ -19,6 +19,7 @@ from odradek.common.kafka_errors import (
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     OffsetMetadataTooLargeError,
     OperationNotAttemptedError,
     ProducerFencedError,
@@ -78,6 +79,15 @@ def fenced(transactional_id: str, error: KafkaError) -> FatalTransactionError:
         f"open for longer than transaction.timeout.ms and its coordinator aborted it ({error})"
     )
     return fatal(ProducerFencedError(text))
+
+
+def nothing_open(transactional_id: str, error: KafkaError) -> FatalTransactionError:
+    """The error of a producer whose coordinator knows of no open transaction."""
+    text = (
+        f"{error}: the coordinator knows of no open transaction of {transactional_id!r}; it aborts "
+        "what is open for longer than transaction.timeout.ms"
+    )
+    return fatal(InvalidTxnStateError(text))
 
 
 def fatal(error: KafkaError) -> FatalTransactionError:

@@ -384,6 +384,8 @@ class TransactionManager:
                 raise
             if errors.is_fenced(error):
                 self._broken(errors.fenced(self.transactional_id, error))
+            if isinstance(error, InvalidTxnStateError):
+                self._broken(errors.nothing_open(self.transactional_id, error))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
             failure = errors.abortable(error)
