@@ -141,6 +141,35 @@ def test_a_listener_of_kafka_pythons_shape() -> None:
     assert scene.log == ["assigned 4", "revoked 4"]
 
 
+@PROTOCOLS
+def test_partitions_that_are_lost_while_on_revoked_runs_are_not_told_of_again(
+    protocol: str,
+) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+
+    def slow(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        scene.log.append(f"a revoked {len(partitions)}")
+        scene.world.advance(20)
+
+    a = scene.member("a", max_poll_interval_ms=10_000)
+    told = {**scene.callbacks("a"), "on_revoked": slow}
+    a.subscribe(["t"], **told)
+    scene.read(a, 40)
+    b = scene.subscribed("b")
+    end = scene.world.now + 60
+    while len(b.assignment()) < 4 and scene.world.now < end:
+        b.poll(0.1)
+        if not any("revoked" in line for line in scene.log):
+            a.poll(0.1)
+    gone = next(int(line.split()[-1]) for line in scene.log if line.startswith("a revoked"))
+    a.poll(0.1)
+    lost = [line for line in scene.log if line.startswith("a lost")]
+    assert sum(len(line.split()) - 2 for line in lost) == 4 - gone
+    b.close()
+    a.close()
+
+
 # Patterns and topics
 
 

@@ -107,6 +107,8 @@ class ConsumerGroup:
         self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
         self._subscription = engine.subscription
         self._listeners = NOBODY
+        self._goodbye: Turn | None = None
+        """The call of on_revoked for partitions that aren't dropped yet."""
         self._watch = TopicWatch(self)
         self._max_poll: float = config["max.poll.interval.ms"]
         self._polled_at = 0.0
@@ -203,8 +205,9 @@ class ConsumerGroup:
                 "group %s: %d partitions were lost, others may read them already",
                 *(self.group_id, len(states)),
             )
+            told = self._announced(states)
             self._drop(states)
-            self._queue(ON_LOST, self._listeners.on_lost, self._announced(states))
+            self._queue(ON_LOST, self._listeners.on_lost, told)
         return now
 
     def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
@@ -234,20 +237,23 @@ class ConsumerGroup:
 
     def _drop(self, states: list[PartitionState]) -> None:
         kept = self._subscription.partitions
+        self._goodbye = None
         self._subscription.drop(s.partition for s in states if kept.get(s.partition) is s)
         self.engine.fetcher.changed.notify()
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
-        """Those that on_assigned was called for, or is being called for."""
-        unknown = self.turns.unannounced([s.partition for s in states])
-        return [s.partition for s in states if s.partition not in unknown]
+        """Those that on_assigned was called for, and on_revoked wasn't."""
+        silent = self.turns.unannounced([s.partition for s in states])
+        if self._goodbye is not None and self._goodbye.begun:
+            silent.update(self._goodbye.partitions)
+        return [s.partition for s in states if s.partition not in silent]
 
     def _queue(
         self, what: str, listener: Listener | None, partitions: list[TopicPartition]
     ) -> Turn | None:
         if listener is None or (what != ON_ASSIGNED and not partitions):
             return None
-        turn = Turn(what, lambda: listener(partitions), partitions)
+        turn = Turn(what, lambda: listener(list(partitions)), partitions)
         self.turns.put(turn)
         self.engine.fetcher.changed.notify()
         return turn
@@ -256,7 +262,7 @@ class ConsumerGroup:
         self, what: str, listener: Listener | None, states: list[PartitionState], now: float
     ) -> Flow[float]:
         """Have the caller run a callback, and wait for its end."""
-        turn = self._queue(what, listener, [s.partition for s in states])
+        self._goodbye = turn = self._queue(what, listener, [s.partition for s in states])
         if turn is None:
             return now
         try:
@@ -449,7 +455,7 @@ class ConsumerGroup:
         if self.turns.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
-            told = [s.partition for s in states if s.partition not in unannounced]
+            told = [p for p in self._announced(states) if p not in unannounced]
             turn = self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
             if turn is not None:  # the caller runs it, however late it is
                 yield Wait((turn.done,))

@@ -20,7 +20,7 @@ ON_ASSIGNED, ON_REVOKED, ON_LOST = "on_assigned", "on_revoked", "on_lost"
 class Turn:
     """One callback that is due."""
 
-    __slots__ = ("action", "done", "partitions", "what")
+    __slots__ = ("action", "begun", "done", "partitions", "what")
 
     def __init__(
         self, what: str, action: Callable[[], object], partitions: list[TopicPartition]
@@ -30,6 +30,7 @@ class Turn:
         self.action = action
         self.partitions = partitions
         self.done: Completion[None] = Completion()
+        self.begun = False
 
 
 class Turns:
@@ -89,6 +90,7 @@ class Turns:
                 if not self._waiting:  # withdrawn a moment ago
                     break
                 turn = self._waiting.popleft()
+                turn.begun = True
             self.running = turn.what
             try:
                 turn.action()
