@@ -88,9 +88,7 @@ class Report:
 class Soak:
     """One run."""
 
-    def __init__(
-        self, cluster: LocalCluster, plan: Plan, report: Callable[[str], None], prefix: str = ""
-    ) -> None:
+    def __init__(self, cluster: LocalCluster, plan: Plan, report: Callable[[str], None]) -> None:
         self.cluster, self.plan = cluster, plan
         self.history = History()
         self.report = Report(seed=plan.seed)
@@ -98,10 +96,9 @@ class Soak:
         self._rng = random.Random(plan.seed)
         self._begun = time.monotonic()
         self._troubles: Counter[str] = Counter()
-        self._prefix = prefix
+        self._logs: dict[str, set[tuple[TopicPartition, int]]] = {}
         servers = cluster.bootstrap_servers
-        source = prefix + SOURCE
-        self.source = Source(servers, self.history, source, plan.partitions, plan.rate)
+        self.source = Source(servers, self.history, SOURCE, plan.partitions, plan.rate)
         self.tallies = {protocol: Tally() for protocol in plan.protocols}
         self.members = [
             Member(
@@ -110,7 +107,7 @@ class Soak:
                 protocol,
                 number,
                 self.tallies[protocol],
-                source=source,
+                source=SOURCE,
                 disorder=plan.disorder,
             )
             for protocol in plan.protocols
@@ -128,7 +125,7 @@ class Soak:
             for protocol in plan.protocols
             for number in range(plan.readers)
         ]
-        self.topics = [source, *(f"out-{protocol}" for protocol in plan.protocols)]
+        self.topics = [SOURCE, *(f"out-{protocol}" for protocol in plan.protocols)]
 
     @property
     def workers(self) -> list[Worker]:
@@ -148,6 +145,8 @@ class Soak:
                 worker.start()
             self._trouble()
             self._wind_down()
+        except Exception as error:  # what was seen until then is worth a judgement
+            self.report.failures.append(f"the soak itself: {error!r}")
         finally:
             over.set()
             for worker in self.workers:
@@ -245,8 +244,7 @@ class Soak:
     def _offsets_once(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
         servers = self.cluster.bootstrap_servers
         consumer = confluent_kafka.Consumer(settings(servers, **{"group.id": group}))
-        topic = self._prefix + SOURCE
-        places = [confluent_kafka.TopicPartition(topic, p) for p in range(self.plan.partitions)]
+        places = [confluent_kafka.TopicPartition(SOURCE, p) for p in range(self.plan.partitions)]
         try:
             committed: list[Any] = consumer.committed(places, timeout=30)
             return {
@@ -306,19 +304,25 @@ class Soak:
         for reading in readings.values():
             reading.complete = True
 
+    def _compare(self) -> None:
+        """Our own reader, the groups' offsets, and what the whole history says."""
+        for topic in self.topics:
+            self._read_ours(topic)
+        for protocol in self.plan.protocols:
+            ends = self._offsets(f"chain-{protocol}").items()
+            self.history.group_ends(f"chain-{protocol}", [(p, c) for p, (c, _) in ends])
+        self.report.failures += [str(anomaly) for anomaly in check(self.history)[:50]]
+
     def _judge(self) -> None:
         report = self.report
         for worker in self.workers:
             if worker.failure is not None:
                 report.failures.append(f"{worker.name}: {worker.failure!r}")
-        if hasattr(self, "_logs"):
-            for topic in self.topics:
-                self._read_ours(topic)
-            for protocol in self.plan.protocols:
-                ends = self._offsets(f"chain-{protocol}").items()
-                self.history.group_ends(f"chain-{protocol}", [(p, c) for p, (c, _) in ends])
-            anomalies = check(self.history)
-            report.failures += [str(anomaly) for anomaly in anomalies[:50]]
+        if self._logs:
+            try:
+                self._compare()
+            except Exception as error:
+                report.failures.append(f"the judgement itself: {error!r}")
         report.seconds = round(time.monotonic() - self._begun, 1)
         report.troubles = dict(self._troubles)
         report.chains = {p: dict(t.counts) for p, t in self.tallies.items()}
