@@ -17,20 +17,29 @@ from odradek.common.kafka_errors import InvalidRegularExpressionError
 from odradek.testing import LocalCluster
 
 
-@pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_with_librdkafka_and_java(
-    cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str
-) -> None:
+def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str) -> Story:
     def config(kind: str, _: str) -> dict[str, Any]:
         return {"group.protocol": "consumer", "group.remote.assignor": assignor}
 
-    story = Story(cluster, jvm, topic, config)
+    return Story(cluster, jvm, topic, config)
+
+
+def test_with_librdkafka_and_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+    story = story_of(cluster, jvm, topic, "uniform")
     story.join("ours1")
     story.join("java1", "confluent1")
     story.join("ours2")
     story.leave("ours1", "java1")
     story.join("java2")
     story.leave("ours2", "confluent1", "java2")
+    story.check()
+
+
+def test_the_brokers_range_assignor(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+    story = story_of(cluster, jvm, topic, "range")
+    story.join("ours1", "ours2")
+    story.join("java1")
+    story.leave("ours1", "ours2", "java1")
     story.check()
 
 
