@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from tests.interop.other_client import Row, write_all
 
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
@@ -71,6 +75,59 @@ def test_a_killed_leader_stops_nothing(filled: LocalCluster, topic: str) -> None
         assert values == list(range(partition, 330, PARTITIONS))
 
 
+def test_records_that_an_unclean_election_took_away(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
+    """KIP-320: other records stand where the position is, and nobody takes them for the next."""
+    first, second = sorted(mortal_cluster.running)[:2]
+    mortal_cluster.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", mortal_cluster.bootstrap_servers, "--create", "--topic", topic,
+         "--replica-assignment", f"{first}:{second}",
+         "--config", "unclean.leader.election.enable=true"],
+    )  # fmt: skip
+    tp = TopicPartition(topic, 0)
+    servers = mortal_cluster.bootstrap_servers
+    with (
+        Producer(bootstrap_servers=servers) as producer,
+        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as trusting,
+        Consumer(bootstrap_servers=servers, auto_offset_reset="none") as strict,
+    ):
+
+        def add(numbers: range) -> None:
+            for n in numbers:
+                producer.send(topic, b"%d" % n, partition=0)
+            producer.flush(timeout=60)
+
+        def read(client: Consumer, count: int) -> list[tuple[int, bytes | None]]:
+            found: list[tuple[int, bytes | None]] = []
+            end = time.monotonic() + 30
+            while len(found) < count and time.monotonic() < end:
+                found += [(r.offset, r.value) for r in client.poll(1.0)]
+            return found
+
+        for client in (trusting, strict):
+            client.assign([tp])
+            client.seek(tp, 0)
+        add(range(10))
+        mortal_cluster.stop(second)
+        add(range(10, 20))  # only the leader has them
+        assert len(read(trusting, 20)) == len(read(strict, 20)) == 20
+        mortal_cluster.kill(first)
+        mortal_cluster.start(second)
+        try:
+            add(range(20, 35))
+            others = [(offset, b"%d" % (offset + 10)) for offset in range(10, 25)]
+            assert read(trusting, 15) == others
+            with pytest.raises(LogTruncationError) as caught:
+                read(strict, 1)
+            assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
+            strict.seek(tp, 10)
+            assert read(strict, 15) == others
+        finally:
+            mortal_cluster.start(first)
+
+
 def test_the_whole_cluster_moves_while_it_is_read(filled: LocalCluster, topic: str) -> None:
     with consumer(filled, topic) as client:
         reader = Reader(client)
@@ -125,3 +182,82 @@ def test_a_foreign_cluster_is_refused(filled: LocalCluster, topic: str) -> None:
         assert (caught.value.expected, caught.value.found) == (own, foreign)
         with pytest.raises(ClusterIdMismatchError):
             client.end_offsets([TopicPartition(topic, 0)])
+
+
+def member(cluster: LocalCluster, topic: str, **config: Any) -> Consumer:
+    given = {"auto_offset_reset": "earliest", "group_id": f"group-{topic}", **config}
+    return Consumer(bootstrap_servers=cluster.bootstrap_servers, **given)
+
+
+class Member(threading.Thread):
+    """Polls in a thread of its own until it is told to stop; keeps what it was handed."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        super().__init__(daemon=True)
+        self.consumer = consumer
+        self.got: list[tuple[int, int]] = []
+        self.stop = threading.Event()
+        self.failure: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self.consumer as consumer:
+                while not self.stop.is_set():
+                    self.got += [(r.partition, r.offset) for r in consumer.poll(0.2)]
+        except BaseException as error:
+            self.failure = error
+
+
+@contextmanager
+def members(*consumers: Consumer) -> Iterator[list[Member]]:
+    running = [Member(c) for c in consumers]
+    try:
+        yield running
+    finally:
+        for one in running:
+            one.stop.set()
+        for one in running:
+            one.join(20)
+            assert one.failure is None
+
+
+def until(what: Callable[[], object], limit: float, *said: Consumer) -> None:
+    end = time.monotonic() + limit
+    while not what():
+        assert time.monotonic() < end, "\n".join(str(c.explain()) for c in said)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_two_members_through_the_death_of_their_coordinator(
+    filled: LocalCluster, topic: str, protocol: str
+) -> None:
+    cluster = filled
+    config: dict[str, Any] = {"group_protocol": protocol, "auto_commit_interval_ms": 200}
+    if protocol == "classic":
+        config["partition_assignment_strategy"] = "cooperative-sticky"
+    a, b = (member(cluster, topic, client_id=c, **config) for c in "ab")
+    a.subscribe([topic])
+    with members(a) as (first,):
+        until(lambda: len(first.got) == 300, 30, a)
+        b.subscribe([topic])
+        with members(b) as (second,):
+            until(
+                lambda: len(a.assignment()) + len(b.assignment()) == 3 and b.assignment(), 30, a, b
+            )
+            write(cluster, topic, range(300, 600))
+            until(lambda: len(first.got) + len(second.got) == 600, 30, a, b)
+            broker = a._engine.group.coordinator.broker  # type: ignore[union-attr]
+            assert broker is not None
+            cluster.kill(broker)
+            write(cluster, topic, range(600, 900))
+            until(lambda: len(first.got) + len(second.got) >= 900, 60, a, b)
+            cluster.start(broker)
+            write(cluster, topic, range(900, 1200))
+            until(lambda: len(first.got) + len(second.got) >= 1200, 60, a, b)
+    everything = [*first.got, *second.got]
+    assert sorted(everything) == [(p, o) for p in range(PARTITIONS) for o in range(400)]
+    with member(cluster, topic) as observer:
+        found = observer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)])
+        assert [o and o.offset for o in found.values()] == [400] * PARTITIONS

@@ -167,14 +167,14 @@ class Fetched:
         last = rows.count
         each = repeat(epochs) if isinstance(epochs, int) else epochs
         for record, epoch in zip(records, each, strict=False):
+            position = decoded.next_offset if row + 1 == last else rows.offset_at(row + 1)
             # Another thread can't come between these lines and the next ones: they call nothing.
             if self._row != row or state.generation != self.generation:
                 return
             row += 1
             self._row = row
             state.consumed, state.consumed_epoch = state.position, state.position_epoch
-            state.position_epoch = epoch
-            state.position = decoded.next_offset if row == last else rows.offset_at(row)
+            state.position, state.position_epoch = position, epoch
             if row == last:
                 self._let_go()
             yield record
