@@ -213,6 +213,7 @@ def test_another_subscription_takes_the_place_of_the_first(protocol: str) -> Non
     assert a.poll(10.0) == []
     assert a.assignment() == [TopicPartition("u", 0)]
     assert scene.log == ["a assigned 0 1 2 3", "a2 revoked 0 1 2 3", "a2 assigned 0"]
+    assert list(a._engine.metadata.topics) == ["u"]
     assert sum(o or 0 for o in scene.committed()) == 20
     a.close()
 

@@ -239,7 +239,13 @@ class ConsumerGroup:
         kept = self._subscription.partitions
         self._goodbye = None
         self._subscription.drop(s.partition for s in states if kept.get(s.partition) is s)
+        self.forget_unused({s.partition.topic for s in states})
         self.engine.fetcher.changed.notify()
+
+    def forget_unused(self, topics: Iterable[str]) -> None:
+        """Metadata needn't tell of topics any more that are neither subscribed nor assigned."""
+        used = {*self.topics(), *(p.topic for p in self._subscription.partitions)}
+        self.engine.metadata.forget_topics(t for t in topics if t not in used)
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
         """Those that on_assigned was called for, and on_revoked wasn't."""

@@ -36,6 +36,8 @@ class TopicWatch:
         self.pattern: str | None = None
         self._names: tuple[str, ...] = ()
         self._matched: tuple[str, ...] = ()
+        self._wanted: tuple[str, ...] = ()
+        """Names that metadata was asked for."""
         self._compiled: re.Pattern[str] | None = None
         self._list_at = 0.0
         self._asked = Signal()
@@ -93,9 +95,10 @@ class TopicWatch:
         """Nothing is subscribed any more."""
         self.active = False
         self._serial += 1
-        self._engine.metadata.forget_topics(self.topics())
-        self._names = self._matched = ()
+        wanted = (*self._wanted, *self._matched)
+        self._names = self._matched = self._wanted = ()
         self.pattern = self._compiled = None
+        self._group.forget_unused(wanted)
         self._asked.notify()
 
     def _run(self, serial: int, *, again: bool = False) -> Flow[None]:
@@ -103,6 +106,8 @@ class TopicWatch:
         now = yield START
         metadata = self._engine.metadata
         self._missing.succeeded()
+        self._group.forget_unused(self._wanted)
+        self._wanted = self._names
         metadata.want(self._names)
         if self._compiled is not None:
             now = yield from self._list(serial, now)
@@ -168,7 +173,7 @@ class TopicWatch:
         matched = tuple(n for n in names if self._compiled.fullmatch(n))
         gone = set(self._matched).difference(matched)
         self._matched = matched
-        self._engine.metadata.forget_topics(gone)
+        self._group.forget_unused(gone)
         self._engine.metadata.want(matched)
         return now
 
