@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from odradek.clients.consumer.auto_commit import AutoCommit
+from odradek.clients.consumer.consumer_group import ConsumerGroup
+from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow
 from odradek.record import BatchBuilder
 from odradek.simulation.committed_offsets import CommittedOffsets
 from odradek.simulation.group_runs import (
@@ -193,3 +197,46 @@ def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(MemberDriver, "_told", deaf)
     outcome = run_group(GroupSchedule(1, members(2, "range"), heal_at=8.0))
     assert "which it has" in str(outcome.violation)
+
+
+def _dropped(self: ConsumerGroup, partitions: Any, now: float) -> Flow[float]:
+    now = yield START
+    self._drop(self._states(partitions))
+    return now
+
+
+def _not_awaited(self: ConsumerGroup, partitions: Any, now: float) -> Flow[float]:
+    now = yield START
+    self.engine.start(REVOKE(self, partitions, now))
+    return now
+
+
+def _in_hand(self: AutoCommit, states: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {s.partition: OffsetAndMetadata(s.position) for s in states if s.position}
+
+
+REVOKE = ConsumerGroup.revoke
+BREAKAGES = {
+    "nobody is told before a partition goes": (ConsumerGroup, "revoke", _dropped),
+    "the membership goes on before on_revoked has": (ConsumerGroup, "revoke", _not_awaited),
+    "what is in the caller's hands is committed": (AutoCommit, "_due", _in_hand),
+}
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_a_client_that_breaks_a_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BREAKAGES[name])
+    found = (run_group(random_group(seed)).violation for seed in range(40))
+    assert next((violation for violation in found if violation), None)
+
+
+def test_a_client_that_forgets_to_commit_what_goes_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgotten(_: AutoCommit, __: Any, ___: float) -> Flow[float]:
+        return (yield START)
+
+    monkeypatch.setattr(AutoCommit, "before_revocation", forgotten)
+    plans = members(2, "range", **{"auto.commit.interval.ms": 60000})
+    outcome = run_group(GroupSchedule(6, plans, partitions=5, heal_at=9.0))
+    assert "records were handed out twice" in str(outcome.violation)

@@ -92,7 +92,7 @@ class GroupLedger:
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or member.identity[0] not in group.members:
             return  # it was stopped itself, and will hear that it is none
-        if stint.member_id in group.members:
+        if group.members.keys() & {stint.member_id, other.identity[0]}:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"
             )

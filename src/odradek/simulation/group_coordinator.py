@@ -61,6 +61,8 @@ class GroupShard:
         if key[0] == "group":
             self._replay_group(str(key[1]), value)
         elif key[0] == "offset":
+            if key[1] not in self.groups:  # who commits without a group makes one
+                self.classic(str(key[1]), create=True)
             self._of(str(key[1])).commit(_partition(key), value)
         elif key[0] == "pending":
             self._of(str(key[1])).pend(_producer(key), _partition(key), value)

@@ -103,7 +103,7 @@ class MemberDriver(Driver):
 
     def lost(self, partition: TopicPartition) -> bool:
         """Whether the client knows that the partition is lost, and the application doesn't yet."""
-        return partition in self._lost
+        return partition in self._lost and partition not in self.engine.subscription.partitions
 
     # The application
 
@@ -259,7 +259,7 @@ class MemberDriver(Driver):
 
     def _commit(self) -> None:
         deadline = self.world.now + 3.0
-        completion: Completion[Any] = self.engine.start(self.group.commit(None, deadline))
+        completion: Completion[Any] = self.engine.start(self.group.commits.commit(None, deadline))
         self.calls.begin(completion, f"{self.name}: commit", deadline)
 
         def ended(_: Completion[Any]) -> None:
