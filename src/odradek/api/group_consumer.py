@@ -191,7 +191,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         """
         group = self._group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)
-        return self._call(lambda d: group.commit(chosen, d), timeout, "commit")
+        return self._call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
 
     def commit_async(
         self,
@@ -212,9 +212,9 @@ class GroupConsumer(Client[ConsumerEngine]):
         self._check_open()
         group, engine = self._group("commit_async()"), self._engine
         with engine.lock:
-            chosen = group.positions() if offsets is None else offsets_to_commit(offsets)
+            chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
         deadline = self._deadline(None)
-        engine.start(group.commit_and_tell(chosen, deadline, callback))
+        engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
         self._host.wake()
         self._host.drive()
 
@@ -228,7 +228,9 @@ class GroupConsumer(Client[ConsumerEngine]):
         """
         group = self._group("committed()")
         wanted = list(partitions)
-        return self._call(lambda d: group.committed.fetch(wanted, d), timeout, "committed offsets")
+        return self._call(
+            lambda d: group.commits.stored.fetch(wanted, d), timeout, "committed offsets"
+        )
 
     # The end
 

@@ -78,7 +78,7 @@ class AutoCommit:
         if not offsets:
             return now
         try:
-            yield from group.commit(offsets, deadline)
+            yield from group.commits.commit(offsets, deadline)
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
         return group.engine.now

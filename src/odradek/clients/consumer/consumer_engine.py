@@ -119,7 +119,7 @@ class ConsumerEngine(ClientEngine):
             if asked:
                 for state in asked:
                     state.resetting = True
-                self.start(self.group.look_up(asked))
+                self.start(self.group.commits.look_up(asked))
                 if not states:
                     return True
         wanted: dict[TopicPartition, int] = {}

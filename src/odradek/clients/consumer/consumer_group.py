@@ -14,24 +14,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.committed_offsets import (
-    CommittedOffsets,
-    Identity,
-    lost_membership,
-)
+from odradek.clients.consumer.committed_offsets import Identity
+from odradek.clients.consumer.group_commits import GroupCommits
 from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
-from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.topic_watch import TopicWatch
 from odradek.clients.consumer.turns import ON_ASSIGNED, ON_LOST, ON_REVOKED, Turn, Turns
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
-from odradek.common.errors import CommitFailedError, IllegalStateError, KafkaError
+from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.group_options import NEW
-from odradek.common.kafka_errors import FencedInstanceIdError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
@@ -43,8 +39,6 @@ logger = logging.getLogger("odradek.consumer")
 
 Listener = Callable[[list[TopicPartition]], object]
 """A rebalance callback; the facade has put the consumer in front."""
-CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
-GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
 
 
 LEAVING_SHARE = 0.2
@@ -97,13 +91,7 @@ class ConsumerGroup:
         """Why the group refuses this consumer for good."""
         self.trouble: KafkaError | None = None
         """What the next poll raises, once."""
-        self.committed = CommittedOffsets(
-            engine,
-            self.coordinator,
-            identity=self.identity,
-            owner=lambda p: self._subscription.partitions.get(p),
-            stable=config["isolation.level"] == "read_committed",
-        )
+        self.commits = GroupCommits(self)
         self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
         self._subscription = engine.subscription
         self._listeners = NOBODY
@@ -348,92 +336,6 @@ class ConsumerGroup:
         """For transactions."""
         who = self.identity()
         return ConsumerGroupMetadata(self.group_id, who.generation, who.member_id, self.instance_id)
-
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where all partitions stand."""
-        return {
-            p: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
-            for p, s in self._subscription.partitions.items()
-            if s.position is not None
-        }
-
-    def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
-    ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit these, or the positions; gives what was committed."""
-        now = yield START
-        chosen = self.positions() if offsets is None else dict(offsets)
-        if not chosen:
-            return chosen
-        if self.membership is not None and not self.is_member:
-            # An empty group would take it: from one who may have been away for hours.
-            raise lost_membership(self.group_id, f"its state is {self.membership.state.value}")
-        try:
-            yield from self.committed.commit(chosen, deadline)
-        except FencedInstanceIdError as error:
-            self.failed(error, self.engine.now)
-            raise
-        except CommitFailedError as error:
-            membership, now = self.membership, self.engine.now
-            present = self.committed.refused == self.identity()
-            if present and membership is not None and membership.state not in GONE:
-                membership.rejoin(f"a commit failed: {error.__cause__}", now)
-            raise
-        for partition, offset in chosen.items():
-            state = self._subscription.partitions.get(partition)
-            if state is not None:
-                state.committed = offset.offset
-        return chosen
-
-    def commit_and_tell(
-        self,
-        offsets: dict[TopicPartition, OffsetAndMetadata],
-        deadline: float,
-        callback: CommitCallback | None,
-    ) -> Flow[None]:
-        """Commit; the caller is told in its next `poll()`, or the log is."""
-        failure: KafkaError | None = None
-        try:
-            yield from self.commit(offsets, deadline)
-        except KafkaError as error:
-            failure = error
-        if callback is not None:
-            self.turns.put(Turn("a commit's callback", lambda: callback(offsets, failure), []))
-            self.engine.fetcher.changed.notify()
-        elif failure is not None:
-            logger.warning("group %s: commit_async() failed: %s", self.group_id, failure)
-
-    def look_up(self, states: list[PartitionState]) -> Flow[None]:
-        """Give partitions the positions that the group has committed; part of the fetcher's
-        advance. Where nothing is committed `auto.offset.reset` decides.
-        """
-        now = yield START
-        wanted = {s.partition: (s, s.generation) for s in states}
-        deadline = now + self.config["default.api.timeout.ms"]
-        error: KafkaError | None = None
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        try:
-            found = yield from self.committed.fetch(list(wanted), deadline)
-        except KafkaError as failure:
-            error = failure
-        subscription = self._subscription
-        subscription.changes += 1
-        for partition, (state, generation) in wanted.items():
-            if state.generation != generation or not subscription.holds(state):
-                continue
-            state.resetting = False
-            offset = found.get(partition)
-            if error is not None and error.retriable:
-                continue  # the fetcher asks again
-            if error is not None:
-                subscription.fail(state, error, self.engine.now)
-            elif offset is None:
-                state.reset = subscription.policy
-            else:
-                state.move_to(offset.offset, offset.leader_epoch)
-                state.committed = offset.offset
-        subscription.changed.notify()
-        self.engine.fetcher.changed.notify()
 
     # The end
 

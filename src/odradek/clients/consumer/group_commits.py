@@ -1,0 +1,136 @@
+"""A group consumer's commits and lookups: what goes to its group, what comes of it.
+
+In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks as
+turns, positions to begin at; a rejoin where the group says that this member is none any more.
+Must not: decide when to commit unasked (`auto_commit` does), or speak with the coordinator
+(`committed_offsets` does).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.committed_offsets import CommittedOffsets, lost_membership
+from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.clients.consumer.turns import Turn
+from odradek.common.errors import CommitFailedError, KafkaError
+from odradek.common.kafka_errors import FencedInstanceIdError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.consumer_group import ConsumerGroup
+
+logger = logging.getLogger("odradek.consumer")
+
+CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
+GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
+
+
+class GroupCommits:
+    """The commits of one consumer."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        subscription = group.engine.subscription
+        self.stored = CommittedOffsets(
+            group.engine,
+            group.coordinator,
+            identity=group.identity,
+            owner=lambda p: subscription.partitions.get(p),
+            stable=group.config["isolation.level"] == "read_committed",
+        )
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where all partitions stand."""
+        return {
+            p: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
+            for p, s in self._group.engine.subscription.partitions.items()
+            if s.position is not None
+        }
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+    ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
+        """Commit these, or the positions; gives what was committed."""
+        now = yield START
+        chosen = self.positions() if offsets is None else dict(offsets)
+        if not chosen:
+            return chosen
+        if self._group.membership is not None and not self._group.is_member:
+            # An empty group would take it: from one who may have been away for hours.
+            raise lost_membership(
+                self._group.group_id, f"its state is {self._group.membership.state.value}"
+            )
+        try:
+            yield from self.stored.commit(chosen, deadline)
+        except FencedInstanceIdError as error:
+            self._group.failed(error, self._group.engine.now)
+            raise
+        except CommitFailedError as error:
+            membership, now = self._group.membership, self._group.engine.now
+            present = self.stored.refused == self._group.identity()
+            if present and membership is not None and membership.state not in GONE:
+                membership.rejoin(f"a commit failed: {error.__cause__}", now)
+            raise
+        for partition, offset in chosen.items():
+            state = self._group.engine.subscription.partitions.get(partition)
+            if state is not None:
+                state.committed = offset.offset
+        return chosen
+
+    def commit_and_tell(
+        self,
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        callback: CommitCallback | None,
+    ) -> Flow[None]:
+        """Commit; the caller is told in its next `poll()`, or the log is."""
+        failure: KafkaError | None = None
+        try:
+            yield from self.commit(offsets, deadline)
+        except KafkaError as error:
+            failure = error
+        if callback is not None:
+            self._group.turns.put(
+                Turn("a commit's callback", lambda: callback(offsets, failure), [])
+            )
+            self._group.engine.fetcher.changed.notify()
+        elif failure is not None:
+            logger.warning("group %s: commit_async() failed: %s", self._group.group_id, failure)
+
+    def look_up(self, states: list[PartitionState]) -> Flow[None]:
+        """Give partitions the positions that the group has committed; part of the fetcher's
+        advance. Where nothing is committed `auto.offset.reset` decides.
+        """
+        now = yield START
+        wanted = {s.partition: (s, s.generation) for s in states}
+        deadline = now + self._group.config["default.api.timeout.ms"]
+        error: KafkaError | None = None
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        try:
+            found = yield from self.stored.fetch(list(wanted), deadline)
+        except KafkaError as failure:
+            error = failure
+        subscription = self._group.engine.subscription
+        subscription.changes += 1
+        for partition, (state, generation) in wanted.items():
+            if state.generation != generation or not subscription.holds(state):
+                continue
+            state.resetting = False
+            offset = found.get(partition)
+            if error is not None and error.retriable:
+                continue  # the fetcher asks again
+            if error is not None:
+                subscription.fail(state, error, self._group.engine.now)
+            elif offset is None:
+                state.reset = subscription.policy
+            else:
+                state.move_to(offset.offset, offset.leader_epoch)
+                state.committed = offset.offset
+        subscription.changed.notify()
+        self._group.engine.fetcher.changed.notify()
