@@ -189,10 +189,11 @@ class Consumer(GroupConsumer):
             if group is None:
                 yield from found
                 continue
+            waiting = group.turns.waiting
             for record in found:
                 yield record
-                group.left(now())  # each one counts for max.poll.interval.ms
-                if group.calls:
+                group.asked_at = now()  # each one counts for max.poll.interval.ms
+                if waiting:
                     break
 
     __iter__ = records

@@ -99,7 +99,8 @@ class ConsumerGroup:
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._watch = TopicWatch(self)
         self._max_poll: float = config["max.poll.interval.ms"]
-        self._polled_at = 0.0
+        self.asked_at = 0.0
+        """When the caller asked for records, or was last given some."""
         self._polling = False
 
     @property
@@ -138,7 +139,7 @@ class ConsumerGroup:
         self._listeners = listeners
         self.error = None
         if first or self.membership is None:
-            self._polled_at = now
+            self.asked_at = now
             self.membership = _membership(self)
             self.engine.post(self._watch.begin)
             return
@@ -157,11 +158,11 @@ class ConsumerGroup:
     @property
     def polled_at(self) -> float:
         """When the caller was last inside `poll()`."""
-        return self.engine.now if self._polling else self._polled_at
+        return self.engine.now if self._polling else self.asked_at
 
     def last_poll(self, now: float) -> float | None:
         """How long ago the caller asked for records; None while it asks, or never did."""
-        return None if self._polling or self._polled_at == 0.0 else now - self._polled_at
+        return None if self._polling or self.asked_at == 0.0 else now - self.asked_at
 
     def owned(self) -> list[TopicPartition]:
         """What is assigned now."""
@@ -283,7 +284,7 @@ class ConsumerGroup:
         self.turns.check("poll()")
         with self.engine.lock:
             self._subscription.note_consumed()
-            self._polled_at, self._polling = now, True
+            self.asked_at, self._polling = now, True
             wanted = self.poll_wanted.awaited
         if wanted:
             self.engine.post(lambda _: self.poll_wanted.notify())
@@ -291,16 +292,16 @@ class ConsumerGroup:
 
     def left(self, now: float) -> None:
         """The caller works on what it was handed."""
-        self._polled_at, self._polling = now, False
+        self.asked_at, self._polling = now, False
 
     def take_turns(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""
         if self.turns:
-            polling, self._polling, self._polled_at = self._polling, False, clock()
+            polling, self._polling, self.asked_at = self._polling, False, clock()
             try:
                 self.turns.take(lambda turn: self._ended(turn, wake))
             finally:
-                self._polled_at, self._polling = clock(), polling
+                self.asked_at, self._polling = clock(), polling
         if self.error is not None:
             raise self.error.with_traceback(None)
         if self.trouble is not None:

@@ -38,22 +38,23 @@ class Turns:
 
     def __init__(self, lock: Lock) -> None:
         """`lock`: held by the engine's steps, so a turn is taken between two of them."""
-        self._waiting: deque[Turn] = deque()
+        self.waiting: deque[Turn] = deque()
+        """A loop over records looks at it after each of them."""
         self._lock = lock
         self.running: str | None = None
         """The callback that the caller is in."""
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def put(self, turn: Turn) -> None:
         """Have it called."""
-        self._waiting.append(turn)
+        self.waiting.append(turn)
 
     def withdraw(self, turn: Turn) -> None:
         """It is of no use any more, if it hasn't begun."""
-        if turn in self._waiting:
-            self._waiting.remove(turn)
+        if turn in self.waiting:
+            self.waiting.remove(turn)
 
     def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Take partitions out of the calls of on_assigned that wait; gives those that were there.
@@ -61,18 +62,18 @@ class Turns:
         Whoever never heard of them needn't hear that they are gone.
         """
         found = set()
-        for turn in [t for t in self._waiting if t.what == ON_ASSIGNED]:
+        for turn in [t for t in self.waiting if t.what == ON_ASSIGNED]:
             gone = set(partitions).intersection(turn.partitions)
             if gone:
                 found |= gone
                 turn.partitions[:] = [p for p in turn.partitions if p not in gone]
                 if not turn.partitions:
-                    self._waiting.remove(turn)
+                    self.waiting.remove(turn)
         return found
 
     def clear(self) -> None:
         """Nothing is called any more."""
-        self._waiting.clear()
+        self.waiting.clear()
 
     def check(self, what: str) -> None:
         """Refuse what a callback can't do."""
@@ -85,11 +86,11 @@ class Turns:
         `ended` is told of each, whatever happens in it.
         """
         first: Exception | None = None
-        while self._waiting:
+        while self.waiting:
             with self._lock:
-                if not self._waiting:  # withdrawn a moment ago
+                if not self.waiting:  # withdrawn a moment ago
                     break
-                turn = self._waiting.popleft()
+                turn = self.waiting.popleft()
                 turn.begun = True
             self.running = turn.what
             try:
