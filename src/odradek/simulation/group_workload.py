@@ -103,7 +103,7 @@ class MemberDriver(Driver):
 
     def lost(self, partition: TopicPartition) -> bool:
         """Whether the client knows that the partition is lost, and the application doesn't yet."""
-        return partition in self._lost and partition not in self.engine.subscription.partitions
+        return partition in self._lost
 
     # The application
 
