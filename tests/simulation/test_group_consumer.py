@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -170,6 +171,29 @@ def test_partitions_that_are_lost_while_on_revoked_runs_are_not_told_of_again(
     a.close()
 
 
+@PROTOCOLS
+def test_a_loop_gives_partitions_back_between_two_records(protocol: str) -> None:
+    scene = Scene(protocol)
+    config = COOPERATIVE if protocol == "classic" else {}
+    scene.write(range(400))
+    a, b = scene.subscribed("a", **config), scene.subscribed("b", **config)
+    found: list[tuple[int, int]] = []
+    revoked_after: list[int] = []
+    loop = a.records(timeout=5.0)
+    for record in loop:
+        found.append((record.partition, record.offset))
+        if "a revoked" in " ".join(scene.log):
+            revoked_after.append(record.partition)
+        found += [(r.partition, r.offset) for r in b.poll(0.05, 3)]
+    revoked = next(line for line in scene.log if line.startswith("a revoked"))
+    assert not {str(p) for p in revoked_after} & set(revoked.split()[2:])
+    while len(found) < 400:
+        found += [(r.partition, r.offset) for r in b.poll(1.0)]
+    assert sorted(found) == [(p, o) for p in range(4) for o in range(100)]
+    a.close()
+    b.close()
+
+
 # Patterns and topics
 
 
@@ -186,6 +210,19 @@ def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
     scene.cluster.create_topic("my-orders-us", partitions=1)
     a.poll(15.0)
     assert {tp.topic for tp in a.assignment()} == {"orders-eu", "orders-us"}
+    a.close()
+
+
+@pytest.mark.parametrize("internal", [False, True])
+def test_a_pattern_leaves_out_what_kafka_keeps_for_itself(internal: bool) -> None:
+    scene = Scene()
+    scene.write(range(4))
+    with scene.subscribed() as first:
+        scene.read(first, 4)  # now there are committed offsets, in a topic of Kafka's
+    a = scene.member(exclude_internal_topics=not internal)
+    a.subscribe(pattern=re.compile(r"T|__.*", re.IGNORECASE))
+    a.poll(3.0)
+    assert a.subscription() == ({"t", "__consumer_offsets"} if internal else {"t"})
     a.close()
 
 
@@ -304,4 +341,19 @@ def test_explain_says_where_the_membership_stands(protocol: str) -> None:
     assert text.startswith(f"group g ({protocol}): stable, generation {picture.generation}, member")
     assert f"4 partitions of t; coordinator: broker {picture.coordinator}; last poll() 3.0" in text
     assert a.explain().to_dict()["group"]["assigned"] == 4
+    a.close()
+
+
+def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.write(range(4))
+    a = scene.subscribed()
+    with monkeypatch.context() as busy:
+        busy.setattr(a._host, "run", lambda completion, deadline: False)
+        assert a.poll(0.01) == []
+        with pytest.raises(KafkaTimeoutError):
+            a.commit({PARTITIONS[0]: 1})
+    assert scene.read(a, 4) == list(range(4))
     a.close()
