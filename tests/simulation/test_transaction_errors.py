@@ -219,6 +219,19 @@ def test_errors_say_what_to_do(
             producer.abort_transaction()
 
 
+def test_a_call_that_runs_out_of_time_says_what_it_was_told() -> None:
+    scene = Scene()
+    crashed = scene.producer()
+    crashed.begin_transaction()
+    crashed.send("t", b"1", partition=0).result(timeout=10)
+    crashed.close(timeout=0)
+    scene.cluster.transactions.marker_delay = 3.0
+    producer = scene.uninitialised()
+    with pytest.raises(KafkaTimeoutError, match=r"(?s)init_transactions\(\).*CONCURRENT_TRANS"):
+        producer.init_transactions(timeout=1.0)
+    producer.init_transactions(timeout=10.0)
+
+
 def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     producer = scene.uninitialised()

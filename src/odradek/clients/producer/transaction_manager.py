@@ -223,8 +223,7 @@ class TransactionManager:
         pending = self.pending
         while not pending.done.done:
             if now >= deadline:
-                coordinator = self.requests.coordinator
-                error = self._engine.timeout(f"end of {name}()", now, list(coordinator.attempts))
+                error = self._engine.timeout(f"end of {name}()", now, self.requests.attempts)
                 error.add_note(f"It goes on; call {name}() again to wait for its end.")
                 raise error
             now = yield Wait((pending.done,), deadline)

@@ -8,16 +8,18 @@ transaction's markers are still being written. Must not: know in which state the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 from typing import TypeVar
 
+from odradek.clients.any_broker import ATTEMPTS_KEPT
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.clients.producer.producer_id import quick_backoff
 from odradek.common.backoff import Backoff
-from odradek.common.errors import KafkaError
+from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import (
     ConcurrentTransactionsError,
     OperationNotAttemptedError,
@@ -68,6 +70,13 @@ class TransactionRequests:
         self._timeout_ms = round(timeout * 1000)
         self.coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
+        self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
+        """Answers to the newest request that told of the end of the last transaction."""
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """What went wrong with the newest request, for the error of a call that ran out of time."""
+        return sorted([*self._ending, *self.coordinator.attempts], key=lambda a: a.at)
 
     @property
     def can_bump(self) -> bool:
@@ -194,6 +203,7 @@ class TransactionRequests:
         now = yield START
         engine = self._engine
         quick = Backoff(quick_backoff(engine.config), engine.rng)
+        self._ending.clear()
 
         def check(answer: M) -> KafkaError | None:
             error = read(answer)
@@ -213,6 +223,7 @@ class TransactionRequests:
                 return answer
             now = engine.now
             until = quick.failed(now)
+            self._ending.append(Attempt(None, what, f"{type(error).__name__}: {error}", now))
             engine.events.emit(
                 now,
                 "retry",
