@@ -197,6 +197,9 @@ class GroupLedger:
             stint = self.stints[owners[0]][place]
             if stint.next_offset not in (None, end):
                 return f"{place} is read up to {stint.next_offset} of {end} by {owners[0]}"
+        for place, offset in self.owed:
+            if self.times[place, offset] < 2:
+                return f"{place} at {offset} wasn't handed out again: who worked on it died"
         return ""
 
     def verify(self, topic: str) -> None:
@@ -208,9 +211,6 @@ class GroupLedger:
                     raise Violation(f"{place} at {row[0]} was handed to nobody")
                 if self.values[place, row[0]] != row[4]:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
-        for place, offset in self.owed:
-            if self.times[place, offset] < 2:
-                raise Violation(f"{place} at {offset}: who worked on it died, and nobody got it")
 
     def committed(self, topic: str) -> dict[int, int]:
         """Committed offsets by partition; empty while nobody coordinates."""
