@@ -27,6 +27,9 @@ SUITES = {
     "docs": ("docs",),
 }
 
+# Suites that only compute go through two processes at a time; the others wait most of the time, or
+# measure it.
+SIDE_BY_SIDE = {"unit": 2, "simulation": 2}
 
 # These start brokers; fetching Kafka's jars is set-up and no part of their time.
 WITH_BROKERS = {"integration", "interop", "spark", "docs"}
@@ -51,6 +54,8 @@ def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | 
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
+        if name in SIDE_BY_SIDE:
+            command += ["-n", str(SIDE_BY_SIDE[name]), "--dist", "worksteal"]
         command += [f"--junitxml={report}", *arguments]
         command += [str(folder.relative_to(ROOT)) for folder in folders]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
