@@ -8,8 +8,9 @@ import pytest
 from tests.interop.other_client import Row, write_all
 
 from odradek.api.consumer import Consumer
+from odradek.clients.consumer.fetch_session import FetchSession
 from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.record.columns import Layout
 from odradek.testing import LocalCluster
@@ -152,3 +153,37 @@ def test_a_thread_of_its_own_fetches_while_the_caller_works(
         assert client.poll(20.0, 1)[0].offset == 16
         sessions = [a.session for a in client._engine.fetcher._asked.values()]
         assert any(session.id for session in sessions)  # KIP-227
+
+
+def test_a_consumer_that_was_closed_leaves_no_fetch_session(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-227, though a fetch is under way that the broker holds; asked again, it says 70 then."""
+    cluster.create_topic(topic, partitions=1)
+    write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
+    tp = TopicPartition(topic, 0)
+
+    def session(client: Consumer) -> FetchSession:
+        client.assign([tp])
+        read(client, 1)
+        assert client.poll(0.1) == []
+        (asked,) = (a for a in client._engine.fetcher._asked.values() if a.session.id)
+        assert asked.under_way
+        return asked.session
+
+    with consumer(cluster) as client:
+        mine = session(client)
+        known = (mine.id, mine.epoch)
+    codes: list[int] = []
+    refused = FetchSession.refused
+
+    def note(self: FetchSession, code: int) -> bool:
+        codes.append(code)
+        return refused(self, code)
+
+    monkeypatch.setattr(FetchSession, "refused", note)
+    with consumer(cluster) as other:
+        mine = session(other)
+        mine.id, mine.epoch = known
+        other.poll(1.0)
+        assert codes == [FetchSessionIdNotFoundError.code]
