@@ -1,0 +1,166 @@
+"""Transactions with real brokers, in the protocol of now and in the one before (KIP-890)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.interop.other_client import read_all
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.common.errors import AbortableTransactionError, FatalTransactionError, KafkaError
+from odradek.common.kafka_errors import (
+    IllegalGenerationError,
+    ProducerFencedError,
+    UnknownMemberIdError,
+)
+from odradek.common.types import TopicPartition
+from odradek.testing import LocalCluster
+
+PARTITIONS = 3
+
+
+@contextmanager
+def protocol(cluster: LocalCluster, level: int) -> Iterator[None]:
+    """The cluster with another transaction.version."""
+    main, servers = "org.apache.kafka.tools.FeatureCommand", cluster.bootstrap_servers
+
+    def change(verb: str, to: int) -> None:
+        feature = f"transaction.version={to}"
+        cluster.run_tool(main, ["--bootstrap-server", servers, verb, "--feature", feature])
+
+    change("downgrade", level)
+    try:
+        yield
+    finally:
+        change("upgrade", 2)
+
+
+class Story:
+    """What happens to one transactional id, and what others see of it."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self.servers, self.topic = cluster.bootstrap_servers, topic
+        cluster.create_topic(topic, partitions=PARTITIONS)
+        self.committed: list[int] = []
+        self.next = 0
+
+    def producer(self, **config: Any) -> Producer:
+        made = Producer(bootstrap_servers=self.servers, transactional_id=self.topic, **config)
+        made.init_transactions()
+        return made
+
+    def consumer(self, **config: Any) -> Consumer:
+        config = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", **config}
+        return Consumer(bootstrap_servers=self.servers, **config)
+
+    def send(self, producer: Producer, *, count: int = 30) -> list[int]:
+        numbers = list(range(self.next, self.next + count))
+        self.next += count
+        for n in numbers:
+            producer.send(self.topic, b"%d" % n, partition=n % PARTITIONS)
+        return numbers
+
+    def commit(self, producer: Producer, **offsets: Any) -> None:
+        with producer.transaction():
+            numbers = self.send(producer)
+            if offsets:
+                producer.send_offsets_to_transaction(**offsets)
+        self.committed += numbers
+
+    def check(self) -> None:
+        """Whoever reads committed records sees those, librdkafka and we."""
+        expected = {
+            p: [n for n in self.committed if n % PARTITIONS == p] for p in range(PARTITIONS)
+        }
+        ours: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
+        with self.consumer() as consumer:
+            consumer.assign([TopicPartition(self.topic, p) for p in ours])
+            deadline = time.monotonic() + 30
+            while sum(map(len, ours.values())) < len(self.committed):
+                assert time.monotonic() < deadline, str(consumer.explain())
+                for record in consumer.poll(1.0):
+                    ours[record.partition].append(int(record.value or b""))
+            assert not consumer.poll(0.1)
+        assert ours == expected
+        theirs = read_all(self.servers, self.topic, PARTITIONS)
+        assert {p: [int(r.value or b"") for r in rows] for p, rows in theirs.items()} == expected
+
+
+def tell(story: Story, running: Producer) -> None:
+    """Commits, aborts, offsets, crashes, zombies."""
+    place = TopicPartition(story.topic, 0)
+    story.commit(running)
+    with pytest.raises(ZeroDivisionError), running.transaction():
+        story.send(running)
+        running.flush()
+        story.send(running)
+        raise ZeroDivisionError
+    with story.consumer(group_id=story.topic, enable_auto_commit=False) as member:
+        member.subscribe([story.topic])
+        deadline = time.monotonic() + 30
+        while not member.poll(0.5):
+            assert time.monotonic() < deadline, str(member.explain())
+        now = member.group_metadata()
+        offset = OffsetAndMetadata(story.next, "kept", 0)
+        story.commit(running, offsets={place: offset}, group=now)
+        stale = ConsumerGroupMetadata(now.group_id, now.generation_id - 1, now.member_id)
+        stranger = ConsumerGroupMetadata(now.group_id, now.generation_id, "somebody else")
+        for zombie, error in ((stale, IllegalGenerationError), (stranger, UnknownMemberIdError)):
+            with pytest.raises(error) as caught, running.transaction():  # KIP-447
+                story.send(running)
+                running.send_offsets_to_transaction({place: 1}, zombie)
+            assert isinstance(caught.value, AbortableTransactionError)
+        assert member.committed([place]) == {place: offset}
+    story.commit(running)
+    running.begin_transaction()
+    story.send(running)
+    running.flush()
+    with story.producer() as second:  # what the first one left open is aborted
+        story.commit(second)
+        with pytest.raises(KafkaError):
+            running.commit_transaction()
+        with pytest.raises(ProducerFencedError) as fenced:
+            running.abort_transaction()
+        assert isinstance(fenced.value, FatalTransactionError)
+        story.commit(second)
+    running.close()
+
+
+def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> None:
+    """A producer also goes on when its cluster is upgraded meanwhile."""
+    new, old, between = (Story(cluster, f"{topic}-{name}") for name in ("new", "old", "between"))
+    tell(new, new.producer())
+    with protocol(cluster, 0):
+        running = old.producer()
+        manager = running._engine.transactions
+        assert manager is not None
+        assert not manager.version_2
+        tell(old, running)
+        changing = between.producer()
+        between.commit(changing)
+    between.commit(changing)
+    changing.close()
+    for story in (new, old, between):
+        story.check()
+
+
+def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(
+    cluster: LocalCluster, topic: str
+) -> None:
+    story = Story(cluster, topic)
+    gone = story.producer(transaction_timeout_ms=1000)
+    gone.begin_transaction()
+    story.send(gone)
+    gone.flush()
+    with Producer(bootstrap_servers=story.servers) as plain:
+        for n in range(story.next, story.next + 3):
+            plain.send(topic, b"%d" % n, partition=n % PARTITIONS).result(timeout=10)
+            story.committed.append(n)
+    gone.close(timeout=0)
+    story.check()
