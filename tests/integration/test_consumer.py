@@ -8,10 +8,12 @@ import pytest
 from tests.interop.other_client import Row, write_all
 
 from odradek.api.consumer import Consumer
-from odradek.clients.consumer.fetch_session import FetchSession
+from odradek.clients.consumer.asked import Asked
 from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
 from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow, Wait
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.record.columns import Layout
 from odradek.testing import LocalCluster
 
@@ -156,34 +158,36 @@ def test_a_thread_of_its_own_fetches_while_the_caller_works(
 
 
 def test_a_consumer_that_was_closed_leaves_no_fetch_session(
-    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, topic: str
 ) -> None:
     """KIP-227, though a fetch is under way that the broker holds; asked again, it says 70 then."""
     cluster.create_topic(topic, partitions=1)
     write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
-    tp = TopicPartition(topic, 0)
 
-    def session(client: Consumer) -> FetchSession:
-        client.assign([tp])
+    def begun(client: Consumer) -> Asked:
+        client.assign([TopicPartition(topic, 0)])
         read(client, 1)
         assert client.poll(0.1) == []
         (asked,) = (a for a in client._engine.fetcher._asked.values() if a.session.id)
         assert asked.under_way
-        return asked.session
+        return asked
 
     with consumer(cluster) as client:
-        mine = session(client)
-        known = (mine.id, mine.epoch)
-    codes: list[int] = []
-    refused = FetchSession.refused
-
-    def note(self: FetchSession, code: int) -> bool:
-        codes.append(code)
-        return refused(self, code)
-
-    monkeypatch.setattr(FetchSession, "refused", note)
+        session = begun(client).session
+        known = (session.id, session.epoch + 1)  # of the fetch behind the one under way
     with consumer(cluster) as other:
-        mine = session(other)
-        mine.id, mine.epoch = known
-        other.poll(1.0)
-        assert codes == [FetchSessionIdNotFoundError.code]
+        address, network = begun(other).address, other._engine.network
+
+        def ask(deadline: float) -> Flow[int]:
+            now = yield START
+            connection = network.connection(address)
+            assert connection is not None
+            body = FetchRequest(max_wait_ms=0, session_id=known[0], session_epoch=known[1])
+            reply = network.send(connection, body, now)
+            while not reply.done:
+                yield Wait((reply,), deadline)
+            response = reply.result()
+            assert isinstance(response, FetchResponse)
+            return response.error_code
+
+        assert other._call(ask, 10.0, "answer") == FetchSessionIdNotFoundError.code

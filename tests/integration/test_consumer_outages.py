@@ -84,7 +84,7 @@ def test_records_that_an_unclean_election_took_away(
         "org.apache.kafka.tools.TopicCommand",
         ["--bootstrap-server", mortal_cluster.bootstrap_servers, "--create", "--topic", topic,
          "--replica-assignment", f"{first}:{second}",
-         "--config", "unclean.leader.election.enable=true"],
+         "--config", "unclean.leader.election.enable=true", "--config", "min.insync.replicas=1"],
     )  # fmt: skip
     tp = TopicPartition(topic, 0)
     servers = mortal_cluster.bootstrap_servers
