@@ -365,9 +365,10 @@ class ConsumerGroup:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             told = [p for p in self._announced(states) if p not in unannounced]
-            turn = self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
-            if turn is not None:  # the caller runs it, however late it is
-                yield Wait((turn.done,))
+            self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
+            for turn in list(self.turns.waiting):  # an on_lost from before may be among them
+                if not turn.done.done:
+                    yield Wait((turn.done,))  # the caller runs it, however late it is
         yield from membership.leave(deadline)
         self.membership = None
         self.turns.clear()
