@@ -1,0 +1,188 @@
+"""The simulated transaction coordinators answer as Kafka's do: the same raw requests for both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.integration.test_simulated_groups import Line
+from tests.unit.simulation.transactional import NEW, OLD, Producer
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.messages import find_coordinator as fc
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.simulation import SimulatedCluster
+from odradek.testing import LocalCluster
+from odradek.testing.loopback import LoopbackServer
+
+GROUP, TRANSACTION = 0, 1
+SOON = {
+    error.code
+    for error in (
+        errors.ConcurrentTransactionsError,
+        errors.CoordinatorLoadInProgressError,
+        errors.CoordinatorNotAvailableError,
+        errors.NotCoordinatorError,
+        errors.NotEnoughReplicasError,
+        errors.NotLeaderOrFollowerError,
+        errors.UnknownTopicOrPartitionError,
+    )
+}
+
+
+class Room:
+    """A cluster as `Producer` wants it: brokers are addresses, answers come over connections."""
+
+    def __init__(self, servers: str, names: str) -> None:
+        self.names = names
+        self._lines: dict[tuple[str, int], Line] = {}
+        host, _, port = servers.partition(":")
+        self._door = (host, int(port))
+        self.cluster: Any = SimpleNamespace(
+            leader=self._leader, groups=SimpleNamespace(index=lambda group: group)
+        )
+
+    def ask(self, place: tuple[str, int], body: Any, version: int) -> Any:
+        if place not in self._lines:
+            self._lines[place] = Line(*place)
+        return self._lines[place].ask(body, version)
+
+    def _find(self, key: str, kind: int) -> tuple[str, int]:
+        deadline = time.monotonic() + 20.0
+        while True:
+            request = fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            found = self.ask(self._door, request, 4).coordinators[0]
+            if found.error_code == 0:
+                return found.host, found.port
+            assert time.monotonic() < deadline, "no coordinator"
+            time.sleep(0.05)
+
+    def coordinator(self, name: str) -> tuple[str, int]:
+        return self._find(name, TRANSACTION)
+
+    def _leader(self, topic: str, partition: Any) -> tuple[str, int]:
+        if topic != "t":  # __consumer_offsets: `partition` is the group's name, see above
+            return self._find(partition, GROUP)
+        answer = self.ask(self._door, MetadataRequest([MetadataRequestTopic(name=topic)]), 12)
+        places = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        leaders = {p.partition_index: p.leader_id for p in answer.topics[0].partitions}
+        return places[leaders[partition]]
+
+    def init(
+        self, name: str, expected: tuple[int, int] = (-1, -1), *, timeout: int = 60_000
+    ) -> Any:
+        request = InitProducerIdRequest(name, timeout, *expected)
+        return self.ask(self.coordinator(name), request, 5)
+
+    def producer(self, name: str, version: int) -> Producer:
+        name = f"{self.names}-{name}"
+        settled(lambda: int(self.init(name).error_code))
+        answer = self.init(name)
+        made: Any = self
+        return Producer(made, name, answer.producer_id, answer.producer_epoch, version)
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
+
+
+def settled(ask: Callable[[], int | None]) -> int | None:
+    """Ask until the answer isn't one that says to ask again."""
+    deadline = time.monotonic() + 20.0
+    while True:
+        code = ask()
+        if code not in SOON or time.monotonic() > deadline:
+            return code
+        time.sleep(0.05)
+
+
+def ends(room: Room, version: int) -> list[Any]:
+    """Commit, the same again, the opposite; abort; an end without a beginning."""
+    producer = room.producer(f"ends{version}", version)
+    epoch = producer.epoch
+    said: list[Any] = [settled(lambda: producer.send(b"a")), producer.end()]
+    said.append(producer.epoch - epoch)
+    producer.epoch = epoch
+    said.append(settled(producer.end))
+    producer.epoch = epoch
+    said.append(settled(lambda: producer.end(commit=False)))
+    producer = room.producer(f"ends{version}", version)
+    said += [settled(lambda: producer.send(b"b")), producer.end(commit=False)]
+    producer = room.producer(f"ends{version}", version)
+    before = producer.epoch
+    said += [producer.end(), settled(lambda: producer.end(commit=False)), producer.epoch - before]
+    return said
+
+
+def zombies(room: Room, version: int) -> list[Any]:
+    """What a fenced producer hears, in old and new versions of requests."""
+    old = room.producer(f"zombie{version}", version)
+    said: list[Any] = [settled(lambda: old.send(b"a"))]
+    room.producer(f"zombie{version}", version)
+    said += [old.send(b"b", version=n) for n in (9, 11, 12)]
+    said += [old.add(1, version=n) for n in (0, 1, 2, 3)]
+    said += [old.add_offsets(version=n) for n in (1, 2, 3)]
+    said += [settled(lambda n=n: old.commit_offset(3, n)) for n in (3, 5)]  # type: ignore[misc]
+    said.append(settled(old.end))
+    return said
+
+
+def strangers(room: Room, version: int) -> list[Any]:
+    """Batches and offsets of no transaction, ids that nobody has, members that aren't there."""
+    producer = room.producer(f"stranger{version}", version)
+    said: list[Any] = [settled(lambda n=n: producer.send(b"a", version=n)) for n in (9, 11)]  # type: ignore[misc]
+    said += [settled(lambda n=n: producer.commit_offset(3, n)) for n in (3, 4)]  # type: ignore[misc]
+    said.append(settled(lambda: producer.commit_offset(3, 5, generation_id=4, member_id="m")))
+    made: Any = room
+    other = Producer(made, f"{room.names}-nobody", 999_999, 0, version)
+    said += [settled(lambda: other.send(b"a", version=11)), settled(lambda: other.add(0))]
+    said += [settled(other.end), producer.add(17)]
+    return said
+
+
+def again(room: Room, version: int) -> list[Any]:
+    """InitProducerId with an id and epoch (KIP-360)."""
+    producer = room.producer(f"again{version}", version)
+    who = (producer.id, producer.epoch)
+    first, second = room.init(producer.name, who), room.init(producer.name, who)
+    said = [first.producer_epoch - producer.epoch, second.producer_epoch - producer.epoch]
+    room.producer(f"again{version}", version)
+    said.append(room.init(producer.name, who).error_code)
+    said.append(room.init(producer.name, (999_999, 0)).error_code)
+    said.append(room.init(producer.name, timeout=0).error_code)
+    said.append(room.init(producer.name, timeout=900_001).error_code)
+    nobody = InitProducerIdRequest("", 60_000)
+    said.append(room.ask(room.coordinator(producer.name), nobody, 5).error_code)
+    return said
+
+
+@pytest.fixture(scope="module")
+def rooms(cluster: LocalCluster) -> Iterator[tuple[Room, Room]]:
+    """Real brokers, and simulated ones behind real sockets."""
+    cluster.create_topic("t", partitions=2)
+    with LoopbackServer() as server:
+        simulated = server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None))
+        server.call(lambda: simulated.create_topic("t", 2))
+        real = Room(cluster.bootstrap_servers, "script")
+        made = Room(simulated.bootstrap_servers, "script")
+        try:
+            yield real, made
+        finally:
+            real.close()
+            made.close()
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("script", [ends, zombies, strangers, again])
+def test_both_give_the_same_answers(
+    rooms: tuple[Room, Room], script: Callable[[Room, int], list[Any]], version: int
+) -> None:
+    real, made = rooms
+    ours, kafkas = script(made, version), script(real, version)
+    assert [
+        (n, *both) for n, both in enumerate(zip(ours, kafkas, strict=True)) if both[0] != both[1]
+    ] == []
