@@ -202,14 +202,15 @@ class Producer(Transactional):
         """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
 
         A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
-        after `transaction.timeout.ms`).
+        after `transaction.timeout.ms`). In a forked child only the child's copies are let go.
         """
         if self._closed:
             return
         self._lanes.clear()  # so that every later `send` looks whether this is open
         deadline = self._host.now() + timeout
         try:
-            self._end_work(timeout)
+            if self._process.here:
+                self._end_work(timeout)
         finally:
             super().close(max(1.0, deadline - self._host.now()))
 

@@ -1,0 +1,115 @@
+"""What a long life leaves behind: memory of a loop over records; descriptors, threads, memory of
+clients that were opened and closed. `LEAK_CLIENTS=10000` is the long form (`make soak` runs it).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import ClientForkedError
+from odradek.common.types import TopicPartition
+from odradek.testing import LocalCluster
+
+CLIENTS = int(os.environ.get("LEAK_CLIENTS", "600"))
+MEGABYTE = 1 << 20
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_million_records_leave_no_memory_behind(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=2)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    parts = [TopicPartition(topic, p) for p in range(2)]
+    value, rounds, each = bytes(100), 50, 20_000
+    after_warm_up = 0
+    with Producer(config) as producer, Consumer(config, auto_offset_reset="earliest") as consumer:
+        consumer.assign(parts)
+        for turn in range(rounds):
+            for n in range(each):
+                producer.send(topic, value, partition=n % 2)
+            producer.flush(timeout=60)
+            seen = 0
+            while seen < each:
+                seen += len(consumer.poll(timeout=30.0, max_records=each))
+            assert seen == each
+            if turn == 9:
+                after_warm_up = resident()
+        grown = resident() - after_warm_up
+    assert grown < 20 * MEGABYTE
+
+
+@pytest.mark.timeout(900)
+def test_clients_opened_and_closed_leave_nothing_behind(cluster: LocalCluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=1)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    before: tuple[int, int, int] | None = None
+    for n in range(CLIENTS):
+        match n % 3:
+            case 0:
+                with Producer(config, linger_ms=0) as producer:
+                    producer.send(topic, b"x").result(timeout=30)
+            case 1:
+                with Consumer(config, auto_offset_reset="earliest") as consumer:
+                    consumer.assign([TopicPartition(topic, 0)])
+                    assert consumer.poll(timeout=30.0, max_records=1)
+            case _:
+                with Consumer(config, group_id=f"{topic}-{n % 5}") as member:
+                    assert member.committed([TopicPartition(topic, 0)], timeout=30.0)
+        if n == CLIENTS // 4:
+            before = descriptors(), threading.active_count(), resident()
+    assert before is not None
+    fds, threads, memory = before
+    assert descriptors() <= fds
+    assert threading.active_count() <= threads
+    assert resident() - memory < 20 * MEGABYTE
+
+
+def test_a_forked_child_is_refused_and_its_parent_unharmed(
+    cluster: LocalCluster, topic: str
+) -> None:
+    cluster.create_topic(topic, partitions=1)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    with (
+        Producer(config) as producer,
+        Consumer(config, group_id=f"{topic}-group", auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.subscribe([topic])
+        producer.send(topic, b"before").result(timeout=30)
+        assert [r.value for r in consumer.poll(timeout=30.0)] == [b"before"]
+        connections = len(producer._engine.network.connections)
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            refused = 0
+            for call in (
+                lambda: producer.send(topic, b"child"),
+                lambda: producer.flush(timeout=1.0),
+                lambda: consumer.poll(timeout=1.0),
+                lambda: consumer.commit(timeout=1.0),
+            ):
+                try:
+                    call()
+                except ClientForkedError:
+                    refused += 1
+            producer.close()
+            consumer.close()
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        producer.send(topic, b"after").result(timeout=30)
+        assert [r.value for r in consumer.poll(timeout=30.0)] == [b"after"]
+        assert len(producer._engine.network.connections) == connections
+        consumer.commit()
