@@ -39,6 +39,7 @@ def run() -> Iterator[Callable[[str], str]]:
     """Run a snippet in a Python of its own; gives what it printed."""
     with LocalCluster(brokers=1, port=printed_port()) as cluster:
         cluster.create_topic("flights", partitions=3)
+        cluster.create_topic("counts", partitions=1)
 
         def run_snippet(name: str) -> str:
             text = snippets()[name]
@@ -57,7 +58,8 @@ def run() -> Iterator[Callable[[str], str]]:
 
 def test_every_python_block_is_run_by_a_test() -> None:
     text = README.read_text()
-    assert set(snippets()) == {"produce", "consume", "frames", "admin", "spark"}
+    known = {"produce", "consume", "group", "transactions", "frames", "admin", "spark"}
+    assert set(snippets()) == known
     others = [b for b in re.findall(r"```python\n.*?```", text, re.DOTALL) if "def test_" in b]
     assert text.count("```python") == len(snippets()) + len(others)
     page = README.parent / "docs" / "testing.md"  # whose examples are run by a test of their own
@@ -72,6 +74,10 @@ def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
     lines = run("consume").splitlines()
     assert len(lines) == 10
     assert all(re.fullmatch(r"\d+ (None|b'N14228') b'(JFK|flight \d+)'", line) for line in lines)
+    *counts, gone = run("group").splitlines()
+    assert sum(map(int, counts)) == 1001
+    assert gone.startswith("gone: [TopicPartition(topic='flights', partition=")
+    assert run("transactions") == ""
     printed = run("frames")
     assert sum(int(n) for n in re.findall(r"│ \d\s+┆ (\d+)\s+│", printed)) == 1001
     assert "[5 rows x 7 columns]" in printed  # how pandas ends a wide table

@@ -357,3 +357,21 @@ def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
             a.commit({PARTITIONS[0]: 1})
     assert scene.read(a, 4) == list(range(4))
     a.close()
+
+
+def test_a_rebalance_that_is_asked_for() -> None:
+    scene = Scene("classic")
+    scene.write(range(40))
+    with scene.subscribed(**COOPERATIVE) as a:
+        assert scene.read(a, 40) == list(range(40))
+        before = a.group_metadata().generation_id
+        a.enforce_rebalance("a colleague said so")
+        scene.write(range(40, 80))
+        assert scene.read(a, 40) == list(range(40, 80))
+        end = scene.world.now + 10
+        while a.group_metadata().generation_id == before and scene.world.now < end:
+            a.poll(0.1)
+        assert a.group_metadata().generation_id > before
+    assert scene.log == ["a assigned 0 1 2 3", "a assigned", "a revoked 0 1 2 3"]
+    with pytest.raises(IllegalStateError, match="needs subscribe"):
+        scene.member("c").enforce_rebalance()
