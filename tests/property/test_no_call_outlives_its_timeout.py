@@ -35,7 +35,7 @@ FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {
     "ready_close": lambda cluster, i: cluster.ready_then_close(i),
     "dns_dead": lambda cluster, i: cluster.crash(i),
 }
-QUIET = {"poll", "poll_arrow", "batches", "records", "close"}
+QUIET = {"poll", "poll_arrow", "batches", "records", "close", "unsubscribe"}
 """These come back with nothing instead of raising."""
 
 
@@ -59,6 +59,21 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (ArrowFuture, "exception"): lambda p, t: p.send_arrow(
         "t", pa.record_batch({"value": [b"x"]})
     ).exception(timeout=t),
+    (ArrowFuture, "acknowledged"): lambda p, t: p.send_arrow(
+        "t", pa.record_batch({"value": [b"x"]})
+    ).acknowledged(timeout=t),
+    (ArrowFuture, "errors"): lambda p, t: p.send_arrow(
+        "t", pa.record_batch({"value": [b"x"]})
+    ).errors(timeout=t),
+    (Producer, "init_transactions"): lambda p, t: p.init_transactions(timeout=t),
+    (Producer, "send_offsets_to_transaction"): lambda p, t: p.send_offsets_to_transaction(
+        {T0: 1}, "group", timeout=t
+    ),
+    (Producer, "commit_transaction"): lambda p, t: (_send(p), p.commit_transaction(timeout=t)),
+    (Producer, "abort_transaction"): lambda p, t: p.abort_transaction(timeout=t),
+    (Consumer, "commit"): lambda c, t: c.commit({T0: 1}, timeout=t),
+    (Consumer, "committed"): lambda c, t: c.committed([T0], timeout=t),
+    (Consumer, "unsubscribe"): lambda c, t: c.unsubscribe(timeout=t),
     (Consumer, "position"): lambda c, t: c.position(T0, timeout=t),
     (Consumer, "poll"): lambda c, t: c.poll(timeout=t),
     (Consumer, "poll_arrow"): lambda c, t: c.poll_arrow(timeout=t),
@@ -86,22 +101,46 @@ NEEDS_TOPIC = {
     (RecordFuture, "exception"),
     (ArrowFuture, "result"),
 }
+IN_TRANSACTION = {
+    (Producer, "send_offsets_to_transaction"),
+    (Producer, "commit_transaction"),
+    (Producer, "abort_transaction"),
+}
+TRANSACTIONAL = {(Producer, "init_transactions"), *IN_TRANSACTION}
+NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRANSACTION}
+IN_GROUP = {(Consumer, "commit"), (Consumer, "committed"), (Consumer, "unsubscribe")}
 KNOWN_BY_HEART = {(Consumer, "cluster_id")}
 """Answered from what is known, once it is."""
 
 
-def client_of(owner: type, cluster: SimulatedCluster, world: World, timeout: float) -> Any:
+def client_of(
+    owner: type, name: str, cluster: SimulatedCluster, world: World, timeout: float
+) -> Any:
     kind: type[Any] = Producer if owner in (RecordFuture, ArrowFuture) else owner
-    host = world.host(kind.__name__, background=kind is Producer)
+    background = kind is Producer or (owner, name) in IN_GROUP
+    host = world.host(kind.__name__, background=background)
     config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers}
+    if (owner, name) in TRANSACTIONAL:
+        config["transactional.id"] = "writer"
+    if (owner, name) in IN_GROUP:
+        config["group.id"] = "group"
     if kind is Producer:  # send() has no timeout of its own
         config["max.block.ms"] = round(timeout * 1000)
     return kind(config, _host=host)
 
 
-def warm_up(client: Any) -> None:
-    """Connections stand, the topic is known."""
-    if isinstance(client, Producer):
+def warm_up(client: Any, name: str) -> None:
+    """Connections stand, the topic is known; a transaction is open, a group joined."""
+    if (Producer, name) in TRANSACTIONAL and isinstance(client, Producer):
+        client.partitions_for("t", timeout=5)
+        if (Producer, name) in IN_TRANSACTION:
+            client.init_transactions(timeout=5)
+            client.begin_transaction()
+            client.send("t", b"0", partition=0).result(timeout=5)
+    elif name == "unsubscribe":
+        client.subscribe(["t"])
+        client.poll(timeout=1)
+    elif isinstance(client, Producer):
         client.partitions_for("t", timeout=5)
         client.send("t", b"0", partition=0).result(timeout=5)
     elif isinstance(client, Consumer):
@@ -136,10 +175,10 @@ def once(owner: type, name: str, fault: str, warm: bool, timeout: float, seed: i
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=2)
-    client = client_of(owner, cluster, world, timeout)
+    client = client_of(owner, name, cluster, world, timeout)
     if warm:
-        warm_up(client)
-    elif isinstance(client, Consumer):
+        warm_up(client, name)
+    elif isinstance(client, Consumer) and name != "unsubscribe":
         client.assign([T0])
     for i in cluster.brokers:
         FAULTS[fault](cluster, i)
@@ -175,5 +214,5 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
     }
-    inside = {(Producer, "await_outcome")}  # what the futures need
+    inside = {(Producer, "await_outcome"), (Producer, "outcome_deadline")}  # what the futures need
     assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.test_group_consumer import PARTITIONS, Scene
+from tests.simulation.group_scene import PARTITIONS, Scene
 
 pytestmark = pytest.mark.simulation
 
