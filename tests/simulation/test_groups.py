@@ -52,6 +52,12 @@ def test_random_groups_share_all_partitions_and_lose_nothing(chunk: int) -> None
     assert handed
 
 
+@pytest.mark.parametrize("seed", [176, 218, 648, 3594, 17448, 18252])
+def test_seeds_that_once_failed(seed: int) -> None:
+    outcome = run_group(random_group(seed))
+    assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
+
+
 def test_a_seed_gives_the_same_run_each_time_and_in_both_modes() -> None:
     for seed in (3, 8):
         schedule = random_group(seed)

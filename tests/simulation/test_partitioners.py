@@ -42,7 +42,9 @@ def places(cluster: SimulatedCluster) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("arrow", [False, True], ids=["send", "send_arrow"])
-@pytest.mark.parametrize("partitioner", [*PARTITIONERS, by_value], ids=str)
+@pytest.mark.parametrize(
+    "partitioner", [*PARTITIONERS, by_value], ids=lambda p: p if isinstance(p, str) else p.__name__
+)
 def test_each_record_is_where_the_partitioner_says(partitioner: Any, arrow: bool) -> None:
     """And where it says nothing, the sticky partitioner moves on with each batch."""
     cluster, producer = make(5, partitioner=partitioner, batch_size=100, linger_ms=100)

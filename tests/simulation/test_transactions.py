@@ -183,7 +183,8 @@ class Scene:
                 member.leave_group()
             else:
                 leave = member.zombie is None and rng.random() < 0.04
-                member.step(rng.choice([0.0, 0.1, 1.0]), leave=leave)
+                regret = not leave and rng.random() < 0.05
+                member.step(rng.choice([0.0, 0.1, 1.0]), leave=leave, regret=regret)
             world.advance(rng.uniform(0.0, 0.5))
         self.cluster.heal()
         self.work_off()
@@ -258,16 +259,20 @@ def test_chains_are_exact_through_whatever_happens(group: int) -> None:
             error.add_note(f"seed {seed}, {scene.protocol}, {scene.cluster.transactions.version}")
             raise
         together.update(scene.tally.counts)
-    assert min(together[what] for what in ("committed", "aborted", "zombies", "fenced")) > 0
+    assert min(together[what] for what in ("committed", "aborted", "zombies", "fenced")) > 0, (
+        together
+    )
 
 
 def test_who_reads_what_was_aborted_is_found_out() -> None:
     """The judge can say no: to a reader of the same logs without read_committed."""
-    for seed in range(GROUPS):
+    found: set[Kind] = set()
+    for seed in range(5 * GROUPS):
         scene = Scene(seed)
         scene.play()
         if scene.tally.counts["aborted"]:
-            break
-    scene.read("uncommitted", "out", PartitionLog.rows)
-    found = {anomaly.kind for anomaly in check(scene.history)}
-    assert {Kind.ABORTED_READ, Kind.INPUT_TWICE} & found
+            scene.read("uncommitted", "out", PartitionLog.rows)
+            found = {anomaly.kind for anomaly in check(scene.history)}
+            if Kind.ABORTED_READ in found:
+                break
+    assert Kind.ABORTED_READ in found

@@ -122,8 +122,11 @@ class Chain:
 
     # Work
 
-    def step(self, timeout: float, *, leave: bool = False) -> int:
+    def step(self, timeout: float, *, leave: bool = False, regret: bool = False) -> int:
         """Poll, and make what came into a transaction; give how many records that were.
+
+        With `regret` the transaction is aborted in the end, as by an application that changes its
+        mind.
 
         With `leave` the producer is left alone with its open transaction, as by a process that
         hangs: the next step goes on with another one, and `wake_zombie` lets the first go on.
@@ -147,7 +150,7 @@ class Chain:
             reading.saw(record.offset, bytes(record.value or b"").decode())
         made = self.history.begin(self.name, self.incarnation, group=self.group)
         places = [(TopicPartition(r.topic, r.partition), r.offset) for r in records]
-        self._transact(producer, made, places, leave=leave)
+        self._transact(producer, made, places, leave=leave, regret=regret)
         return len(records)
 
     def _transact(
@@ -157,6 +160,7 @@ class Chain:
         places: list[tuple[TopicPartition, int]],
         *,
         leave: bool,
+        regret: bool,
     ) -> None:
         sent: list[tuple[Write, RecordFuture]] = []
         try:
@@ -175,6 +179,10 @@ class Chain:
                 self.zombie = Zombie(producer, made)
                 self._producer, self._rewind = None, True
                 self.tally.counts["zombies"] += 1
+                return
+            if regret:
+                self._rewind = True
+                self._give_up(producer, made, KafkaError("the application changed its mind"))
                 return
             self._commit(producer)
         except KafkaError as error:

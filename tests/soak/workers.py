@@ -181,7 +181,8 @@ class Member(Worker):
             due = time.monotonic() > change and not self.calm.is_set()
             leave = due and self._rng.random() < 0.5
             had_zombie = self.chain.zombie is not None
-            self.chain.step(0.3, leave=leave and not had_zombie)
+            regret = not leave and self._rng.random() < 0.02
+            self.chain.step(0.3, leave=leave and not had_zombie, regret=regret)
             if had_zombie:
                 self.chain.wake_zombie()
             if due:

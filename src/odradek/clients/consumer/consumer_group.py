@@ -85,6 +85,8 @@ class ConsumerGroup:
         self.instance_id: str | None = config["group.instance.id"]
         self.coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
         self.turns = Turns(engine.lock)
+        self._silent: set[TopicPartition] = set()
+        """Held, but on_assigned was taken back before it told of them."""
         self.poll_wanted = Signal()
         self.membership: Membership | None = None
         self.error: KafkaError | None = None
@@ -227,7 +229,9 @@ class ConsumerGroup:
     def _drop(self, states: list[PartitionState]) -> None:
         kept = self._subscription.partitions
         self._goodbye = None
-        self._subscription.drop(s.partition for s in states if kept.get(s.partition) is s)
+        gone = [s.partition for s in states if kept.get(s.partition) is s]
+        self._subscription.drop(gone)
+        self._silent.difference_update(gone)
         self.forget_unused({s.partition.topic for s in states})
         self.engine.fetcher.changed.notify()
 
@@ -238,10 +242,16 @@ class ConsumerGroup:
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
         """Those that on_assigned was called for, and on_revoked wasn't."""
-        silent = self.turns.unannounced([s.partition for s in states])
+        silent = self._unannounced(s.partition for s in states)
         if self._goodbye is not None and self._goodbye.begun:
             silent.update(self._goodbye.partitions)
         return [s.partition for s in states if s.partition not in silent]
+
+    def _unannounced(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those of which on_assigned never told; it won't any more, whatever becomes of them."""
+        found = set(partitions)
+        self._silent |= self.turns.unannounced(found)
+        return self._silent & found
 
     def _queue(
         self, what: str, listener: Listener | None, partitions: list[TopicPartition]
@@ -257,7 +267,8 @@ class ConsumerGroup:
         self, what: str, listener: Listener | None, states: list[PartitionState], now: float
     ) -> Flow[float]:
         """Have the caller run a callback, and wait for its end."""
-        self._goodbye = turn = self._queue(what, listener, [s.partition for s in states])
+        told = [s.partition for s in states if s.partition not in self._silent]
+        self._goodbye = turn = self._queue(what, listener, told)
         if turn is None:
             return now
         try:
@@ -347,12 +358,11 @@ class ConsumerGroup:
         """
         now = yield START
         membership, auto_commit = self.membership, self.auto_commit
-        unannounced: set[TopicPartition] = set()
         if membership is not None:
             membership.hold(now)
             for state in self._subscription.partitions.values():
                 self._subscription.withhold(state)
-            unannounced = self.turns.unannounced(self.owned())
+            self._unannounced(self.owned())
         if auto_commit is not None:
             until = deadline - LEAVING_SHARE * max(0.0, deadline - now)
             now = yield from auto_commit.at_the_end(until, now)
@@ -364,8 +374,7 @@ class ConsumerGroup:
         if self.turns.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
-            told = [p for p in self._announced(states) if p not in unannounced]
-            self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
+            self._queue(ON_LOST if lost else ON_REVOKED, listener, self._announced(states))
             for turn in list(self.turns.waiting):  # an on_lost from before may be among them
                 if not turn.done.done:
                     yield Wait((turn.done,))  # the caller runs it, however late it is

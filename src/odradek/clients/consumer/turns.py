@@ -52,9 +52,10 @@ class Turns:
         self.waiting.append(turn)
 
     def withdraw(self, turn: Turn) -> None:
-        """It is of no use any more, if it hasn't begun."""
+        """It is of no use any more, if it hasn't begun; whoever waits for it goes on."""
         if turn in self.waiting:
             self.waiting.remove(turn)
+            turn.done.complete(None)
 
     def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Take partitions out of the calls of on_assigned that wait; gives those that were there.
