@@ -200,6 +200,7 @@ def test_a_transactional_chain_outlives_its_coordinators(
             group_id=topic,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            isolation_level="read_committed",  # so committed() waits for the last marker
         ) as consumer,
     ):
         for n in range(records):

@@ -353,7 +353,7 @@ def _address(
     role: str, state: AddressState, connections: list[Connection], now: float
 ) -> AddressExplanation:
     # Of several connections (metadata gets one of its own at times) the most useful one counts.
-    ordered = sorted(connections, key=lambda c: (not c.ready, c.suspect, c.id))
+    ordered = sorted(connections, key=lambda c: (not c.ready, c.beside, c.suspect, c.id))
     connection = ordered[0] if ordered else None
     pending = connection if connection is not None and not connection.ready else None
     silent = connection is not None and connection.suspect
