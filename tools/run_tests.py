@@ -56,6 +56,8 @@ def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | 
         command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
         if name in SIDE_BY_SIDE:
             command += ["-n", str(SIDE_BY_SIDE[name]), "--dist", "worksteal"]
+        if name in WITH_BROKERS:
+            command += ["--durations=12", "--durations-min=10"]  # who keeps everybody waiting
         command += [f"--junitxml={report}", *arguments]
         command += [str(folder.relative_to(ROOT)) for folder in folders]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
