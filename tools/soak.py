@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
 
-from tests.soak.soak import Plan, as_json, run  # noqa: E402
+from tests.soak.soak import TROUBLES, Plan, as_json, run  # noqa: E402
 
 
 def main() -> None:
@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument(
         "--protocols", nargs="+", default=["classic", "consumer"], help="group protocols"
     )
-    parser.add_argument("--troubles", nargs="+", default=["kill", "kill", "pause", "move"])
+    parser.add_argument("--troubles", nargs="+", default=list(TROUBLES), choices=set(TROUBLES))
+    parser.add_argument("--members", type=int, default=2, help="of each chain")
+    parser.add_argument("--readers", type=int, default=4, help="of each group that only reads")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "soak.json")
     chosen = parser.parse_args()
     plan = Plan(
@@ -33,6 +35,8 @@ def main() -> None:
         rate=chosen.rate,
         protocols=tuple(chosen.protocols),
         troubles=tuple(chosen.troubles),
+        members=chosen.members,
+        readers=chosen.readers,
     )
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     print(f"soak of {chosen.minutes:g} minutes, seed {chosen.seed}", flush=True)

@@ -12,12 +12,14 @@ from odradek import Consumer, Producer, RecordMetadata, TopicPartition
 
 def write(servers: str, topic: str) -> int:
     acknowledged = 0
+    errors: list[BaseException] = []
 
     def delivered(error: BaseException | None, _: RecordMetadata) -> None:
         nonlocal acknowledged
         if error is not None:
-            raise error
-        acknowledged += 1
+            errors.append(error)  # raised here it would only be logged
+        else:
+            acknowledged += 1
 
     # Idempotent, with acks=all and Java's murmur2 unless told otherwise.
     with Producer({"bootstrap.servers": servers, "compression.type": "zstd"}) as producer:
@@ -27,6 +29,8 @@ def write(servers: str, topic: str) -> int:
             # A full buffer makes send() wait, for max.block.ms at most; there is no poll().
             producer.send(topic, value, key, on_delivery=delivered)
         producer.flush()
+    if errors:
+        raise errors[0]
     return acknowledged
 
 

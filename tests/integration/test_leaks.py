@@ -1,5 +1,5 @@
 """What a long life leaves behind: memory of a loop over records; descriptors, threads, memory of
-clients that were opened and closed. `LEAK_CLIENTS=10000` is the long form (`make soak` runs it).
+clients that were opened and closed. `LEAK_CLIENTS=10000` is the long form (two minutes).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import random
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from odradek.api.producer import Producer
@@ -16,8 +17,6 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
-
-pa = pytest.importorskip("pyarrow")
 
 
 def make(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:

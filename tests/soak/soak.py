@@ -32,6 +32,7 @@ from odradek.simulation.history_check import check
 from odradek.testing import LocalCluster
 
 SOURCE = "in"
+TROUBLES = ("kill", "kill", "pause", "move", "roll")
 PROGRESS = 10.0
 OTHER_CLIENT = 60.0
 """Seconds for which the other client's errors may be those of a cluster that settles down."""
@@ -49,13 +50,15 @@ class Plan:
     protocols: tuple[str, ...] = ("classic", "consumer")
     members: int = 2
     readers: int = 2
+    """Of each group that only reads."""
     pause: float = 20.0
     """Seconds of a SIGSTOP."""
     quiet: tuple[float, float] = (6.0, 15.0)
     """Seconds between two troubles."""
     disorder: float = 25.0
     """Seconds, on average, until a member leaves or is replaced."""
-    troubles: tuple[str, ...] = ("kill", "kill", "pause", "move")
+    troubles: tuple[str, ...] = TROUBLES
+    """Each comes once, in a random order, before any comes again."""
     drain: float = 180.0
     """Seconds that the chains may take to work off what is left."""
 
@@ -162,6 +165,7 @@ class Soak:
     def _trouble(self) -> None:
         plan, rng = self.plan, self._rng
         end = self._begun + plan.seconds
+        coming: list[str] = []
         while True:
             quiet = rng.uniform(*plan.quiet)
             if time.monotonic() + quiet > end:
@@ -169,9 +173,11 @@ class Soak:
                 return
             time.sleep(quiet)
             broker = rng.choice(sorted(self.cluster.running))
-            kind = rng.choice(plan.troubles)
+            coming = coming or rng.sample(plan.troubles, len(plan.troubles))
+            kind = coming.pop()
             self._troubles[kind] += 1
-            self._say(self._line(kind if kind == "move" else f"{kind} of broker {broker}"))
+            all_of_them = kind in ("move", "roll")
+            self._say(self._line(kind if all_of_them else f"{kind} of broker {broker}"))
             if kind == "kill":
                 self.cluster.kill(broker)
                 time.sleep(rng.uniform(1.0, 6.0))
@@ -180,6 +186,10 @@ class Soak:
                 self.cluster.pause(broker)
                 time.sleep(plan.pause)
                 self.cluster.resume(broker)
+            elif kind == "roll":
+                for one in sorted(self.cluster.running):
+                    self.cluster.stop(one)
+                    self.cluster.start(one)
             else:
                 self.cluster.move()
 

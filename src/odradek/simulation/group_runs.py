@@ -416,7 +416,7 @@ def run_group(
         run.world.now,
         run.ledger.handed,
         run.ledger.again,
-        max((d.identity[1] for d in run.drivers), default=0),
+        max((d.newest_generation for d in run.drivers), default=-1),
         sum(h.steps for h in run.world.hosts.values()),
         tuple(run.lines()) if trace else (),
     )

@@ -78,6 +78,8 @@ class MemberDriver(Driver):
         self._frozen = False
         self._back = False
         self._lost: dict[TopicPartition, None] = {}
+        self.newest_generation = -1
+        """The highest that a callback was told in."""
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
 
@@ -132,6 +134,7 @@ class MemberDriver(Driver):
     def _told(self, note: Callable[..., None], partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._lost.pop(partition, None)
+        self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
         except Violation as violation:  # raised in a callback it would be the application's error
