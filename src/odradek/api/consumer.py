@@ -283,6 +283,9 @@ class Consumer(GroupConsumer):
                 found = take(host.now())
                 if found:
                     return found
+                # Markers and aborted transactions: nobody works on them, so they are through with.
+                if group is not None and group.entered(host.now()):
+                    host.wake()
         finally:
             if group is not None:
                 group.left(host.now())

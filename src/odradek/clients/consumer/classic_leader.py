@@ -72,6 +72,7 @@ class Leader:
         """Why the group should rebalance, judged by the snapshot of now."""
         snapshot = self._group.engine.metadata.snapshot
         if not self._counts or snapshot is None:
+            self._gone_since = math.inf  # with nothing known nothing is missing
             return None
         gone = None
         for topic, before in self._counts.items():

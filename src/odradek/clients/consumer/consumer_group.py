@@ -87,6 +87,8 @@ class ConsumerGroup:
         self.turns = Turns(engine.lock)
         self._silent: set[TopicPartition] = set()
         """Held, but on_assigned was taken back before it told of them."""
+        self._unwanted: dict[PartitionState, None] = {}
+        """Withheld because their topic isn't subscribed any more; the group will take them."""
         self.poll_wanted = Signal()
         self.membership: Membership | None = None
         self.error: KafkaError | None = None
@@ -147,7 +149,12 @@ class ConsumerGroup:
             return
         for state in self._subscription.partitions.values():
             if pattern is None and state.partition.topic not in topics:
+                if not state.revoked:
+                    self._unwanted[state] = None
                 self._subscription.withhold(state)
+            elif state in self._unwanted:  # subscribed again before the group took it away
+                del self._unwanted[state]
+                self._subscription.release(state)
         self.engine.post(self._watch.changed)
 
     @property
@@ -177,6 +184,7 @@ class ConsumerGroup:
         if not states:
             return now
         for state in states:
+            self._unwanted.pop(state, None)
             self._subscription.withhold(state)
         self.engine.fetcher.changed.notify()
         while any(s.consumed != s.position for s in states):
@@ -232,6 +240,8 @@ class ConsumerGroup:
         gone = [s.partition for s in states if kept.get(s.partition) is s]
         self._subscription.drop(gone)
         self._silent.difference_update(gone)
+        for state in states:
+            self._unwanted.pop(state, None)
         self.forget_unused({s.partition.topic for s in states})
         self.engine.fetcher.changed.notify()
 

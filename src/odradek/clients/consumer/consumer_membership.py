@@ -302,10 +302,11 @@ class ConsumerMembership:
         self._stop_reconciling("poll() overdue")
         known = self._introduced
         self._move(ConsumerEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
+        # First: an application that comes back meanwhile must not be given what others may have.
+        yield from self._lose_everything(now)
         if known:
             # The farewell is awaited: late, it would end the membership that follows.
             yield from self._farewell(now + FAREWELL)
-        yield from self._lose_everything(self._engine.now)
         return self._engine.now
 
     def _until_polled(self, now: float) -> Flow[float]:

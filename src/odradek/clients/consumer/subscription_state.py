@@ -218,6 +218,15 @@ class SubscriptionState:
             state.revoked = True
             state.move_to(state.position)  # ends a loop that is at it, too
 
+    def release(self, state: PartitionState) -> None:
+        """Take a `withhold` back."""
+        if self._suspended:  # nobody may have anything now: `resume` hands it out
+            self._suspended[state] = None
+            return
+        state.revoked = False
+        self.changes += 1
+        self.changed.notify()
+
     @property
     def suspended(self) -> bool:
         """Partitions wait for `resume`."""

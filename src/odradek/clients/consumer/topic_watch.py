@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
+from odradek.clients.consumer.membership import MemberState
 from odradek.clients.descriptions import list_topics
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, KafkaError
@@ -89,7 +90,7 @@ class TopicWatch:
         """There is another subscription: join again with it."""
         self._serial += 1
         self._told.clear()
-        self._engine.start(self._run(self._serial, again=True))
+        self._engine.start(self._run(self._serial))
 
     def end(self) -> None:
         """Nothing is subscribed any more."""
@@ -101,7 +102,7 @@ class TopicWatch:
         self._group.forget_unused(wanted)
         self._asked.notify()
 
-    def _run(self, serial: int, *, again: bool = False) -> Flow[None]:
+    def _run(self, serial: int) -> Flow[None]:
         """Watch until there is another subscription."""
         now = yield START
         metadata = self._engine.metadata
@@ -113,12 +114,13 @@ class TopicWatch:
             now = yield from self._list(serial, now)
         while serial == self._serial and not self._all_answered():
             now = yield Wait((metadata.changed, self._asked))
-        if serial != self._serial or self._group.membership is None:
+        membership = self._group.membership
+        if serial != self._serial or membership is None:
             return
-        if again:
-            self._group.membership.rejoin("the subscription has changed", now)
+        if membership.state is MemberState.UNJOINED:  # of an earlier subscription, too
+            membership.start(now)
         else:
-            self._group.membership.start(now)
+            membership.rejoin("the subscription has changed", now)
         while True:
             now = yield Wait((metadata.changed, self._asked), self._look_at(now))
             if serial != self._serial:
@@ -166,8 +168,12 @@ class TopicWatch:
             names = yield from list_topics(self._engine, deadline, internal=internal)
         except KafkaError:
             names = list(self._matched)
+            again = self._missing.failed(self._engine.now)
+        else:
+            again = self._engine.now + config["metadata.max.age.ms"]
+            self._missing.succeeded()
         now = self._engine.now
-        self._list_at = now + config["metadata.max.age.ms"]
+        self._list_at = again
         if serial != self._serial or self._compiled is None:
             return now
         matched = tuple(n for n in names if self._compiled.fullmatch(n))

@@ -1,0 +1,115 @@
+"""Members of groups in odd moments: subscribed twice, back in time, behind markers, in outages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PROTOCOLS, Scene
+
+from odradek.api.producer import Producer
+
+pytestmark = pytest.mark.simulation
+
+
+def sticky(protocol: str) -> dict[str, Any]:
+    """So that what stays is kept."""
+    return {"partition_assignment_strategy": "cooperative-sticky"} if protocol == "classic" else {}
+
+
+@PROTOCOLS
+def test_a_second_subscription_before_the_first_has_led_to_anything(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    scene.cluster.create_topic("u", partitions=1)
+    with scene.member("a") as a:
+        a.subscribe(["u"])
+        a.subscribe(["t"], **scene.callbacks("a"))
+        assert scene.read(a, 40) == list(range(40))
+
+
+@PROTOCOLS
+def test_a_topic_that_is_subscribed_again_before_it_was_given_back(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.cluster.create_topic("x", partitions=1)
+    scene.write(range(40))
+    with scene.subscribed("a", **sticky(protocol)) as a:
+        assert scene.read(a, 40) == list(range(40))
+        a.subscribe(["x"], **scene.callbacks("a"))
+        a.subscribe(["t", "x"], **scene.callbacks("a"))
+        scene.write(range(40, 80))
+        assert scene.read(a, 40) == list(range(40, 80))
+
+
+@PROTOCOLS
+def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol: str) -> None:
+    scene = Scene(protocol)
+    reads = {"isolation_level": "read_committed", **sticky(protocol)}
+    a = scene.subscribed("a", **reads)
+    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
+    with Producer(config, _host=scene.world.host("writer")) as producer:
+        producer.init_transactions(timeout=30)
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            for n in range(8):
+                producer.send("t", b"%d" % n, partition=n % 4)
+            producer.flush(timeout=30)
+            end(timeout=30)
+    assert scene.read(a, 8) == list(range(8))
+    b = scene.subscribed("b", **reads)
+    a.poll(30.0)  # one call, in which nothing comes but the end of what was aborted
+    b.poll(5.0)
+    assert len(a.assignment()) == len(b.assignment()) == 2
+    b.close()
+    a.close()
+    assert scene.committed() == [6, 6, 6, 6]  # markers, too
+
+
+def test_a_pattern_is_looked_up_again_soon_after_an_outage() -> None:
+    scene = Scene("classic")
+    scene.write(range(40))
+    for i in scene.cluster.brokers:
+        scene.cluster.stop(i)
+    with scene.member("a") as a:
+        a.subscribe(pattern="t.*")
+        scene.world.advance(70)
+        for i in scene.cluster.brokers:
+            scene.cluster.restart(i)
+        begun = scene.world.now
+        assert scene.read(a, 40) == list(range(40))
+        assert scene.world.now - begun < 20
+
+
+def test_a_topic_that_went_before_an_outage_leaves_no_leader_turning() -> None:
+    scene = Scene("classic")
+    scene.cluster.create_topic("u", partitions=1)
+    scene.write(range(8))
+    often = {"metadata_max_age_ms": 1000, "metadata_recovery_rebootstrap_trigger_ms": 1000}
+    a = scene.member("a", **often)
+    a.subscribe(["t", "u"])
+    scene.read(a, 8)
+    scene.cluster.delete_topic("u")
+    for _ in range(30):
+        a.poll(0.1)
+    for i in scene.cluster.brokers:
+        scene.cluster.stop(i)
+    for _ in range(30):
+        a.poll(1.0)
+    assert a._engine.ended is None
+    assert not scene.world.hot_loops
+
+
+def test_who_was_overdue_is_given_nothing_before_it_hears_of_it() -> None:
+    scene = Scene("consumer")
+    scene.write(range(400))
+    a = scene.subscribed("a", max_poll_interval_ms=10000, enable_auto_commit=False)
+    while not a.poll(1.0, 10):
+        pass
+    scene.world.advance(9.9)
+    coordinator = a._engine.group.coordinator.broker  # type: ignore[union-attr]
+    assert coordinator is not None
+    scene.cluster.go_silent(coordinator)
+    scene.world.advance(0.3)
+    assert a.assignment() == []
+    assert a.poll(0.2, 10) == []
+    assert scene.log[-1].startswith("a lost")
