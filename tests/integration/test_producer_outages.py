@@ -181,6 +181,11 @@ def test_a_transactional_chain_outlives_its_coordinators(
         return manager.requests.coordinator.broker
 
     dead: list[int] = []
+    frozen: list[threading.Timer] = []
+
+    def move() -> None:
+        frozen[0].join()  # nobody is thawed while all are down
+        mortal_cluster.move()
 
     def kill() -> None:
         dead.append(coordinator())
@@ -189,8 +194,8 @@ def test_a_transactional_chain_outlives_its_coordinators(
     blows: dict[int, Callable[[], object]] = {
         20: kill,
         40: lambda: mortal_cluster.start(dead[0]),
-        60: lambda: freeze(mortal_cluster, coordinator()),
-        80: mortal_cluster.move,
+        60: lambda: frozen.append(freeze(mortal_cluster, coordinator())),
+        80: move,
     }
     with (
         producer,
@@ -232,12 +237,13 @@ def test_a_transactional_chain_outlives_its_coordinators(
     assert [int(row.value or b"") for row in rows] == list(range(records))
 
 
-def freeze(cluster: LocalCluster, broker: int) -> None:
+def freeze(cluster: LocalCluster, broker: int) -> threading.Timer:
     """Stop a broker's process for some seconds, and go on meanwhile."""
     cluster.pause(broker)
     timer = threading.Timer(4.0, cluster.resume, [broker])
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def test_dead_and_foreign_brokers(topic: str) -> None:

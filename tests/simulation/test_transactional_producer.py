@@ -266,3 +266,41 @@ def test_the_next_transaction_waits_no_longer_than_it_has_to(version: int) -> No
             producer.send("t", b"%d" % n, partition=0)
     assert (scene.world.now - begin) / 20 < 0.2
     assert scene.visible() == list(range(20))
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("after", [0.0002, 0.0005, 0.001, 0.002])
+def test_an_abort_soon_after_a_commit(version: int, after: float) -> None:
+    """The commit's markers are still being written, and a first batch is under way."""
+    scene = Scene(version)
+    with scene.producer(linger_ms=0) as producer:
+        for begin in (0, 100, 200):
+            with producer.transaction():
+                send(producer, range(begin, begin + 3))
+            with pytest.raises(ZeroDivisionError), producer.transaction():
+                producer.send("t", b"%d" % (begin + 50), partition=0)
+                scene.world.advance(after)
+                raise ZeroDivisionError
+    assert scene.visible() == [0, 1, 2, 100, 101, 102, 200, 201, 202]
+
+
+@PROTOCOLS
+def test_offsets_that_may_be_missing_are_not_left_out(version: int) -> None:
+    scene = Scene(version)
+    with scene.producer() as producer:
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 1}, "g")
+        producer.begin_transaction()
+        send(producer, range(3))
+        producer.flush()
+        for i in scene.cluster.brokers:
+            scene.cluster.pause(i)
+        with pytest.raises(KafkaTimeoutError):
+            producer.send_offsets_to_transaction({P0: 7}, "g", timeout=1.0)
+        with pytest.raises(IllegalStateError, match="call it again"):
+            producer.commit_transaction(timeout=1.0)
+        for i in scene.cluster.brokers:
+            scene.cluster.resume(i)
+        producer.send_offsets_to_transaction({P0: 7}, "g")
+        producer.commit_transaction()
+    assert scene.visible() == [0, 1, 2]

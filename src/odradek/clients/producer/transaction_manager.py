@@ -116,6 +116,8 @@ class TransactionManager:
         self._added: set[TopicPartition] = set()
         self._begun = Begun.NO
         self._needs_epoch = False
+        self._offsets_in_doubt = False
+        """A call that sends them ran out of time: without them its input would be read again."""
         self._forgotten = False
         """The coordinator doesn't know our id any more: it can't end the transaction."""
         self._refuse(_WHY_NOT[_S.UNINITIALIZED])
@@ -139,13 +141,18 @@ class TransactionManager:
             return False
         if self.version_2:
             self._added.add(partition)
-            self._begun = Begun.YES
+            self._perhaps_begun()
             return True
         self._new[partition] = None
         if not self._adding:
             self._adding = True
             self._engine.start(self._add_partitions())
         return False
+
+    def _perhaps_begun(self) -> None:
+        """Something was asked for that begins the transaction where it is answered."""
+        if self._begun is Begun.NO:
+            self._begun = Begun.PERHAPS
 
     def request_bump(self, why: str) -> None:
         """The next transaction needs a new epoch: a batch is in doubt, or left a gap (R-PR-1)."""
@@ -198,17 +205,17 @@ class TransactionManager:
         if not offsets:
             return
         requests, newest = self.requests, None if self.version_2 else WITHOUT_EPOCHS
-        if self.version_2:
-            self._begun = Begun.YES
-        else:
-            if self._begun is Begun.NO:
-                self._begun = Begun.PERHAPS
+        self._perhaps_begun()
+        self._offsets_in_doubt = True
+        if not self.version_2:
             adding = requests.add_offsets(self.current, group.group_id, deadline)
             yield from self._asked(adding)
             self._begun = Begun.YES
         yield from self._asked(
             requests.commit_offsets(self.current, offsets, group, deadline, newest=newest)
         )
+        self._begun = Begun.YES
+        self._offsets_in_doubt = False
 
     @property
     def open(self) -> bool:
@@ -272,6 +279,11 @@ class TransactionManager:
     def _commit(self) -> Flow[None]:
         yield START
         self._check("commit_transaction", _S.IN_TRANSACTION)
+        if self._offsets_in_doubt:
+            raise IllegalStateError(
+                "the offsets of this transaction may be missing: send_offsets_to_transaction() "
+                "ran out of time; call it again, or abort_transaction()"
+            )
         self._move(_E.COMMIT)
         self._refuse(_WHY_NOT[self.state])
         self._accumulator.close_all()
@@ -309,6 +321,8 @@ class TransactionManager:
 
     def _end(self, *, committed: bool) -> Flow[None]:
         """Tell the coordinator, and have the epoch that comes next."""
+        if any(q.known_as == self.current for q in self._sender.queues.values()):
+            self._begun = Begun.YES  # a leader wouldn't have written otherwise
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS
         # An abort under version 2 is allowed of nothing at all, and always brings a new epoch.
@@ -331,14 +345,20 @@ class TransactionManager:
     def _forgiving(
         self, flow: Flow[tuple[int, int] | None], *, committed: bool
     ) -> Flow[tuple[int, int] | None]:
-        """Where it isn't known whether the transaction began, there may be nothing to abort."""
+        """Where it isn't known whether the transaction began, there may be nothing to abort.
+
+        Under version 2 the coordinator may still be at the end of the transaction before, whose
+        epoch alone it takes then: whether somebody else has our id shows when the next is asked
+        for.
+        """
         perhaps = self._begun is Begun.PERHAPS and not committed
         try:
             return (yield from flow)
-        except InvalidTxnStateError:
-            if not perhaps:
-                raise
-            return None
+        except KafkaError as error:
+            fenced = self.version_2 and errors.is_fenced(error)
+            if perhaps and (fenced or isinstance(error, InvalidTxnStateError)):
+                return None
+            raise
 
     def _ready(self) -> None:
         """Between transactions: nothing is left of the last one."""
@@ -346,7 +366,7 @@ class TransactionManager:
         self._new.clear()
         self._added.clear()
         self._begun = Begun.NO
-        self._needs_epoch = self._forgotten = self.abandons = False
+        self._needs_epoch = self._forgotten = self.abandons = self._offsets_in_doubt = False
         self.error = self.dropping = None
         self._refuse(_WHY_NOT[_S.READY])
 
@@ -355,8 +375,7 @@ class TransactionManager:
         try:
             while self._new and self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
                 wanted = list(self._new)
-                if self._begun is Begun.NO:
-                    self._begun = Begun.PERHAPS
+                self._perhaps_begun()
                 adding = self.requests.add_partitions(self.current, wanted, math.inf)
                 yield from self._asked(adding)
                 self._begun = Begun.YES
