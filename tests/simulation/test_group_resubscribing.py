@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
 
 from odradek.api.producer import Producer
+from odradek.common.errors import IllegalStateError
 
 pytestmark = pytest.mark.simulation
 
@@ -113,3 +114,35 @@ def test_who_was_overdue_is_given_nothing_before_it_hears_of_it() -> None:
     assert a.assignment() == []
     assert a.poll(0.2, 10) == []
     assert scene.log[-1].startswith("a lost")
+
+
+@pytest.mark.parametrize("answer", ["Heartbeat", "SyncGroup"])
+def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
+    """What the answer would have begun doesn't begin any more."""
+    scene = Scene("classic")
+    scene.write(range(8))
+    a = scene.member("a", enable_auto_commit=False)
+    a.subscribe(["t"])
+    engine, host = a._engine, a._host
+    group = engine.group
+    assert group is not None
+    if answer == "Heartbeat":
+        assert scene.read(a, 8) == list(range(8))
+        group.membership._identity.member_id = "nobody"  # type: ignore[union-attr]
+    left: list[Any] = []
+    before = engine.network.buffer_updated
+
+    def leaving(number: int, count: int) -> None:
+        connection = next(c for c in engine.network.connections.values() if c.id == number)
+        head = connection.in_flight.head
+        if head is not None and answer == head.body.API_NAME and not left:
+            left.append(engine.start(group.leave(host.now() + 5)))
+        before(number, count)
+
+    engine.network.buffer_updated = leaving  # type: ignore[assignment, method-assign]
+    with pytest.raises(IllegalStateError, match="nothing to read"):
+        for _ in range(10):
+            a.poll(1.0)
+    assert left
+    assert engine.ended is None
+    assert a.assignment() == []

@@ -72,7 +72,7 @@ class Engine:
 
     def cancel(self, completion: Completion[Any], error: KafkaError) -> None:
         """End a flow with `error` in the next step, unless it is done by then."""
-        self.post(lambda now: self._cancel(completion, error))
+        self.post(lambda now: self.cancel_now(completion, error))
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
         """The end of a `Call`."""
@@ -166,7 +166,8 @@ class Engine:
     def _stale(timer: tuple[float, int, Task[Any], int]) -> bool:
         return timer[3] != timer[2].serial or timer[2].completion.done
 
-    def _cancel(self, completion: Completion[Any], error: KafkaError) -> None:
+    def cancel_now(self, completion: Completion[Any], error: KafkaError) -> None:
+        """The same from within a step: the flow doesn't run on in this one."""
         for task in self._tasks:
             if task.completion is completion:
                 task.cancelled = error

@@ -314,7 +314,7 @@ class ClassicMembership:
     def _forget_beat(self, beat: Completion[None] | None) -> None:
         """Its answer would tell of a generation that is over."""
         if beat is not None and not beat.done:
-            self._group.engine.cancel(beat, DisconnectedError("no longer of interest"))
+            self._group.engine.cancel_now(beat, DisconnectedError("no longer of interest"))
 
     # The ways out
 
@@ -393,7 +393,7 @@ class ClassicMembership:
         over = DisconnectedError("the consumer leaves its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:
-                self._group.engine.cancel(open_, over)
+                self._group.engine.cancel_now(open_, over)
         self._revoking = self._running = None
 
     def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
