@@ -183,10 +183,6 @@ def test_a_transactional_chain_outlives_its_coordinators(
     dead: list[int] = []
     frozen: list[threading.Timer] = []
 
-    def move() -> None:
-        frozen[0].join()  # nobody is thawed while all are down
-        mortal_cluster.move()
-
     def kill() -> None:
         dead.append(coordinator())
         mortal_cluster.kill(dead[0])
@@ -195,7 +191,8 @@ def test_a_transactional_chain_outlives_its_coordinators(
         20: kill,
         40: lambda: mortal_cluster.start(dead[0]),
         60: lambda: frozen.append(freeze(mortal_cluster, coordinator())),
-        80: move,
+        # Nobody is thawed while all are down.
+        80: lambda: (frozen[0].join(), mortal_cluster.move()),
     }
     with (
         producer,
