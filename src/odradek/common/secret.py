@@ -1,0 +1,66 @@
+"""A text that must not be seen: a password, a private key, a token.
+
+In: a text, from a configuration or a token function. Out: the text, by `reveal()` alone, at the one
+place that needs it. Must not: appear as itself in repr, str, format, logs or errors. It can be
+pickled (Spark's tasks need their credentials), and what is unpickled is a `Secret` again.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+HIDDEN = "[hidden]"
+
+
+class Secret:
+    """A text whose every accidental form is `[hidden]`; immutable, comparable, hashable."""
+
+    __slots__ = ("_text",)
+
+    _text: str
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "_text", text)
+
+    def reveal(self) -> str:
+        """Give the text itself: to a key derivation, a handshake, a store; never to a message."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
+
+    def __format__(self, specification: str) -> str:
+        return format(HIDDEN, specification)
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(_bytes(self._text), _bytes(other._text))
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a secret can't be changed")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a secret can't be changed")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Secret:
+        return self
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self._text,)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

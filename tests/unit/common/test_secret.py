@@ -1,0 +1,54 @@
+"""A secret shows itself by `reveal()` alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from odradek.common.secret import Secret
+
+PLANTED = "planted-Pa55"
+
+
+def test_no_accidental_form_shows_it() -> None:
+    """repr, str, format and containers of it."""
+    secret = Secret(PLANTED)
+    shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>20}", f"{secret:>20}"]
+    shown += ["%s %r" % (secret, secret), repr({"a": [secret]})]  # noqa: UP031  the old form too
+    for text in shown:
+        assert PLANTED not in text
+        assert "[hidden]" in text
+    assert secret.reveal() == PLANTED
+    with pytest.raises(TypeError):
+        json.dumps({"password": secret})
+
+
+def test_it_is_a_value() -> None:
+    """Equal by text, hashable, falsy when empty, unchangeable, no text itself."""
+    assert Secret("a") == Secret("a")
+    assert Secret("a") != Secret("b")
+    assert Secret("a") != "a"
+    assert Secret("\udc80") == Secret("\udc80")
+    assert len({Secret("a"), Secret("a"), Secret("b")}) == 2
+    assert not Secret("")
+    secret = Secret("a")
+    with pytest.raises(AttributeError):
+        secret._text = "b"
+    with pytest.raises(AttributeError):
+        del secret._text
+
+
+def test_copies_stay_secrets() -> None:
+    """Spark pickles configurations; copy and deepcopy keep the wrapping."""
+    secret = Secret(PLANTED)
+    for other in (
+        pickle.loads(pickle.dumps(secret)),  # noqa: S301  our own
+        copy.copy(secret),
+        copy.deepcopy([secret])[0],
+    ):
+        assert type(other) is Secret
+        assert other == secret
+        assert PLANTED not in repr(other)
