@@ -43,6 +43,8 @@ APIS = (
     "OffsetFetch",
     "OffsetForLeaderEpoch",
     "Produce",
+    "SaslAuthenticate",
+    "SaslHandshake",
     "SyncGroup",
     "TxnOffsetCommit",
 )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.common.types import Address
 from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
+from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.detached import start_time
+from odradek.testing.process import Keeper
 
 LINES = [f"line {number}" for number in range(50)]
 TEXT = "\n".join(LINES).encode()
@@ -104,6 +108,58 @@ def test_a_paused_broker_is_silent_until_it_is_resumed(mortal_cluster: LocalClus
     finally:
         mortal_cluster.resume(2)
     assert probe.ask(where, timeout=10.0) is not None
+
+
+@pytest.fixture
+def pretenders(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]:
+    """Brokers as the verbs see them, and a way to end the first one's process from outside."""
+    keeper = Keeper()
+    java = JavaSetup(tmp_path, tmp_path, tmp_path)
+    brokers = BrokerSet(
+        keeper=keeper, java=java, directory=tmp_path / "set", count=3, config={},
+        timeline=Timeline(),
+    )  # fmt: skip
+    for broker in brokers.brokers:
+        broker.child = keeper.spawn(["sleep", "60"], stdout=tmp_path / "out")
+
+    def end() -> None:
+        child = brokers.brokers[0].child
+        assert child is not None
+        keeper.signal(child, signal.SIGKILL)
+        assert child.ended.wait(10.0)
+
+    yield brokers, end
+    keeper.close()
+
+
+def test_a_paused_broker_may_end_by_itself(
+    pretenders: tuple[BrokerSet, Callable[[], None]],
+) -> None:
+    brokers, end = pretenders
+    broker = brokers.brokers[0]
+    brokers.pause(broker)
+    end()
+    brokers.resume(broker)
+    assert not broker.paused
+    with pytest.raises(RuntimeError, match="broker 0 does not run"):
+        brokers.resume(broker)  # this time it is the caller's mistake
+
+
+def test_a_paused_broker_may_end_while_it_is_stopped(
+    pretenders: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, end = pretenders
+    brokers.pause(brokers.brokers[0])
+    sends = brokers._signal
+
+    def and_ends(broker: Broker, number: signal.Signals) -> None:
+        sends(broker, number)
+        if broker is brokers.brokers[0]:
+            end()
+
+    monkeypatch.setattr(brokers, "_signal", and_ends)
+    brokers.stop(brokers.brokers, graceful=False)
+    assert not any(broker.running or broker.paused for broker in brokers.brokers)
 
 
 def test_a_foreign_cluster_behind_the_same_door(mortal_cluster: LocalCluster, topic: str) -> None:

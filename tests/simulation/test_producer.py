@@ -19,7 +19,7 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
     RecordTooLargeError,
 )
-from odradek.common.kafka_errors import TopicAuthorizationFailedError
+from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
@@ -351,9 +351,9 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     queue = sender.queues[TopicPartition("t", 0)]
     (batch,) = queue.in_flight
     batch.attempts = attempts
-    refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationFailedError.code or 0)
+    refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationError.code or 0)
     sender._settle(batch, refusal, None, world.now)
-    assert isinstance(future.exception(timeout=0), TopicAuthorizationFailedError)
+    assert isinstance(future.exception(timeout=0), TopicAuthorizationError)
     assert sender.identity.bumping is bumps
     assert (queue.next_sequence == batch.sequence) is not bumps
 

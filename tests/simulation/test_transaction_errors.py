@@ -174,10 +174,10 @@ REFUSED: list[tuple[str, int, type[KafkaError], type[KafkaError]]] = [
     ("end", 90, FatalTransactionError, errors.ProducerFencedError),
     ("end", 47, FatalTransactionError, errors.ProducerFencedError),
     ("end", 48, FatalTransactionError, errors.InvalidTxnStateError),
-    ("end", 53, FatalTransactionError, errors.TransactionalIdAuthorizationFailedError),
+    ("end", 53, FatalTransactionError, errors.TransactionalIdAuthorizationError),
     ("end", 120, AbortableTransactionError, errors.TransactionAbortableError),
     ("commit_offsets", 90, FatalTransactionError, errors.ProducerFencedError),
-    ("commit_offsets", 30, AbortableTransactionError, errors.GroupAuthorizationFailedError),
+    ("commit_offsets", 30, AbortableTransactionError, errors.GroupAuthorizationError),
     ("commit_offsets", 82, AbortableTransactionError, errors.FencedInstanceIdError),
     ("commit_offsets", 25, AbortableTransactionError, errors.UnknownMemberIdError),
     ("commit_offsets", 113, AbortableTransactionError, errors.StaleMemberEpochError),
@@ -240,7 +240,7 @@ def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.Monke
     refusal = errors.error_for(53)
     with monkeypatch.context() as patch:
         patch.setattr(manager.requests, "init_producer_id", failing(refusal))
-        with pytest.raises(errors.TransactionalIdAuthorizationFailedError) as caught:
+        with pytest.raises(errors.TransactionalIdAuthorizationError) as caught:
             producer.init_transactions()
     assert not caught.value.fatal
     producer.init_transactions()

@@ -167,7 +167,7 @@ class Consumer(GroupConsumer):
         Returns as soon as there are any. During an outage it returns an empty list at its timeout
         and goes on trying; `explain()` says what. Raises `NoSuchOffsetError` where a position isn't
         in the log and `auto.offset.reset` is none, `CorruptRecordError`,
-        `TopicAuthorizationFailedError`, `UnknownTopicOrPartitionError` (each with the partition;
+        `TopicAuthorizationError`, `UnknownTopicOrPartitionError` (each with the partition;
         the others go on), `ClusterIdMismatchError`, and with `metadata.recovery.strategy=none`
         `NoBrokerAvailableError` after `metadata.unavailable.timeout.ms` (KIP-899).
         """

@@ -92,7 +92,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         the rebalance goes on. A `listener` with kafka-python's methods does as well.
 
         Raises `ConfigurationError`, and `IllegalStateError` without `group.id` or after `assign`.
-        What the group refuses (`GroupAuthorizationFailedError`, `FencedInstanceIdError`,
+        What the group refuses (`GroupAuthorizationError`, `FencedInstanceIdError`,
         `InconsistentGroupProtocolError` …) is raised by the calls that ask for records.
         """
         self._check_open()
@@ -186,7 +186,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         Also with `assign`, under a `group.id` that has no subscribed members.
 
         Raises `CommitFailedError` where the group has given the partitions to others,
-        `FencedInstanceIdError`, `GroupAuthorizationFailedError`, `OffsetMetadataTooLargeError` …,
+        `FencedInstanceIdError`, `GroupAuthorizationError`, `OffsetMetadataTooLargeError` …,
         `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`).
         """
         group = self._group("commit()")

@@ -103,7 +103,7 @@ class Producer(Transactional):
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
         `KafkaTimeoutError` (no metadata of the topic, with all that was tried),
-        `TopicAuthorizationFailedError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
+        `TopicAuthorizationError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
         come out of the future.
         """
         at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms

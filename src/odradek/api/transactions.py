@@ -47,7 +47,7 @@ class Transactional(Client[ProducerEngine]):
         (`ProducerFencedError`). `timeout` in seconds, default `max.block.ms`; after
         `KafkaTimeoutError` call it again.
 
-        Raises `TransactionalIdAuthorizationFailedError` (it may be called again once that is
+        Raises `TransactionalIdAuthorizationError` (it may be called again once that is
         mended), `FatalTransactionError`.
         """
         self._finish("init_transactions", self._transactions.initialize, timeout)

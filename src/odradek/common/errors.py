@@ -10,7 +10,7 @@ call site.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from odradek.common.types import Address
 
@@ -28,12 +28,57 @@ class KafkaError(Exception):
     """The client can't go on; every later call raises the same error."""
     requires_abort: ClassVar[bool] = False
     """The transaction can't be committed; after `abort_transaction()` the producer goes on."""
+    sticky: ClassVar[bool] = False
+    """What answers at an address won't have this client, however long it waits: somebody has to
+    change something, so every waiting call gets the error at once (R-CS-4)."""
+
+
+class ExplainedError(KafkaError):
+    """An error that says where, what happened and what to do.
+
+    `address` stays None where it isn't known yet; `at()` gives the same error with it.
+    """
+
+    usual_cure: ClassVar[str] = ""
+
+    def __init__(self, what: str, address: Address | None = None, cure: str | None = None) -> None:
+        super().__init__(what, address, cure)  # as given, so that copies and pickles are the same
+        self.what, self.address = what, address
+        self.cure = self.usual_cure if cure is None else cure
+
+    def at(self, address: Address) -> Self:
+        """The same, with its address; an error that has one stays as it is."""
+        if self.address is not None:
+            return self
+        made = type(self)(self.what, address, self.cure)
+        made.__cause__ = self.__cause__
+        return made
+
+    def __str__(self) -> str:
+        place = "" if self.address is None else f"{self.address}: "
+        what = self.what.rstrip()
+        if not self.cure:
+            return place + what
+        return f"{place}{what}{'' if what.endswith('.') else '.'} {self.cure}"
 
 
 class BrokerError(KafkaError):
     """A broker answered with an error code; subclasses stand in `kafka_errors`."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+
+
+class AuthorizationError(BrokerError):
+    """The broker knows who asks, and that one has no right to do this.
+
+    Only this request is refused: what the user may do goes on working. `resource` and `operation`
+    say what an ACL has to allow, where the client knows; else the broker's words stand alone.
+    """
+
+    resource: str | None = None
+    """For example "topic 'orders'"."""
+    operation: str | None = None
+    """Kafka's name of the right that is missing, for example `WRITE`."""
 
 
 class UnknownErrorCodeError(BrokerError):
@@ -62,8 +107,17 @@ class MalformedMessageError(KafkaError):
     """Bytes from a peer don't follow the protocol (cut off, negative or huge lengths …)."""
 
 
-class NotKafkaError(MalformedMessageError):
+class NotKafkaError(ExplainedError, MalformedMessageError):
     """The peer isn't a Kafka broker with this security protocol (HTTP, TLS alert …)."""
+
+    sticky = True
+    usual_cure = "Look where host and port of bootstrap.servers lead."
+
+
+class TlsPortError(NotKafkaError):
+    """This client speaks plaintext, and the port wants TLS."""
+
+    usual_cure = "Set security.protocol to SSL (or SASL_SSL), or use the broker's plaintext port."
 
 
 class CorruptRecordError(KafkaError):
@@ -123,12 +177,140 @@ class ConnectionSetupTimeoutError(ConnectionFailedError):
     """TCP, TLS and ApiVersions weren't done within the setup timeout (KIP-601)."""
 
 
-class TlsError(ConnectionFailedError):
+class TlsError(ExplainedError, ConnectionFailedError):
     """The TLS handshake failed."""
 
 
-class AuthenticationError(KafkaError):
+class CertificateUntrustedError(TlsError):
+    """Nobody that this client trusts has signed the broker's certificate."""
+
+    sticky, retriable = True, False
+    usual_cure = (
+        "Name the authority that signed it: ssl.ca.location (PEM) or ssl.truststore.location."
+    )
+
+
+class CertificateExpiredError(TlsError):
+    """The broker's certificate isn't valid any more, or not yet."""
+
+    sticky, retriable = True, False
+    usual_cure = "The broker needs a new certificate; or this machine's clock is wrong."
+
+
+class HostNameMismatchError(TlsError):
+    """The broker's certificate is for other names than the one that was dialled."""
+
+    sticky, retriable = True, False
+    usual_cure = (
+        "Use a name that stands in the certificate in bootstrap.servers (and in the broker's "
+        "advertised.listeners), or have a certificate made for this one."
+    )
+
+
+class ClientCertificateRequiredError(TlsError):
+    """The broker wants a certificate of the client's: it got none, or one that it refuses."""
+
+    sticky, retriable = True, False
+    usual_cure = (
+        "Give this client a certificate that the broker trusts: ssl.keystore.location, or "
+        "ssl.certificate.location with ssl.key.location."
+    )
+
+
+class TlsProtocolError(TlsError):
+    """Client and broker have no protocol version or cipher in common."""
+
+    sticky, retriable = True, False
+    usual_cure = (
+        "Compare ssl.enabled.protocols and ssl.cipher.suites with the broker's; a broker that "
+        "only speaks TLS 1.0 or 1.1 has to be upgraded."
+    )
+
+
+class PlaintextPortError(TlsError):
+    """This client speaks TLS, and the port doesn't."""
+
+    sticky, retriable = True, False
+    usual_cure = "Use the broker's TLS port, or set security.protocol to what this port speaks."
+
+
+class AuthenticationError(ExplainedError):
     """The broker refused the credentials (R-CS-4: sticky, given at once to every waiting call)."""
+
+    sticky = True
+
+
+class CredentialsRefusedError(AuthenticationError):
+    """Wrong password, unknown user, or a token that the broker doesn't accept.
+
+    Brokers don't say which of the first two it was, so that nobody can look for users' names.
+    """
+
+    usual_cure = "Check sasl.username and sasl.password, and that sasl.mechanism is the user's."
+
+
+class MechanismUnsupportedError(AuthenticationError):
+    """The broker doesn't do this SASL mechanism; `mechanisms` are those that it does."""
+
+    def __init__(
+        self,
+        what: str,
+        address: Address | None = None,
+        cure: str | None = None,
+        mechanisms: Sequence[str] = (),
+    ) -> None:
+        self.mechanisms = tuple(mechanisms)
+        if cure is None:
+            known = ", ".join(self.mechanisms) or "none"
+            cure = f"Set sasl.mechanism to one that the broker offers: {known}."
+        super().__init__(what, address, cure)
+        self.args = (what, address, cure, self.mechanisms)
+
+    def at(self, address: Address) -> Self:
+        """The same, with its address."""
+        if self.address is not None:
+            return self
+        return type(self)(self.what, address, self.cure, self.mechanisms)
+
+
+class SaslNotExpectedError(AuthenticationError):
+    """This client wants to authenticate, and the port doesn't do that."""
+
+    usual_cure = (
+        "Set security.protocol to PLAINTEXT (or SSL), or use the broker's port that does SASL."
+    )
+
+
+class SaslExpectedError(AuthenticationError):
+    """The port wants SASL, and this client wasn't told to authenticate."""
+
+    usual_cure = (
+        "Set security.protocol to SASL_SSL (or SASL_PLAINTEXT), sasl.mechanism and the credentials."
+    )
+
+
+class TokenError(AuthenticationError):
+    """No token to show: the function or server that gives them raised, hung, or gave nonsense."""
+
+    usual_cure = "Look at the function or server that gives the tokens; the cause is chained."
+
+
+class TokenExpiredError(TokenError):
+    """The token's time is over already, as the token itself or the broker says."""
+
+    usual_cure = "Let the function give a fresh token at each call; compare the machines' clocks."
+
+
+class ServerNotTrustedError(AuthenticationError):
+    """The broker couldn't prove that it knows the password, or broke the rules of the mechanism.
+
+    Nothing that would help to guess the password was sent after that.
+    """
+
+    usual_cure = (
+        "Something that isn't the cluster may be listening there: check the address, and use "
+        "SASL_SSL so that the broker has to show a certificate."
+    )
 
 
 class ClientClosedError(KafkaError, RuntimeError):

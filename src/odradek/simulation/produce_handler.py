@@ -142,7 +142,7 @@ def append(
         content = _as_bytes(data.records)
         header = check_batch(content, partition.log.max_message_bytes)
         if header.transactional and request.transactional_id is None:
-            raise errors.TransactionalIdAuthorizationFailedError("a batch of no transactional id")
+            raise errors.TransactionalIdAuthorizationError("a batch of no transactional id")
     except BrokerError as error:
         then(error)
         return

@@ -100,7 +100,7 @@ def add_partitions(
 ) -> a.AddPartitionsToTxnResponse | None:
     """Add partitions to a transaction: all of them or none."""
     if version > LAST_OF_CLIENTS:
-        code = errors.ClusterAuthorizationFailedError.code
+        code = errors.ClusterAuthorizationError.code
         return a.AddPartitionsToTxnResponse(error_code=code)
     places = [
         TopicPartition(topic.name, index)

@@ -176,7 +176,7 @@ class BrokerSet:
         for broker in stopping:
             self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
             if broker.paused:  # SIGTERM waits for a stopped process to go on
-                self.resume(broker)
+                self._go_on(broker)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         for broker in stopping:
             if not _ended(broker, deadline - time.monotonic()):
@@ -195,11 +195,10 @@ class BrokerSet:
         self._timeline.add("broker_paused", broker.node_id)
 
     def resume(self, broker: Broker) -> None:
-        """Let a frozen broker go on."""
-        self._require_running(broker)
-        self._signal(broker, signal.SIGCONT)
-        broker.paused = False
-        self._timeline.add("broker_resumed", broker.node_id)
+        """Let a frozen broker go on, unless it ended meanwhile."""
+        if not broker.paused:
+            self._require_running(broker)
+        self._go_on(broker)
 
     def move_all(self) -> None:
         """Give all (stopped) brokers other addresses and ports; data and ids stay."""
@@ -266,6 +265,13 @@ class BrokerSet:
     def _signal(self, broker: Broker, number: signal.Signals) -> None:
         if broker.child is not None:
             self._keeper.signal(broker.child, number)
+
+    def _go_on(self, broker: Broker) -> None:
+        """Continue a frozen process; one that has ended, perhaps just now, is frozen no more."""
+        if broker.running:
+            self._signal(broker, signal.SIGCONT)
+            self._timeline.add("broker_resumed", broker.node_id)
+        broker.paused = False
 
     def _require_running(self, broker: Broker) -> None:
         if not broker.running:

@@ -10,7 +10,7 @@ from tests.spec.world import ClusterPicture, World, up
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
-    GroupAuthorizationFailedError,
+    GroupAuthorizationError,
     RebalanceInProgressError,
     error_for,
 )
@@ -145,7 +145,7 @@ def test_no_coordinator_yet() -> None:
 def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
     w = Groups()
     w.finds = [30]
-    with pytest.raises(GroupAuthorizationFailedError):
+    with pytest.raises(GroupAuthorizationError):
         w.beat().result()
     w.codes = [27]
     with pytest.raises(RebalanceInProgressError):

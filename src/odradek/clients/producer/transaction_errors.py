@@ -2,7 +2,7 @@
 
 In: an error of a coordinator, or of a batch. Out: the same error as one that users can catch by
 what is to be done (`AbortableTransactionError`, `FatalTransactionError`) and by what happened
-(`ProducerFencedError`, `TopicAuthorizationFailedError` …): it is an instance of both.
+(`ProducerFencedError`, `TopicAuthorizationError` …): it is an instance of both.
 Must not: be asked about errors that are retried; those aren't raised.
 """
 
@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from odradek.common.errors import AbortableTransactionError, FatalTransactionError, KafkaError
 from odradek.common.kafka_errors import (
-    ClusterAuthorizationFailedError,
+    ClusterAuthorizationError,
     FencedInstanceIdError,
     FencedMemberEpochError,
-    GroupAuthorizationFailedError,
+    GroupAuthorizationError,
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -24,9 +24,9 @@ from odradek.common.kafka_errors import (
     OperationNotAttemptedError,
     ProducerFencedError,
     StaleMemberEpochError,
-    TopicAuthorizationFailedError,
+    TopicAuthorizationError,
     TransactionAbortableError,
-    TransactionalIdAuthorizationFailedError,
+    TransactionalIdAuthorizationError,
     UnknownMemberIdError,
     UnknownProducerIdError,
     UnknownTopicIdError,
@@ -42,8 +42,8 @@ NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
 """KIP-360: to be mended by an abort and a new epoch."""
 MENDED_BY_ABORT = (
     *NEW_EPOCH,
-    TopicAuthorizationFailedError,
-    GroupAuthorizationFailedError,
+    TopicAuthorizationError,
+    GroupAuthorizationError,
     OperationNotAttemptedError,
     TransactionAbortableError,
     # The group goes on without this member (KIP-447): the transaction's offsets aren't its own.
@@ -58,12 +58,12 @@ MENDED_BY_ABORT = (
 """Errors of coordinators; all others of theirs that aren't retriable are fatal, as in Java."""
 FATAL_FOR_BATCHES = (
     ProducerFencedError,
-    TransactionalIdAuthorizationFailedError,
-    ClusterAuthorizationFailedError,
+    TransactionalIdAuthorizationError,
+    ClusterAuthorizationError,
     UnsupportedVersionError,
 )
 """Of what may end a batch, so much is fatal; an abort mends the rest."""
-REFUSALS = (TransactionalIdAuthorizationFailedError, ClusterAuthorizationFailedError)
+REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
 """Reasons to give no producer id that an administrator can mend."""
 
 
