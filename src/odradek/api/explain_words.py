@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import (
-    AuthenticationError,
     ClusterIdMismatchError,
     ConnectionFailedError,
     ConnectionRefusedByPeerError,
     ConnectionSetupTimeoutError,
     DisconnectedError,
     DnsError,
+    ExplainedError,
     MalformedMessageError,
-    NotKafkaError,
     ResponseTimeoutError,
     TlsError,
 )
@@ -29,12 +28,13 @@ if TYPE_CHECKING:
 NO_ANSWER = "nothing comes back from there: a firewall, a wrong network, or a machine that is off"
 MUTE = (
     "it accepts connections and says nothing: a broker that hangs, or a port that waits for "
-    "TLS (this client speaks plaintext)"
+    "another protocol (security.protocol)"
 )
 SLOW_NAME = "the name server doesn't answer"
 CLOSES = (
     "it accepts connections and ends them before it says anything: a broker that is starting or "
-    "stopping, a port that wants TLS or SASL, or a proxy without a broker behind it"
+    "stopping, a port that speaks another protocol (security.protocol), or a proxy without a "
+    "broker behind it"
 )
 HALF_DEAD = (
     "it says which versions it speaks and ends the connection at the first question: a broker that "
@@ -48,11 +48,9 @@ MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
         ConnectionRefusedByPeerError,
         "nothing listens there: the broker isn't running, or host or port are wrong",
     ),
-    (TlsError, "the TLS handshake failed: certificates, or a port that doesn't speak TLS"),
+    (TlsError, "TLS didn't come up: a broker that is starting or stopping, or a proxy"),
     (ClusterIdMismatchError, "another cluster answers there; nothing was sent to it"),
-    (NotKafkaError, "another service listens there, or a port that wants TLS or SASL"),
     (MalformedMessageError, "what came from there isn't Kafka's protocol"),
-    (AuthenticationError, "the broker refused the credentials"),
     (
         ResponseTimeoutError,
         "it was connected and stopped answering: a hung broker or a lost network",
@@ -80,6 +78,8 @@ def meaning(
         return MUTE
     if unproved and type(error) is DisconnectedError:
         return HALF_DEAD
+    if isinstance(error, ExplainedError) and error.sticky:  # known, not just usual
+        return error.what.rstrip(".")
     return next((text for kind, text in MEANINGS if isinstance(error, kind)), None)
 
 
@@ -103,7 +103,7 @@ def line(a: AddressExplanation) -> str:
         text += f", last error {a.last_error_age:.1f} s ago{tried}: {a.last_error}"
     if a.backoff_left > 0:
         text += f", next dial in {a.backoff_left:.2f} s"
-    if a.meaning is not None:
+    if a.meaning is not None and a.meaning not in text:
         text += f" [{a.meaning}]"
     return text
 

@@ -1,17 +1,67 @@
 """What a host saw when a connection ended, put into one of our error classes and into words.
 
-In: an exception, a text or None (an orderly end). Out: a `KafkaError`. Must not: decide whether it
-counts as a failure.
+In: an exception, a text or None (an orderly end), and the address. Out: a `KafkaError` that says
+where, what happened and what to do. OpenSSL's errors are known by their attributes, as this room
+knows no sockets. Must not: decide whether it counts as a failure, nor guess: an end without a word
+may have many reasons, and stays one (`probe` finds some of them out).
 """
 
 from __future__ import annotations
 
 from odradek.common.errors import (
+    CertificateExpiredError,
+    CertificateUntrustedError,
+    ClientCertificateRequiredError,
     ConnectionFailedError,
     ConnectionRefusedByPeerError,
     DisconnectedError,
+    ExplainedError,
+    HostNameMismatchError,
     KafkaError,
+    PlaintextPortError,
     TlsError,
+    TlsProtocolError,
+)
+from odradek.common.types import Address
+
+_NAME_CODES = frozenset((62, 63, 64))
+"""OpenSSL's verify codes for a host name, an e-mail address or an IP that the certificate lacks."""
+_TIME_CODES = {
+    9: "the broker's certificate isn't valid yet",
+    10: "the broker's certificate has expired",
+    12: "the revocation list has expired",
+}
+_NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "BAD_RECORD_TYPE"))
+"""OpenSSL's reasons for an answer that isn't TLS at all."""
+_NOTHING_IN_COMMON = {
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the broker refuses the protocol versions of this client",
+    "UNSUPPORTED_PROTOCOL": "the broker only speaks versions that this client refuses",
+    "NO_PROTOCOLS_AVAILABLE": "no protocol version is allowed on both sides",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": "the broker wants stronger ciphers",
+    "NO_CIPHERS_AVAILABLE": "no cipher fits the allowed protocol versions",
+    "WRONG_CIPHER_RETURNED": "the broker chose a cipher that wasn't offered",
+}
+_OF_CLIENTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a client certificate and got none",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the broker got no client certificate, or one it can't use",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the broker doesn't accept this client's certificate",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "the broker can't use this kind of client certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the broker says that this client's certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "the broker says that this client's certificate is revoked",
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the authority of this client's certificate",
+    "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client's certificate",
+}
+"""Alerts about the client's certificate. With TLS 1.3 they come after the handshake, as the answer
+to the first request."""
+REFUSED = "the broker refused the TLS handshake without saying why"
+REFUSED_CURE = (
+    "Usually there is no cipher in common (ssl.cipher.suites), or the broker wants a client "
+    "certificate (ssl.keystore.location); the broker's log says which."
+)
+ENDED = "the connection ended during the TLS handshake"
+ENDED_CURE = (
+    "Usually a broker that is starting or stopping, a proxy without a broker behind it, or a port "
+    "that doesn't speak TLS."
 )
 
 
@@ -22,8 +72,23 @@ def in_words(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def as_error(error: BaseException | str | None, *, setting_up: bool) -> KafkaError:
+def ended_unexplained(error: BaseException | str | None) -> bool:
+    """The peer ended it, in order or not, without a word of the reason."""
+    return error is None or (
+        isinstance(error, OSError)
+        and (
+            isinstance(error, ConnectionError)
+            or type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")
+        )
+    )
+
+
+def as_error(
+    error: BaseException | str | None, *, setting_up: bool, address: Address | None = None
+) -> KafkaError:
     """Put what the host saw into one of our classes."""
+    if isinstance(error, ExplainedError):
+        return error if address is None else error.at(address)
     if isinstance(error, KafkaError):
         return error
     if error is None:
@@ -31,7 +96,43 @@ def as_error(error: BaseException | str | None, *, setting_up: bool) -> KafkaErr
         return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
     if isinstance(error, ConnectionRefusedError) or error == "refused":
         return ConnectionRefusedByPeerError("connection refused")
-    if type(error).__name__.startswith("SSL"):
-        return TlsError(str(error))
+    if isinstance(error, OSError) and type(error).__name__.startswith("SSL"):
+        return _of_tls(error, address) if setting_up else DisconnectedError(f"TLS: {_said(error)}")
     text = error if isinstance(error, str) else (getattr(error, "strerror", None) or str(error))
     return ConnectionFailedError(text) if setting_up else DisconnectedError(text)
+
+
+def _said(error: BaseException) -> str:
+    """OpenSSL's words without its prefix and the line of Python's source."""
+    text = str(getattr(error, "strerror", None) or error)
+    return text.partition("] ")[2].partition(" (_ssl")[0] or text
+
+
+def _of_tls(error: BaseException, address: Address | None) -> TlsError:
+    """Tell apart what somebody has to change; the rest may pass by itself."""
+    code, reason = getattr(error, "verify_code", None), str(getattr(error, "reason", None) or "")
+    if code:
+        return _of_certificate(code, str(getattr(error, "verify_message", "")), address)
+    if reason in _NO_TLS:
+        return PlaintextPortError("what answers there doesn't speak TLS", address)
+    if reason in _NOTHING_IN_COMMON:
+        return TlsProtocolError(_NOTHING_IN_COMMON[reason], address)
+    if reason in _OF_CLIENTS:
+        return ClientCertificateRequiredError(_OF_CLIENTS[reason], address)
+    if reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":
+        return TlsProtocolError(REFUSED, address, REFUSED_CURE)
+    if "UNRECOGNIZED_NAME" in reason:
+        return HostNameMismatchError("the server doesn't know the name that was dialled", address)
+    if ended_unexplained(error):
+        return TlsError(ENDED, address, ENDED_CURE)
+    return TlsError(f"the TLS handshake failed: {_said(error)}", address)
+
+
+def _of_certificate(code: int, message: str, address: Address | None) -> TlsError:
+    message = message.rstrip(".")
+    if code in _NAME_CODES:
+        _, _, name = message.partition("certificate is not valid for ")
+        return HostNameMismatchError(f"the broker's certificate isn't for {name}", address)
+    if code in _TIME_CODES:
+        return CertificateExpiredError(_TIME_CODES[code], address)
+    return CertificateUntrustedError(f"the broker's certificate isn't trusted: {message}", address)

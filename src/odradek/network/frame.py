@@ -9,7 +9,7 @@ the buffer grows as bytes arrive, unless one that is large enough is free.
 
 from __future__ import annotations
 
-from odradek.common.errors import MalformedMessageError, NotKafkaError
+from odradek.common.errors import MalformedMessageError, NotKafkaError, TlsPortError
 from odradek.network.frame_buffers import FrameBuffers
 
 SCRATCH = 65536
@@ -107,7 +107,7 @@ class FrameReader:
         if head.startswith((b"HTTP", b"<htm", b"<!DO")):
             return NotKafkaError("not Kafka: the peer speaks HTTP")
         if head[:2] in (b"\x15\x03", b"\x16\x03"):
-            return NotKafkaError("not Kafka in plaintext: the peer speaks TLS")
+            return TlsPortError("the peer speaks TLS, and this client plaintext")
         if head.startswith(b"SSH-"):
             return NotKafkaError("not Kafka: the peer speaks SSH")
         return MalformedMessageError(

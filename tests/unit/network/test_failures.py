@@ -1,0 +1,258 @@
+"""What OpenSSL and sockets report, and the class and the words that users get of it.
+
+The refusals come from real handshakes in memory: none of OpenSSL's texts is made up here.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import ssl
+from collections.abc import Callable
+
+import pytest
+from tests.unit.network.tls_peers import NAME, Ends, Issuer, issuer, server_context
+
+from odradek.common import errors
+from odradek.common.types import Address
+from odradek.network.failures import as_error, ended_unexplained
+
+WHERE = Address("broker-1", 9093)
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+Change = Callable[[ssl.SSLContext], object]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return issuer(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return issuer(tmp_path_factory.mktemp("stranger"), "somebody else")
+
+
+def error_of(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> errors.KafkaError:
+    seen = Ends(client, server, name).client_error()
+    assert seen is not None, "the handshake went well"
+    return as_error(seen, setting_up=True, address=WHERE)
+
+
+def trusting(authority: Issuer) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=authority.pem)
+
+
+def test_a_handshake_that_goes_well_is_no_error(authority: Issuer) -> None:
+    ends = Ends(trusting(authority), server_context(authority.issue("server")))
+    assert ends.client_error() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "kind", "words"),
+    [
+        ("other.test", (-1, 1), errors.HostNameMismatchError, f"isn't for '{NAME}'"),
+        (NAME, (-3, -2), errors.CertificateExpiredError, "has expired"),
+        (NAME, (2, 3), errors.CertificateExpiredError, "isn't valid yet"),
+    ],
+)
+def test_a_certificate_that_does_not_fit(
+    authority: Issuer,
+    name: str,
+    days: tuple[int, int],
+    kind: type[errors.KafkaError],
+    words: str,
+) -> None:
+    server = server_context(authority.issue("wrong", name, days=days))
+    error = error_of(trusting(authority), server)
+    assert type(error) is kind
+    assert str(error).startswith("broker-1:9093: the broker's certificate")
+    assert words in str(error)
+    assert error.sticky
+    assert not error.retriable
+
+
+def test_an_ip_that_the_certificate_lacks(authority: Issuer) -> None:
+    server = server_context(authority.issue("server"))
+    error = error_of(trusting(authority), server, "127.0.0.1")
+    assert type(error) is errors.HostNameMismatchError
+    assert "isn't for '127.0.0.1'" in str(error)
+
+
+def test_an_authority_that_nobody_trusts(authority: Issuer, stranger: Issuer) -> None:
+    error = error_of(trusting(authority), server_context(stranger.issue("server")))
+    assert type(error) is errors.CertificateUntrustedError
+    assert "unable to get local issuer certificate" in str(error)
+    assert "ssl.ca.location" in str(error)
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+@pytest.mark.parametrize(
+    ("client", "words"),
+    [("none", ""), ("strange", "doesn't trust the authority"), ("old", "has expired")],
+)
+def test_a_client_certificate_that_the_broker_refuses(
+    authority: Issuer, stranger: Issuer, version: ssl.TLSVersion, client: str, words: str
+) -> None:
+    """TLS 1.3 says so only after the handshake, in place of the first answer."""
+    server = server_context(authority.issue("server"))
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_verify_locations(cadata=authority.pem)
+    server.maximum_version = version
+    context = trusting(authority)
+    if client == "strange":
+        context.load_cert_chain(stranger.issue("client"))
+    elif client == "old":
+        context.load_cert_chain(authority.issue("client", days=(-3, -2)))
+    error = error_of(context, server)
+    assert isinstance(error, errors.TlsError)
+    assert error.sticky
+    assert "ssl.keystore.location" in str(error)
+    assert words in str(error)
+    if not (client == "none" and version is V12):  # an OpenSSL of old says "handshake failure"
+        assert type(error) is errors.ClientCertificateRequiredError
+
+
+def twelve(context: ssl.SSLContext) -> None:
+    context.maximum_version = V12
+
+
+def thirteen(context: ssl.SSLContext) -> None:
+    context.minimum_version = V13
+
+
+def cipher(name: str) -> Change:
+    def change(context: ssl.SSLContext) -> None:
+        twelve(context)
+        context.set_ciphers(name)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        (twelve, thirteen),
+        (thirteen, twelve),
+        (cipher("ECDHE-ECDSA-AES128-GCM-SHA256"), cipher("ECDHE-ECDSA-AES256-GCM-SHA384")),
+    ],
+    ids=["client 1.2", "client 1.3", "cipher"],
+)
+def test_nothing_in_common(authority: Issuer, client: Change, server: Change) -> None:
+    context, broker = trusting(authority), server_context(authority.issue("server"))
+    client(context)
+    server(broker)
+    error = error_of(context, broker)
+    assert type(error) is errors.TlsProtocolError
+    assert error.sticky
+    assert "ssl." in str(error)
+
+
+def answer_to_hello(authority: Issuer, answer: bytes, *, end: bool = False) -> ssl.SSLError:
+    """What a client sees that says hello and gets these bytes."""
+    received = ssl.MemoryBIO()
+    client = trusting(authority).wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
+    received.write(answer)
+    if end:
+        received.write_eof()
+    with pytest.raises(ssl.SSLError) as caught:
+        client.do_handshake()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
+)
+def test_an_answer_that_is_no_tls(authority: Issuer, answer: bytes) -> None:
+    error = as_error(answer_to_hello(authority, answer), setting_up=True, address=WHERE)
+    assert type(error) is errors.PlaintextPortError
+    assert error.sticky
+    assert "doesn't speak TLS" in str(error)
+    assert "security.protocol" in str(error)
+
+
+def test_a_name_that_the_server_does_not_know(authority: Issuer) -> None:
+    seen = answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x70")
+    assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
+
+
+def test_an_alert_of_which_nobody_knows_the_reason_may_pass(authority: Issuer) -> None:
+    error = as_error(answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x50"), setting_up=True)
+    assert type(error) is errors.TlsError
+    assert error.retriable
+    assert not error.sticky
+    assert str(error) == "the TLS handshake failed: tlsv1 alert internal error"
+
+
+def test_an_end_without_a_word_may_pass(authority: Issuer) -> None:
+    """A proxy without a broker behind it does that, and comes back."""
+    seen = answer_to_hello(authority, b"", end=True)
+    error = as_error(seen, setting_up=True, address=WHERE)
+    assert ended_unexplained(seen)
+    assert ended_unexplained(None)
+    assert ended_unexplained(ConnectionResetError(104, "reset"))
+    assert not ended_unexplained(answer_to_hello(authority, b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    assert type(error) is errors.TlsError
+    assert error.retriable
+    assert not error.sticky
+    assert "ended during the TLS handshake" in str(error)
+
+
+def test_a_connection_in_use_is_lost_whatever_tls_says(authority: Issuer) -> None:
+    seen = answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x14")  # bad_record_mac
+    error = as_error(seen, setting_up=False)
+    assert type(error) is errors.DisconnectedError
+    assert error.refresh_metadata
+    assert str(error) == "TLS: sslv3 alert bad record mac"
+
+
+@pytest.mark.parametrize(
+    ("seen", "up", "kind", "text"),
+    [
+        (None, False, errors.ConnectionFailedError, "the broker closed the connection"),
+        (None, True, errors.DisconnectedError, "the broker closed the connection"),
+        (ConnectionRefusedError(), False, errors.ConnectionRefusedByPeerError, "refused"),
+        ("refused", False, errors.ConnectionRefusedByPeerError, "refused"),
+        (OSError(113, "No route to host"), False, errors.ConnectionFailedError, "No route to host"),
+        (ConnectionResetError(104, "reset"), True, errors.DisconnectedError, "reset"),
+        (errors.DnsError("no such name"), False, errors.DnsError, "no such name"),
+    ],
+)
+def test_what_sockets_report(
+    seen: BaseException | str | None, up: bool, kind: type[errors.KafkaError], text: str
+) -> None:
+    error = as_error(seen, setting_up=not up, address=WHERE)
+    assert type(error) is kind
+    assert text in str(error)
+
+
+def test_an_error_gets_the_address_that_it_lacks() -> None:
+    error = errors.CredentialsRefusedError("the broker said no.")
+    placed = as_error(error, setting_up=True, address=WHERE)
+    assert str(placed).startswith("broker-1:9093: the broker said no. Check sasl.username")
+    assert as_error(placed, setting_up=True, address=Address("other", 1)) is placed
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.TlsError("what", WHERE, "cure"),
+        errors.HostNameMismatchError("what", WHERE),
+        errors.MechanismUnsupportedError("what", WHERE, mechanisms=["PLAIN", "SCRAM-SHA-512"]),
+        errors.TlsPortError("what"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_go_through_pickles_and_copies(error: errors.ExplainedError) -> None:
+    pickled = pickle.loads(pickle.dumps(error))  # noqa: S301
+    for other in (pickled, copy.copy(error), copy.deepcopy(error)):
+        assert type(other) is type(error)
+        assert str(other) == str(error)
+        assert other.address == error.address
+        assert other.args == error.args
+    assert str(error.at(Address("h", 1))).startswith(str(error.address or "h:1"))
+
+
+def test_the_mechanisms_of_the_broker_are_listed() -> None:
+    error = errors.MechanismUnsupportedError("no PLAIN", mechanisms=["SCRAM-SHA-512"])
+    assert error.at(WHERE).mechanisms == ("SCRAM-SHA-512",)
+    assert str(error.at(WHERE)).endswith("one that the broker offers: SCRAM-SHA-512.")
