@@ -172,7 +172,7 @@ class ClientEngine(Engine):
                 return found
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
-                raise error_for(code, f"topic {name}")
+                raise error_for(code, f"topic {name}").needing("DESCRIBE", name)
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")

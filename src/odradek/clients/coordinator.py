@@ -28,7 +28,9 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import (
     CoordinatorNotAvailableError,
+    GroupAuthorizationError,
     NotCoordinatorError,
+    TransactionalIdAuthorizationError,
     error_for,
 )
 from odradek.common.types import Address
@@ -280,7 +282,7 @@ class _FindCall(_Call):
                 return -1, CoordinatorNotAvailableError(f"the answer doesn't name the {self.what}")
             broker, code, text = found.node_id, found.error_code, found.error_message
         if code:
-            return -1, error_for(code, text or self.what)
+            return -1, error_for(code, text or self.what).needing("DESCRIBE", self._key)
         return broker, None
 
 
@@ -325,8 +327,16 @@ class _CoordinatorCall(_Call):
             if isinstance(error, LOSING):
                 self._doubt(error, now)
             elif not error.retriable:
-                raise error
+                raise self._naming_the_right(error)
             now = yield from self.retry(self._address, error, now)
+
+    def _naming_the_right(self, error: KafkaError) -> KafkaError:
+        """What nearly all requests to a coordinator need; whoever read the answer knows better."""
+        if isinstance(error, GroupAuthorizationError):
+            return error.needing("READ", self._coordinator.key)
+        if isinstance(error, TransactionalIdAuthorizationError):
+            return error.needing("WRITE", self._coordinator.key)
+        return error
 
     def using(self, connection: Connection) -> None:
         """Bodies that depend on the version ask the coordinator for it."""

@@ -92,7 +92,7 @@ def check_metadata(
             engine.metadata.request(f"{connection.address} answered for another cluster")
             return ForeignAnswerError(str(foreign))
         if response.error_code:
-            return error_for(response.error_code)
+            return error_for(response.error_code).needing("DESCRIBE")
         return None
 
     return check
@@ -142,7 +142,7 @@ def describe_topics(
             if item.error_code == 0:
                 found[name] = topic_description(item)
                 continue
-            error = error_for(item.error_code, f"topic {name}")
+            error = error_for(item.error_code, f"topic {name}").needing("DESCRIBE", name)
             missing = isinstance(error, UnknownTopicOrPartitionError)
             if (missing and name not in patient_with) or not error.retriable:
                 raise error

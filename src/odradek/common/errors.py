@@ -67,18 +67,39 @@ class BrokerError(KafkaError):
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
+    def needing(self, operation: str, name: str = "") -> Self:
+        """The same; only a refusal for want of a right takes note of which one it was."""
+        return self
+
 
 class AuthorizationError(BrokerError):
     """The broker knows who asks, and that one has no right to do this.
 
-    Only this request is refused: what the user may do goes on working. `resource` and `operation`
-    say what an ACL has to allow, where the client knows; else the broker's words stand alone.
+    Only this request is refused: what the user may do goes on working. `operation` and `resource`
+    say what an ACL has to allow.
     """
 
-    resource: str | None = None
-    """For example "topic 'orders'"."""
     operation: str | None = None
     """Kafka's name of the right that is missing, for example `WRITE`."""
+    resource: str | None = None
+    """What it is missing on, for example "topic 'orders'"."""
+
+    def needing(self, operation: str, name: str = "") -> Self:
+        """Note which right on what; the first to say so knows best."""
+        if self.operation is None:
+            kind = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
+            self.operation = operation
+            self.resource = f"{kind} {name!r}" if name else f"the {kind}"
+        return self
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if self.operation is None:
+            return said
+        return (
+            f"{said.rstrip('.')}. This client's user needs {self.operation} on {self.resource}: "
+            "add an ACL that allows it."
+        )
 
 
 class UnknownErrorCodeError(BrokerError):

@@ -105,6 +105,7 @@ class AdminEngine(ClientEngine):
                     done.add(item.name)
                     continue
                 error = error_for(item.error_code, _words(item.name, item.error_message))
+                error.needing("CREATE", item.name)
                 if isinstance(error, TopicAlreadyExistsError) and call.answer_lost:
                     done.add(item.name)  # our own request, whose answer was lost, made it
                 elif error.retriable:
@@ -156,6 +157,7 @@ class AdminEngine(ClientEngine):
                     done.add(name)
                     continue
                 error = error_for(item.error_code, _words(name, item.error_message))
+                error.needing("DELETE", name)
                 missing = isinstance(error, UnknownTopicOrPartitionError)
                 if missing and call.answer_lost:
                     done.add(name)  # our own request, whose answer was lost, deleted it

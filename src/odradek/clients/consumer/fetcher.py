@@ -221,7 +221,8 @@ class Fetcher:
         metadata = self._engine.metadata
         code = metadata.topic_errors.get(state.partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
-            self._subscription.fail(state, error_for(code, str(state.partition)), now)
+            error = error_for(code, str(state.partition))
+            self._subscription.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
             self.changed.notify()
         elif partition is None and not self._missing(state, now):
             self._wake_at = min(self._wake_at, (state.missing_since or now) + self._missing_limit)
@@ -422,6 +423,7 @@ class Fetcher:
                 self._subscription.policy_reset(state)
             return
         error = error_for(code, f"Fetch of {state.partition} at offset {offset}")
+        error.needing("READ", name)
         if code in GONE and self._missing(state, now):
             return
         retriable = error.retriable or code in RETRIED_ALL_THE_SAME

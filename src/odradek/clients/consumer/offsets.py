@@ -133,7 +133,8 @@ class ListOffsetsCall:
         metadata = self._engine.metadata
         code = metadata.topic_errors.get(partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
-            self._give(partition, error_for(code, f"topic {partition.topic}"))
+            error = error_for(code, f"topic {partition.topic}")
+            self._give(partition, error.needing("DESCRIBE", partition.topic))
             return
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
         if topic is not None and partition.partition >= len(topic.partitions):
@@ -203,7 +204,7 @@ class ListOffsetsCall:
                 self._retry([partition], "the answer leaves it out", now, why=None)
             elif answer.error_code:
                 error = error_for(answer.error_code, f"ListOffsets of {partition}")
-                self._failed([partition], error, now)
+                self._failed([partition], error.needing("DESCRIBE", partition.topic), now)
             else:
                 self._give(
                     partition,

@@ -189,5 +189,6 @@ class TopicWatch:
         for name in self._names:
             code = errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
-                self._group.complain(error_for(code, f"topic {name}"))
+                error = error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                self._group.complain(error)
             self._told[name] = code

@@ -150,7 +150,8 @@ class TruncationCheck:
                 self._failed(state, missing, now)
             elif answer.error_code:
                 what = f"OffsetForLeaderEpoch of {state.partition}"
-                self._failed(state, error_for(answer.error_code, what), now)
+                error = error_for(answer.error_code, what)
+                self._failed(state, error.needing("DESCRIBE", state.partition.topic), now)
             else:
                 self._judge(state, question, answer, now)
 

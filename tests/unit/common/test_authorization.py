@@ -1,0 +1,56 @@
+"""What a refusal for want of a right says."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from odradek.clients.producer.transaction_errors import abortable
+from odradek.common import kafka_errors
+from odradek.common.errors import AbortableTransactionError, AuthorizationError
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "name", "words"),
+    [
+        (29, "WRITE", "orders", "WRITE on topic 'orders'"),
+        (30, "READ", "billing", "READ on group 'billing'"),
+        (53, "WRITE", "shop-1", "WRITE on transactional id 'shop-1'"),
+        (31, "IDEMPOTENT_WRITE", "", "IDEMPOTENT_WRITE on the cluster"),
+    ],
+)
+def test_the_right_that_is_missing_is_named(
+    code: int, operation: str, name: str, words: str
+) -> None:
+    error = kafka_errors.error_for(code, "no").needing(operation, name)
+    assert isinstance(error, AuthorizationError)
+    assert str(error).endswith(f"no. This client's user needs {words}: add an ACL that allows it.")
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
+        assert str(other) == str(error)
+
+
+def test_the_first_to_say_knows_best() -> None:
+    error = kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a").needing("READ", "b")
+    assert isinstance(error, AuthorizationError)
+    assert (error.operation, error.resource) == ("WRITE", "topic 'a'")
+
+
+def test_other_errors_take_no_note() -> None:
+    error = kafka_errors.error_for(3, "no such topic")
+    assert error.needing("READ", "a") is error
+    assert "READ" not in str(error)
+
+
+def test_a_transaction_error_says_it_as_well() -> None:
+    error = abortable(kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a"))
+    assert isinstance(error, AbortableTransactionError)
+    assert isinstance(error, kafka_errors.TopicAuthorizationError)
+    assert "needs WRITE on topic 'a'" in str(error)
+
+
+def test_each_code_of_a_missing_right_is_one_of_these() -> None:
+    found = {c.name for c in kafka_errors.ERRORS.values() if issubclass(c, AuthorizationError)}
+    assert found == {c.name for c in kafka_errors.ERRORS.values() if "AUTHORIZATION" in c.name}
+    assert len(found) == 5
