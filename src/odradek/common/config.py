@@ -1,7 +1,8 @@
 """Configuration of one client: what was given, checked, with the defaults of all options.
 
 In: a dict with Kafka's names, or keywords with underscores. Out: a checked `Config` whose times
-are float seconds. Must not: read files, resolve names or look at the environment.
+are float seconds and whose secrets are `Secret`. Must not: read files, resolve names or look at the
+environment.
 Unknown names are errors with a suggestion; what a later release will bring says so.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.group_options import GROUP_OPTIONS, check_group
 from odradek.common.option_values import (
     ADMIN,
@@ -24,6 +25,9 @@ from odradek.common.option_values import (
     parse_address,
 )
 from odradek.common.options import OPTIONS as _OPTIONS
+from odradek.common.security import settle_security
+from odradek.common.security_options import SECURITY_OPTIONS
+from odradek.common.spellings import ALIASES, dotted, sealed, spelled
 
 __all__ = [
     "ADMIN",
@@ -36,7 +40,7 @@ __all__ = [
     "parse_address",
 ]
 
-OPTIONS = {**_OPTIONS, **GROUP_OPTIONS}
+OPTIONS = {**_OPTIONS, **GROUP_OPTIONS, **SECURITY_OPTIONS}
 
 logger = logging.getLogger("odradek")
 
@@ -49,13 +53,16 @@ class Config:
     def __init__(
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
+        # A traceback's locals are output, too: from here on they hold secrets in wraps only.
+        given, keywords = sealed(given), sealed(keywords)
         self.client = client
         merged: dict[str, Any] = {}
-        for key, value in [*(given or {}).items(), *keywords.items()]:
-            name = str(key).replace("_", ".")
-            if name in merged:
-                raise ConfigurationError(f"{name} is given twice")
-            merged[name] = value
+        for key, value in [*given.items(), *keywords.items()]:
+            name, meant = spelled(dotted(key), value)
+            if name in merged and (merged[name] != meant or dotted(key) == name):
+                also = "" if dotted(key) == name else f", as {dotted(key)} as well"
+                raise ConfigurationError(f"{name} is given twice{also}")
+            merged[name] = meant
         self.given = frozenset(merged)
         self._values = {o.name: o.default for o in OPTIONS.values() if client in o.clients}
         for name, value in merged.items():
@@ -71,9 +78,7 @@ class Config:
         if option is not None:
             owners = " and ".join(sorted(option.clients))
             raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")
-        if name.startswith(("sasl.", "ssl.")):
-            raise UnsupportedFeatureError(f"{name}: TLS and SASL aren't in this release yet")
-        close = difflib.get_close_matches(name, self._values, n=1)
+        close = difflib.get_close_matches(name, [*self._values, *ALIASES], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigurationError(f"there is no option {name!r} for a {self.client}{hint}")
 
@@ -111,12 +116,17 @@ class Config:
                     "partitioner.ignore.keys=true contradicts "
                     f"partitioner={values['partitioner']}: leave one of the two out"
                 )
+        settle_security(values, self.given)
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={self._values[name]!r}" for name in sorted(self.given))
+        return f"Config({self.client}: {given})"
 
     def backoff(self, name: str) -> ExponentialBackoff:
         """The pair `name.ms`, `name.max.ms` as a calculator, e.g. for `retry.backoff`."""

@@ -20,12 +20,16 @@ OF_PRODUCERS, OF_CONSUMERS = frozenset((PRODUCER,)), frozenset((CONSUMER,))
 INT_MAX = 2**31 - 1
 
 
+Parse = Callable[[str, Any], Any]
+"""Reads one value: the option's name and what was given, to what is used."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: Kafka's name, how its text is read, and what it means."""
 
     name: str
-    parse: Callable[[str, Any], Any]
+    parse: Parse
     default: Any
     doc: str
     clients: frozenset[str] = ALL
@@ -76,7 +80,7 @@ def text(name: str, value: Any) -> str:
     return value.strip()
 
 
-def optional(parse: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+def optional(parse: Parse) -> Parse:
     """None, or what `parse` reads."""
     return lambda name, value: None if value is None else parse(name, value)
 

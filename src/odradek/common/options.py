@@ -93,12 +93,6 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("client.dns.lookup", choice("use_all_dns_ips"), "use_all_dns_ips", "Kafka's."),
         Option("events.dir", optional(text), None, "Append events as JSON lines there."),
-        Option(
-            "security.protocol",
-            only(value="PLAINTEXT", later="TLS and SASL"),
-            "PLAINTEXT",
-            "How to speak to brokers.",
-        ),
         Option("acks", acks, -1, "Always all.", OF_PRODUCERS),
         Option(
             "enable.idempotence",

@@ -1,0 +1,142 @@
+"""Reads `sasl.jaas.config`, so that settings written for Java clients work as they are.
+
+In: the text of one login module with its options. Out: `LoginModule`: the module's short name, its
+options, all of them secrets. Must not: know what the options mean (`security_options` does); put
+any part of the text into an error, as it holds a password.
+
+The text is read as Java's own tokenizer does: words, quoted texts with backslashes, `//`, `/* */`
+and `/` comments; numbers and words with other characters have to stand in quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+
+OPTION = "sasl.jaas.config"
+FLAGS = ("required", "requisite", "sufficient", "optional")
+NAMEABLE = frozenset(
+    (
+        *("username", "password", "tokenauth", "clientId", "clientSecret", "scope", "useKeyTab"),
+        *("keyTab", "storeKey", "principal", "useTicketCache", "ticketCache", "serviceName"),
+        *("renewTicket", "doNotPrompt", "awsProfileName", "awsRoleArn", "awsDebugCreds"),
+    )
+)
+"""Names of options that may stand in an error: any other word may be a piece of a password."""
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>[\x00-\x20]+)
+  | (?P<comment>/\*.*?\*/ | /[^\r\n]*)
+  | (?P<quoted>"(?:\\[^\r\n]|[^"\\\r\n])*" | '(?:\\[^\r\n]|[^'\\\r\n])*')
+  | (?P<word>[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9_$.\-\u00a0-\U0010ffff]*)
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(?:([0-3]?[0-7]{1,2})|(.))", re.DOTALL)
+_LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """One entry: the last part of the class's name (packages may be shaded), and its options."""
+
+    name: str
+    options: Mapping[str, Secret]
+
+    def text(self, option: str) -> str | None:
+        """An option's text, None where it isn't given."""
+        found = self.options.get(option)
+        return None if found is None else found.reveal()
+
+    def true(self, option: str) -> bool:
+        """Whether an option is true, as Java reads it."""
+        return (self.text(option) or "").strip().lower() == "true"
+
+
+class _JaasError(Exception):
+    """What is wrong, in words without any of the text."""
+
+
+def parse_jaas(jaas: Secret) -> LoginModule:
+    """Read the text. Raises `ConfigurationError` from here, where no local holds the text."""
+    found = _read(jaas)
+    if isinstance(found, LoginModule):
+        return found
+    raise ConfigurationError(
+        f"{OPTION}: {found}. It has to look like: org.apache.kafka.common.security.plain."
+        'PlainLoginModule required username="…" password="…";'
+    )
+
+
+def _read(jaas: Secret) -> LoginModule | str:
+    tokens = _tokens(jaas.reveal())
+    try:
+        module = _module(tokens)
+        for kind, _ in tokens:
+            return f"a second login module, or something else, follows the first ({kind})"
+    except _JaasError as problem:
+        return str(problem)
+    return module
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """Kinds with their texts: word, text (it was quoted) and single characters."""
+    for match in _TOKEN.finditer(text):
+        kind, found = match.lastgroup, match.group()
+        if kind in ("space", "comment"):
+            continue
+        if kind == "quoted":
+            yield "text", _ESCAPE.sub(_unescaped, found[1:-1])
+        elif kind == "word":
+            yield "word", found
+        elif found in "\"'":
+            raise _JaasError("a quotation mark isn't closed on its line")
+        else:
+            yield "character", found
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, letter = match.groups()
+    return chr(int(octal, 8)) if octal else _LETTERS.get(letter, letter)
+
+
+def _module(tokens: Iterator[tuple[str, str]]) -> LoginModule:
+    kind, name = next(tokens, ("end", ""))
+    if kind == "end":
+        raise _JaasError("it is empty")
+    if kind == "word" and name == "KafkaClient":
+        raise _JaasError("it begins with KafkaClient: give what stands between { and } only")
+    if kind not in ("word", "text") or not re.fullmatch(r"[\w$.]+", name):
+        raise _JaasError("it doesn't begin with the class name of a login module")
+    kind, flag = next(tokens, ("end", ""))
+    if kind not in ("word", "text") or flag.lower() not in FLAGS:
+        raise _JaasError(f"one of {', '.join(FLAGS)} has to follow the login module's name")
+    options: dict[str, Secret] = {}
+    last = "the flag"
+    while True:
+        kind, key = next(tokens, ("end", ""))
+        if (kind, key) == ("character", ";"):
+            return LoginModule(name.rpartition(".")[2], options)
+        if kind == "end":
+            raise _JaasError("there is no semicolon at its end")
+        if kind == "character":
+            raise _JaasError(
+                f"after {last} stands a character that can't: a value with anything but letters, "
+                "digits, - _ . and $ has to be in quotes"
+            )
+        here = key if key in NAMEABLE else "an option"
+        if next(tokens, ("end", "")) != ("character", "="):
+            raise _JaasError(f"no = follows the name of {here} (after {last})")
+        kind, value = next(tokens, ("end", ""))
+        if kind not in ("word", "text"):
+            raise _JaasError(
+                f"{here} has no value that could be read: put it in quotes (a number too)"
+            )
+        options[key] = Secret(value)
+        last = f"the value of {here}"

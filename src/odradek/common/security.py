@@ -1,0 +1,285 @@
+"""What the options of security mean together, whatever spelling they were given in.
+
+In: the values that `config` has read, and which of them were given. Out: the same values settled:
+what `sasl.jaas.config` says stands in the options, the mechanism is known, contradictions are
+errors with their cure. Must not: read files, or show a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.jaas import LoginModule, parse_jaas
+from odradek.common.secret import Secret
+from odradek.common.security_options import IAM, IGNORED, OAUTH
+
+logger = logging.getLogger("odradek")
+
+PLAIN, SCRAM, OAUTHBEARER, GSSAPI = "PLAIN", "SCRAM", "OAUTHBEARER", "GSSAPI"
+MSK_IAM = "AWS_MSK_IAM"
+MODULES = {
+    "PlainLoginModule": PLAIN,
+    "ScramLoginModule": SCRAM,
+    "OAuthBearerLoginModule": OAUTHBEARER,
+    "Krb5LoginModule": GSSAPI,
+    "IAMLoginModule": MSK_IAM,
+}
+UNSECURED = "unsecuredLogin"
+EXTENSION = "extension_"
+
+Values = dict[str, Any]
+
+
+def settle_security(values: Values, given: Collection[str]) -> None:
+    """Settle the options of security in place; warn of those that have no effect."""
+    protocol = values["security.protocol"]
+    for name in sorted(IGNORED.keys() & given):
+        logger.warning("%s has no effect: %s", name, IGNORED[name])
+    sasl, tls = protocol.startswith("SASL_"), protocol.endswith("SSL")
+    idle = [n for n in sorted(given) if n not in IGNORED and values[n] is not None]
+    if not sasl:
+        values["sasl.mechanism"] = None
+        _warn_idle([n for n in idle if n.startswith("sasl.")], protocol, "SASL_SSL")
+    else:
+        _settle_sasl(values, given)
+    if tls:
+        _check_tls(values, given)
+    else:
+        better = "SASL_SSL" if sasl else "SSL"
+        _warn_idle([n for n in idle if n.startswith(("ssl.", "enable.ssl."))], protocol, better)
+
+
+def _warn_idle(names: list[str], protocol: str, better: str) -> None:
+    if names:
+        logger.warning(
+            "%s: no effect with security.protocol=%s; is %s meant?",
+            *(", ".join(names), protocol, better),
+        )
+
+
+# SASL
+
+
+def _settle_sasl(values: Values, given: Collection[str]) -> None:
+    if values["sasl.jaas.config"] is not None:
+        _take_jaas(values, given, parse_jaas(values["sasl.jaas.config"]))
+    if values["sasl.mechanism"] is None:
+        if values["sasl.username"] is not None or values["sasl.password"] is not None:
+            raise ConfigurationError(
+                "sasl.mechanism is missing: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 take a user name "
+                "and a password; which of them, the cluster's operator knows"
+            )
+        oauth = values[f"{OAUTH}.token.provider"] or values[f"{OAUTH}.token.endpoint.url"]
+        values["sasl.mechanism"] = OAUTHBEARER if oauth else GSSAPI
+    mechanism = values["sasl.mechanism"]
+    if mechanism == PLAIN or mechanism.startswith(SCRAM):
+        for name in ("sasl.username", "sasl.password"):
+            if not values[name]:
+                raise ConfigurationError(
+                    f"sasl.mechanism={mechanism} needs {name} (or a sasl.jaas.config with it)"
+                )
+    if mechanism == OAUTHBEARER:
+        _settle_oauthbearer(values)
+    if values["security.protocol"] == "SASL_PLAINTEXT" and mechanism in (PLAIN, OAUTHBEARER):
+        logger.warning(
+            "security.protocol=SASL_PLAINTEXT with %s: whoever sees the network's packets sees the "
+            "credentials; SASL_SSL hides them",
+            mechanism,
+        )
+
+
+def _settle_oauthbearer(values: Values) -> None:
+    handler = values["sasl.login.callback.handler.class"]
+    method = values[f"{OAUTH}.method"]
+    text = values[f"{OAUTH}.config"]
+    unsecured = values[f"{OAUTH}.unsecured"]
+    if values["enable.sasl.oauthbearer.unsecure.jwt"] and unsecured is None:
+        unsecured = values[f"{OAUTH}.unsecured"] = _librdkafka_claims(text or "", values)
+    url = values[f"{OAUTH}.token.endpoint.url"]
+    provided = values[f"{OAUTH}.token.provider"] is not None
+    if method == "default" and not provided:
+        if handler == "IAMOAuthBearerLoginCallbackHandler":
+            method = "aws_msk_iam"
+        elif url is not None:
+            method = "oidc"
+        elif unsecured is not None or handler == "OAuthBearerUnsecuredLoginCallbackHandler":
+            method = "unsecured"
+        else:
+            raise ConfigurationError(
+                f"sasl.mechanism=OAUTHBEARER needs a source of tokens: {OAUTH}.token.provider=<a "
+                f"function>, or {OAUTH}.token.endpoint.url with {OAUTH}.client.credentials.*"
+            )
+    if method == "oidc" and url is None and not provided:
+        raise ConfigurationError(f"{OAUTH}.method=oidc needs {OAUTH}.token.endpoint.url")
+    if method == "unsecured":
+        values[f"{OAUTH}.unsecured"] = unsecured or {}
+    values[f"{OAUTH}.method"] = method
+
+
+def _librdkafka_claims(text: str, values: Values) -> Mapping[str, str]:
+    """`principal=… scope=a,b lifeSeconds=…`, in the words of Java's login module."""
+    given = dict(word.partition("=")[::2] for word in text.split())
+    claims = {}
+    if "principal" in given:
+        name = given.get("principalClaimName", "sub")
+        claims |= {f"StringClaim_{name}": given["principal"], "PrincipalClaimName": name}
+    if "scope" in given:
+        name = given.get("scopeClaimName", "scope")
+        claims |= {f"ListClaim_{name}": f",{given['scope']}", "ScopeClaimName": name}
+    if "lifeSeconds" in given:
+        claims["LifetimeSeconds"] = given["lifeSeconds"]
+    extensions = {k.removeprefix(EXTENSION): v for k, v in given.items() if k.startswith(EXTENSION)}
+    values[f"{OAUTH}.extensions"] = {**extensions, **values[f"{OAUTH}.extensions"]}
+    return claims
+
+
+# What a login module says
+
+
+def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> None:
+    kind = MODULES.get(module.name)
+    if kind is None:
+        raise ConfigurationError(
+            "sasl.jaas.config names a login module that isn't known here; known are "
+            f"{', '.join(MODULES)}. Without it: sasl.mechanism with sasl.username and "
+            f"sasl.password, or with {OAUTH}.token.provider=<a function>"
+        )
+    mechanism = values["sasl.mechanism"]
+    if mechanism is None and kind == SCRAM:
+        raise ConfigurationError(
+            "sasl.mechanism is missing: ScramLoginModule goes with SCRAM-SHA-256 and with "
+            "SCRAM-SHA-512; which of them, the cluster's operator knows"
+        )
+    if mechanism is None:
+        values["sasl.mechanism"] = kind
+    elif not mechanism.startswith(kind):
+        fitting = next((n for n, k in MODULES.items() if mechanism.startswith(k)), "no module")
+        raise ConfigurationError(
+            f"sasl.jaas.config names {module.name}, but sasl.mechanism is {mechanism}, which goes "
+            f"with {fitting}: change one of the two"
+        )
+    for name, value in _MEANINGS[kind](module):
+        if value is None:
+            continue
+        if name in given and values[name] != value:
+            raise ConfigurationError(
+                f"{name} is given, and sasl.jaas.config says something else: leave one of them out"
+            )
+        values[name] = value
+
+
+def _username_password(module: LoginModule) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = [
+        ("sasl.username", module.text("username")),
+        ("sasl.password", module.options.get("password")),
+    ]
+    if module.name == "ScramLoginModule":
+        found.append(("sasl.scram.tokenauth", module.true("tokenauth") or None))
+    return found
+
+
+def _oauthbearer(module: LoginModule) -> list[tuple[str, Any]]:
+    extensions = _with_prefix(module, EXTENSION)
+    claims = {
+        name: text
+        for name, text in _with_prefix(module, UNSECURED).items()
+        if not name.startswith("Extension_")
+    }
+    extensions |= _with_prefix(module, UNSECURED + "Extension_")
+    return [
+        (f"{OAUTH}.client.credentials.client.id", module.text("clientId")),
+        (f"{OAUTH}.client.credentials.client.secret", module.options.get("clientSecret")),
+        (f"{OAUTH}.scope", module.text("scope")),
+        (f"{OAUTH}.extensions", extensions or None),
+        (f"{OAUTH}.unsecured", claims or None),
+        *_msk_iam(module),
+    ]
+
+
+def _with_prefix(module: LoginModule, prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value.reveal()
+        for name, value in module.options.items()
+        if name.startswith(prefix)
+    }
+
+
+def _kerberos(module: LoginModule) -> list[tuple[str, Any]]:
+    keytab = module.text("keyTab") if module.true("useKeyTab") else None
+    return [
+        ("sasl.kerberos.service.name", module.text("serviceName")),
+        ("sasl.kerberos.principal", module.text("principal")),
+        ("sasl.kerberos.keytab", keytab and keytab.removeprefix("file:").removeprefix("FILE:")),
+        ("sasl.kerberos.ticket.cache", module.text("ticketCache")),
+    ]
+
+
+def _msk_iam(module: LoginModule) -> list[tuple[str, Any]]:
+    def hidden(name: str) -> Secret | None:
+        return module.options.get(name)
+
+    return [
+        (f"{IAM}.profile", module.text("awsProfileName")),
+        (f"{IAM}.role.arn", module.text("awsRoleArn")),
+        (f"{IAM}.role.session.name", module.text("awsRoleSessionName")),
+        (f"{IAM}.role.external.id", module.text("awsRoleExternalId")),
+        (f"{IAM}.role.access.key.id", module.text("awsRoleAccessKeyId")),
+        (f"{IAM}.role.secret.access.key", hidden("awsRoleSecretAccessKey")),
+        (f"{IAM}.role.session.token", hidden("awsRoleSessionToken")),
+        (f"{IAM}.sts.region", module.text("awsStsRegion")),
+    ]
+
+
+_MEANINGS: dict[str, Callable[[LoginModule], list[tuple[str, Any]]]] = {
+    PLAIN: _username_password,
+    SCRAM: _username_password,
+    OAUTHBEARER: _oauthbearer,
+    GSSAPI: _kerberos,
+    MSK_IAM: _msk_iam,
+}
+
+
+# TLS
+
+
+def _check_tls(values: Values, given: Collection[str]) -> None:
+    def there(*names: str) -> list[str]:
+        return [name for name in names if values[name] is not None]
+
+    if values["ssl.context"] is not None:
+        others = [n for n in sorted(given) if n.startswith(("ssl.", "enable.ssl."))]
+        others = [n for n in others if n != "ssl.context" and n not in IGNORED]
+        if others:
+            raise ConfigurationError(
+                f"ssl.context is used as it is: set up there what {', '.join(others)} should do, "
+                "or leave ssl.context out"
+            )
+        return
+    _not_both(there("ssl.truststore.location", "ssl.truststore.certificates"))
+    keys = there("ssl.keystore.key", "ssl.key.location")
+    chains = there("ssl.keystore.certificate.chain", "ssl.certificate.location")
+    _not_both(keys)
+    _not_both(chains)
+    for name in there("ssl.keystore.location"):
+        _not_both([name, *keys, *chains])
+    if keys and not chains:
+        needed = "ssl.keystore.certificate.chain or ssl.certificate.location"
+        raise ConfigurationError(f"{keys[0]} needs the certificates that go with it: {needed}")
+    if chains == ["ssl.keystore.certificate.chain"] and not keys:
+        raise ConfigurationError(f"{chains[0]} needs the key: ssl.keystore.key or ssl.key.location")
+    if not values["enable.ssl.certificate.verification"]:
+        logger.warning(
+            "enable.ssl.certificate.verification=false: anybody can pass for the brokers of %s; "
+            "only for tests",
+            ",".join(str(address) for address in values["bootstrap.servers"]),
+        )
+
+
+def _not_both(names: list[str]) -> None:
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(names)} can't be given together: leave one of them out"
+        )

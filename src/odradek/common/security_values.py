@@ -1,0 +1,155 @@
+"""How the values of security options are read; where one is refused, a secret isn't shown.
+
+In: an option's name and what a user gave. Out: the value as the clients use it. Must not: read
+files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.option_values import text
+from odradek.common.secret import Secret
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
+
+
+def secret(name: str, value: Any) -> Secret:
+    """A text that is kept from every output; spaces count, as in a password."""
+    if isinstance(value, Secret):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return Secret(value.decode())
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{name} is bytes, but not UTF-8 text") from None
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
+    return Secret(value)
+
+
+def upper(*allowed: str, hint: str = "") -> Callable[[str, Any], str]:
+    """One of some words in capitals; any case is taken."""
+
+    def parse(name: str, value: Any) -> str:
+        found = str(value).strip().upper()
+        if found not in allowed:
+            raise ConfigurationError(
+                f"{name} must be one of {', '.join(allowed)}, not {value!r}{hint}"
+            )
+        return found
+
+    return parse
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """Words, as a list or with commas."""
+    parts = value.split(",") if isinstance(value, str) else list(value or ())
+    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+
+
+def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
+    """Names with commas as in Java, or a text in OpenSSL's own language, as librdkafka takes it."""
+    if isinstance(value, str) and any(mark in value for mark in ":!+@"):
+        return value.strip()
+    return names(name, value)
+
+
+def endpoint_identification(name: str, value: Any) -> str:
+    """`https`, or an empty text (librdkafka: none) for "any host name will do"."""
+    found = str(value).strip().lower()
+    if found not in ("https", "", "none"):
+        raise ConfigurationError(f"{name} must be https, or empty for no check, not {value!r}")
+    return "" if found == "none" else found
+
+
+def pem(name: str, value: Any) -> str:
+    r"""PEM text; a written `\n` counts as a line's end, as properties files end up with those."""
+    found = text(name, value.decode() if isinstance(value, bytes) else value)
+    found = found.replace("\\r", "").replace("\\n", "\n")
+    if "-----BEGIN " not in found:
+        raise ConfigurationError(
+            f"{name} holds no PEM (-----BEGIN …): a file's name goes to "
+            f"{INSTEAD_OF_PEM.get(name, 'the option that ends in .location')}"
+        )
+    return found
+
+
+INSTEAD_OF_PEM = {
+    "ssl.truststore.certificates": "ssl.truststore.location",
+    "ssl.keystore.certificate.chain": "ssl.keystore.location",
+    "https.ca.pem": "https.ca.location",
+}
+
+
+def secret_pem(name: str, value: Any) -> Secret:
+    """A private key as PEM."""
+    hidden = secret(name, value)
+    tidy = Secret(hidden.reveal().strip().replace("\\r", "").replace("\\n", "\n"))
+    if "-----BEGIN " not in tidy.reveal():
+        raise ConfigurationError(
+            f"{name} holds no PEM (-----BEGIN …): a file's name goes to ssl.keystore.location or "
+            "ssl.key.location"
+        )
+    return tidy
+
+
+def store_type(name: str, value: Any) -> str:
+    """JKS, PKCS12 or PEM; what Java knows besides is refused by name."""
+    found = str(value).strip().upper()
+    found = {"P12": "PKCS12", "PFX": "PKCS12", "PKCS#12": "PKCS12"}.get(found, found)
+    if found not in STORE_TYPES:
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(STORE_TYPES)}, not {value!r}. keytool "
+            "-importkeystore … -deststoretype PKCS12 writes a store of another kind anew"
+        )
+    return found
+
+
+def pairs(name: str, value: Any) -> Mapping[str, str]:
+    """A mapping, or `a=b,c=d`."""
+    if isinstance(value, Mapping):
+        return {str(key): str(one) for key, one in value.items()}
+    found = {}
+    for part in names(name, value):
+        key, equals, one = part.partition("=")
+        if not equals or not key.strip():
+            raise ConfigurationError(f"{name} must be key=value, with commas between several")
+        found[key.strip()] = one.strip()
+    return found
+
+
+def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
+    """A number with a fraction."""
+
+    def parse(name: str, value: Any) -> float:
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            raise ConfigurationError(f"{name} must be a number, not {value!r}") from None
+        if not minimum <= found <= maximum:
+            raise ConfigurationError(f"{name} must be {minimum} to {maximum}, not {value!r}")
+        return found
+
+    return parse
+
+
+def provider(name: str, value: Any) -> Any:
+    """A function that gives a token, or an object with `token()`, as kafka-python's providers."""
+    if callable(value) or callable(getattr(value, "token", None)):
+        return value
+    raise ConfigurationError(
+        f"{name} must be a function that gives (token, its end in seconds since 1970), or an "
+        f"object with token(), not {type(value).__name__}"
+    )
+
+
+def tls_context(name: str, value: Any) -> Any:
+    """An `ssl.SSLContext` of the user's own."""
+    if not callable(getattr(value, "wrap_socket", None)):
+        raise ConfigurationError(f"{name} must be an ssl.SSLContext, not {type(value).__name__}")
+    return value

@@ -1,0 +1,96 @@
+"""Other clients' names for our options: librdkafka's, aiokafka's and kafka-python's.
+
+In: a name as it was given (with dots) and its value. Out: Kafka's name with the value to read.
+Only names that mean the same stand here; what means something else is refused by name, with what
+to use instead. Must not: check values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.option_values import boolean
+from odradek.common.secret import Secret
+from odradek.common.security_options import OAUTH, SECRETS
+
+ALIASES: dict[str, str] = {
+    # librdkafka
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "oauth.cb": f"{OAUTH}.token.provider",
+    f"{OAUTH}.client.id": f"{OAUTH}.client.credentials.client.id",
+    f"{OAUTH}.client.secret": f"{OAUTH}.client.credentials.client.secret",
+    "metadata.broker.list": "bootstrap.servers",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "compression.codec": "compression.type",
+    "request.required.acks": "acks",
+    # aiokafka and kafka-python
+    "sasl.plain.username": "sasl.username",
+    "sasl.plain.password": "sasl.password",
+    "sasl.oauth.token.provider": f"{OAUTH}.token.provider",
+    "ssl.cafile": "ssl.truststore.location",
+    "ssl.cadata": "ssl.truststore.certificates",
+    "ssl.certfile": "ssl.certificate.location",
+    "ssl.keyfile": "ssl.key.location",
+    "ssl.password": "ssl.key.password",
+    "ssl.crlfile": "ssl.crl.location",
+    "ssl.ciphers": "ssl.cipher.suites",
+    "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
+}
+
+_OWN_CONTEXT = "make an ssl.SSLContext that does it and give it as ssl.context"
+REFUSED: dict[str, str] = {
+    "ssl.curves.list": _OWN_CONTEXT,
+    "ssl.sigalgs.list": _OWN_CONTEXT,
+    "ssl.providers": _OWN_CONTEXT,
+    "ssl.engine.location": _OWN_CONTEXT,
+    "ssl.engine.id": _OWN_CONTEXT,
+    "ssl.certificate.verify.cb": _OWN_CONTEXT,
+    "ssl.ca.certificate.stores": "give ssl.truststore.location",
+    "ssl.key": "give ssl.key.location or ssl.keystore.key",
+    "ssl.certificate": "give ssl.certificate.location or ssl.keystore.certificate.chain",
+    "ssl.ca": "give ssl.truststore.location or ssl.truststore.certificates",
+    "sasl.kerberos.domain.name": "the brokers' own host names are used",
+    f"{OAUTH}.metadata.authentication.type": f"give {OAUTH}.token.provider=<a function>",
+    f"{OAUTH}.assertion.template.file": f"give {OAUTH}.assertion.claim.* instead",
+    f"{OAUTH}.assertion.jwt.template.file": f"give {OAUTH}.assertion.claim.* instead",
+}
+"""What others have and this release hasn't, with what to do instead."""
+
+
+def dotted(name: object) -> str:
+    """A name with dots; keywords have underscores."""
+    return str(name).replace("_", ".")
+
+
+def spelled(name: str, value: Any) -> tuple[str, Any]:
+    """Kafka's name, and the value in its words."""
+    if name in REFUSED:
+        raise UnsupportedFeatureError(f"{name} isn't in this release: {REFUSED[name]}")
+    if name == "ssl.check.hostname":
+        value = "https" if value is None or boolean(name, value) else ""
+    elif name == "ssl.ca.location" and value == "probe":
+        value = None  # librdkafka's word for the system's store
+    elif name == "ssl.cadata" and isinstance(value, bytes) and not value.lstrip().startswith(b"-"):
+        raise ConfigurationError("ssl.cadata must be PEM text; DER certificates can't be given")
+    return ALIASES.get(name, name), value
+
+
+def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same, with its secrets wrapped: done first, so that no traceback's locals show them."""
+    found: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        meaning = ALIASES.get(dotted(name), dotted(name))
+        hide = meaning in SECRETS and isinstance(value, str)
+        found[name] = Secret(value) if hide else value
+    return found
