@@ -1,12 +1,13 @@
-"""The consumer on real brokers that die, move and are replaced by strangers."""
+"""The consumer on real brokers that die, move and are replaced by strangers.
+
+Groups: test_soak.py.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -182,82 +183,3 @@ def test_a_foreign_cluster_is_refused(filled: LocalCluster, topic: str) -> None:
         assert (caught.value.expected, caught.value.found) == (own, foreign)
         with pytest.raises(ClusterIdMismatchError):
             client.end_offsets([TopicPartition(topic, 0)])
-
-
-def member(cluster: LocalCluster, topic: str, **config: Any) -> Consumer:
-    given = {"auto_offset_reset": "earliest", "group_id": f"group-{topic}", **config}
-    return Consumer(bootstrap_servers=cluster.bootstrap_servers, **given)
-
-
-class Member(threading.Thread):
-    """Polls in a thread of its own until it is told to stop; keeps what it was handed."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        super().__init__(daemon=True)
-        self.consumer = consumer
-        self.got: list[tuple[int, int]] = []
-        self.stop = threading.Event()
-        self.failure: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            with self.consumer as consumer:
-                while not self.stop.is_set():
-                    self.got += [(r.partition, r.offset) for r in consumer.poll(0.2)]
-        except BaseException as error:
-            self.failure = error
-
-
-@contextmanager
-def members(*consumers: Consumer) -> Iterator[list[Member]]:
-    running = [Member(c) for c in consumers]
-    try:
-        yield running
-    finally:
-        for one in running:
-            one.stop.set()
-        for one in running:
-            one.join(20)
-            assert one.failure is None
-
-
-def until(what: Callable[[], object], limit: float, *said: Consumer) -> None:
-    end = time.monotonic() + limit
-    while not what():
-        assert time.monotonic() < end, "\n".join(str(c.explain()) for c in said)
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_two_members_through_the_death_of_their_coordinator(
-    filled: LocalCluster, topic: str, protocol: str
-) -> None:
-    cluster = filled
-    config: dict[str, Any] = {"group_protocol": protocol, "auto_commit_interval_ms": 200}
-    if protocol == "classic":
-        config["partition_assignment_strategy"] = "cooperative-sticky"
-    a, b = (member(cluster, topic, client_id=c, **config) for c in "ab")
-    a.subscribe([topic])
-    with members(a) as (first,):
-        until(lambda: len(first.got) == 300, 30, a)
-        b.subscribe([topic])
-        with members(b) as (second,):
-            until(
-                lambda: len(a.assignment()) + len(b.assignment()) == 3 and b.assignment(), 30, a, b
-            )
-            write(cluster, topic, range(300, 600))
-            until(lambda: len(first.got) + len(second.got) == 600, 30, a, b)
-            broker = a._engine.group.coordinator.broker  # type: ignore[union-attr]
-            assert broker is not None
-            cluster.kill(broker)
-            write(cluster, topic, range(600, 900))
-            until(lambda: len(first.got) + len(second.got) >= 900, 60, a, b)
-            cluster.start(broker)
-            write(cluster, topic, range(900, 1200))
-            until(lambda: len(first.got) + len(second.got) >= 1200, 60, a, b)
-    everything = [*first.got, *second.got]
-    assert sorted(everything) == [(p, o) for p in range(PARTITIONS) for o in range(400)]
-    with member(cluster, topic) as observer:
-        found = observer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)])
-        assert [o and o.offset for o in found.values()] == [400] * PARTITIONS

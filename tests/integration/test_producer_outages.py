@@ -1,4 +1,7 @@
-"""The producer on real brokers that die, freeze and move: nothing lost, doubled or out of order."""
+"""The producer on real brokers that die, freeze and move: nothing lost, doubled or out of order.
+
+Transactions, groups and rolling restarts: test_soak.py.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.interop.other_client import read_all
 
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
-from odradek.common.errors import (
-    AbortableTransactionError,
-    ClusterIdMismatchError,
-    NoBrokerAvailableError,
-)
-from odradek.common.types import TopicPartition
+from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
 from odradek.testing import LocalCluster
 
 PARTITIONS = 3
@@ -161,91 +158,6 @@ def test_a_leader_freezes_for_some_seconds(mortal_cluster: LocalCluster, topic: 
     producer = survive(mortal_cluster, topic, blow)
     # The others hold acks=all until the controller gives it up: no reason to start again.
     assert "rebootstrap" not in producer._engine.events.counts
-
-
-def test_a_transactional_chain_outlives_its_coordinators(
-    mortal_cluster: LocalCluster, topic: str
-) -> None:
-    """SIGKILL, SIGSTOP and a move: what is read comes out once, in order, its offset with it."""
-    records, servers, source = 100, mortal_cluster.bootstrap_servers, f"{topic}-source"
-    place = TopicPartition(source, 0)
-    for name in (source, topic):
-        mortal_cluster.create_topic(name)
-    producer = Producer(bootstrap_servers=servers, transactional_id=topic)
-    producer.init_transactions(timeout=PATIENCE)
-
-    def coordinator() -> int:
-        manager = producer._engine.transactions
-        assert manager is not None
-        assert manager.requests.coordinator.broker is not None
-        return manager.requests.coordinator.broker
-
-    dead: list[int] = []
-    frozen: list[threading.Timer] = []
-
-    def kill() -> None:
-        dead.append(coordinator())
-        mortal_cluster.kill(dead[0])
-
-    blows: dict[int, Callable[[], object]] = {
-        20: kill,
-        40: lambda: mortal_cluster.start(dead[0]),
-        60: lambda: frozen.append(freeze(mortal_cluster, coordinator())),
-        80: lambda: move_behind(frozen[0], mortal_cluster),
-    }
-    with (
-        producer,
-        Producer(bootstrap_servers=servers) as plain,
-        Consumer(
-            bootstrap_servers=servers,
-            group_id=topic,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            isolation_level="read_committed",  # so committed() waits for the last marker
-        ) as consumer,
-    ):
-        for n in range(records):
-            plain.send(source, b"%d" % n)
-        plain.flush(timeout=PATIENCE)
-        consumer.assign([place])
-        done, deadline = 0, time.monotonic() + 2 * PATIENCE
-        while done < records:
-            assert time.monotonic() < deadline, str(producer.explain())
-            batch = consumer.poll(1.0, 5)
-            if not batch:
-                continue
-            for at in [at for at in blows if at <= done]:
-                blows.pop(at)()
-            try:
-                with producer.transaction():
-                    for record in batch:
-                        producer.send(topic, record.value, partition=0)
-                    following = batch[-1].offset + 1
-                    producer.send_offsets_to_transaction({place: following}, topic)
-            except AbortableTransactionError:
-                consumer.seek(place, batch[0].offset)
-            else:
-                done = following
-        offset = consumer.committed([place])[place]
-        assert offset is not None
-        assert offset.offset == records
-    rows = read_all(servers, topic, 1)[0]
-    assert [int(row.value or b"") for row in rows] == list(range(records))
-
-
-def move_behind(thaw: threading.Timer, cluster: LocalCluster) -> None:
-    """Move all brokers, but not before one is thawed: it couldn't be while it is down."""
-    thaw.join()
-    cluster.move()
-
-
-def freeze(cluster: LocalCluster, broker: int) -> threading.Timer:
-    """Stop a broker's process for some seconds, and go on meanwhile."""
-    cluster.pause(broker)
-    timer = threading.Timer(4.0, cluster.resume, [broker])
-    timer.daemon = True
-    timer.start()
-    return timer
 
 
 def test_dead_and_foreign_brokers(topic: str) -> None:

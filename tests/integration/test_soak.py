@@ -1,25 +1,47 @@
-"""The short form of `make soak`: one of each trouble, judged by another client."""
+"""Every kind of client through every trouble, beside each other: the short form of `make soak`.
+
+An idempotent producer, a transactional read-process-write chain in each group protocol whose
+members come and go, and a group of four in each protocol. Killed and frozen are the brokers that
+they need just then. The judgement is record by record, by another client and by the history of all.
+"""
 
 from __future__ import annotations
 
+import pytest
 from tests.soak.soak import Plan, Soak
 
 from odradek.testing import LocalCluster
 
+FOREVER = 1e9
 
+
+@pytest.mark.timeout(240)
 def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -> None:
     plan = Plan(
-        seconds=40.0,
+        seconds=150.0,
         seed=7,
-        pause=8.0,
-        quiet=(2.0, 3.0),
-        disorder=8.0,
-        rate=100.0,
-        troubles=("kill", "pause", "move"),
+        rate=80.0,
+        partitions=8,
+        readers=4,
+        pause=20.0,
+        quiet=(1.0, 2.0),
+        disorder=10.0,
+        reader_disorder=FOREVER,
+        troubles=("kill", "kill", "pause", "move", "roll"),
+        rounds=1,
+        victims=("reader-classic-0", "reader-consumer-0", "chain-classic-0"),
     )
     lines: list[str] = []
-    report = Soak(mortal_cluster, plan, lines.append).run()
+    soak = Soak(mortal_cluster, plan, lines.append)
+    report = soak.run()
     assert report.failures == [], "\n".join([*report.failures, *lines])
-    assert set(report.troubles) == {"kill", "pause", "move"}
+    assert report.troubles == {"kill": 2, "pause": 1, "move": 1, "roll": 1}, lines
+    assert report.records["in"] == report.records["out-classic"] == report.records["out-consumer"]
     for chain in report.chains.values():
         assert chain["committed"] > 20
+    # Those who stay lose nothing by any of it, so that no record comes to a group twice.
+    assert report.repeats == {"classic": 0, "consumer": 0}, report.errors
+    for protocol in plan.protocols:
+        group = soak.group(protocol)
+        assert [member.joined for member in group] == [1] * 4
+        assert [len(member.had) for member in group] == [2] * 4, [m.had for m in group]

@@ -10,9 +10,10 @@ pytest_plugins = ["pytester"]
 
 @pytest.mark.timeout(300)
 def test_the_examples_and_a_cluster_that_is_put_right(pytester: pytest.Pytester) -> None:
-    text, passed = blocks("real")["cluster"]
+    (text, passed), (secured, more) = blocks("real")["cluster"], blocks("real")["secured"]
     pytester.makepyfile(
         test_page=text,
+        test_secured=secured,
         test_then="""
         import odradek
 
@@ -34,4 +35,4 @@ def test_the_examples_and_a_cluster_that_is_put_right(pytester: pytest.Pytester)
         """,
     )
     done = pytester.runpytest_subprocess("-W", "error", "-p", "no:randomly", "--timeout=120")
-    done.assert_outcomes(passed=passed + 2)
+    done.assert_outcomes(passed=passed + more + 2)

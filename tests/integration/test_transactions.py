@@ -25,20 +25,21 @@ from odradek.testing import LocalCluster
 PARTITIONS = 3
 
 
+def change_protocol(cluster: LocalCluster, verb: str, to: int) -> None:
+    """Give the cluster another transaction.version: "downgrade" or "upgrade" it."""
+    main, servers = "org.apache.kafka.tools.FeatureCommand", cluster.bootstrap_servers
+    feature = f"transaction.version={to}"
+    cluster.run_tool(main, ["--bootstrap-server", servers, verb, "--feature", feature])
+
+
 @contextmanager
 def protocol(cluster: LocalCluster, level: int) -> Iterator[None]:
     """The cluster with another transaction.version."""
-    main, servers = "org.apache.kafka.tools.FeatureCommand", cluster.bootstrap_servers
-
-    def change(verb: str, to: int) -> None:
-        feature = f"transaction.version={to}"
-        cluster.run_tool(main, ["--bootstrap-server", servers, verb, "--feature", feature])
-
-    change("downgrade", level)
+    change_protocol(cluster, "downgrade", level)
     try:
         yield
     finally:
-        change("upgrade", 2)
+        change_protocol(cluster, "upgrade", 2)
 
 
 class Story:
@@ -148,6 +149,26 @@ def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> No
     changing.close()
     for story in (new, old, between):
         story.check()
+
+
+def test_an_older_kafka_and_a_cluster_that_was_upgraded_from_one(topic: str) -> None:
+    """Kafka 4.1, at last with the transaction.version that 3.x leaves behind: no epoch for each."""
+    with LocalCluster(brokers=1, version="4.1") as cluster:
+        assert cluster.version == "4.1.2"
+        old, between = (Story(cluster, f"{topic}-{name}") for name in ("old", "between"))
+        changing = between.producer()
+        between.commit(changing)
+        change_protocol(cluster, "downgrade", 1)
+        running = old.producer()
+        manager = running._engine.transactions
+        assert manager is not None
+        assert not manager.version_2
+        tell(old, running)
+        for _ in range(2):
+            between.commit(changing)
+        changing.close()
+        for story in (old, between):
+            story.check()
 
 
 def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(

@@ -90,6 +90,11 @@ class Chain:
             self._readings.clear()
         return self._consumer
 
+    @property
+    def producer(self) -> Producer | None:
+        """The producer that it works with now, if there is one."""
+        return self._producer
+
     def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         """What is read of these from here on is another reading."""
         for partition in partitions:

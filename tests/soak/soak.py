@@ -1,10 +1,10 @@
-"""Minutes of random kills, pauses and moves against real brokers, and a judgement of what remains.
+"""Minutes of random kills, pauses, moves and restarts of real brokers, and a judgement.
 
 In: a cluster of three, a plan. Out: a `Report`: what was done and whether anything was lost,
 doubled or out of order. Beside each other run an idempotent producer, for each group protocol a
 read-process-write chain with transactions and a group of readers that come and go, and the trouble.
 At the end another client reads everything with read_committed, ours too, and the history of all
-is judged by `odradek.simulation.history_check`.
+is judged (`judgement`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka
-from tests.interop.other_client import read_all, settings
 from tests.soak.chain import Tally
+from tests.soak.judgement import Judge
+from tests.soak.witness import ClusterWitness
 from tests.soak.workers import GroupReader, Member, Source, Worker
 
-from odradek.api.consumer import Consumer
-from odradek.common.types import TopicPartition
 from odradek.simulation.history import History, Outcome
-from odradek.simulation.history_check import check
 from odradek.testing import LocalCluster
 
 SOURCE = "in"
 TROUBLES = ("kill", "kill", "pause", "move", "roll")
 PROGRESS = 10.0
-OTHER_CLIENT = 60.0
-"""Seconds for which the other client's errors may be those of a cluster that settles down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +50,15 @@ class Plan:
     quiet: tuple[float, float] = (6.0, 15.0)
     """Seconds between two troubles."""
     disorder: float = 25.0
-    """Seconds, on average, until a member leaves or is replaced."""
+    """Seconds, on average, until a member of a chain leaves or is replaced."""
+    reader_disorder: float = 25.0
+    """The same for the groups that only read."""
     troubles: tuple[str, ...] = TROUBLES
     """Each comes once, in a random order, before any comes again."""
+    rounds: int | None = None
+    """The end comes sooner when each trouble has come so often."""
+    victims: tuple[str, ...] = ()
+    """Workers whose brokers are killed and paused, in a random order; by default anybody's."""
     drain: float = 180.0
     """Seconds that the chains may take to work off what is left."""
 
@@ -76,6 +76,8 @@ class Report:
     errors: dict[str, dict[str, int]] = field(default_factory=dict)
     """What calls raised, by class: workers went on."""
     transactions: dict[str, int] = field(default_factory=dict)
+    repeats: dict[str, int] = field(default_factory=dict)
+    """How many records each group of readers read again: those of members that were lost."""
     longest_silence: float = 0.0
     """Seconds without an acknowledgement of the source."""
     rss_mb: int = 0
@@ -99,7 +101,7 @@ class Soak:
         self._rng = random.Random(plan.seed)
         self._begun = time.monotonic()
         self._troubles: Counter[str] = Counter()
-        self._logs: dict[str, set[tuple[TopicPartition, int]]] = {}
+        self._victims: list[Worker] = []
         servers = cluster.bootstrap_servers
         self.source = Source(servers, self.history, SOURCE, plan.partitions, plan.rate)
         self.tallies = {protocol: Tally() for protocol in plan.protocols}
@@ -123,12 +125,15 @@ class Soak:
                 protocol,
                 number,
                 topic=f"out-{protocol}",
-                disorder=plan.disorder,
+                disorder=plan.reader_disorder,
             )
             for protocol in plan.protocols
             for number in range(plan.readers)
         ]
         self.topics = [SOURCE, *(f"out-{protocol}" for protocol in plan.protocols)]
+        self._chains = [f"chain-{protocol}" for protocol in plan.protocols]
+        witness = ClusterWitness(servers, SOURCE, plan.partitions, plan.drain)
+        self._judge = Judge(self.history, witness, self.topics)
 
     @property
     def workers(self) -> list[Worker]:
@@ -157,7 +162,7 @@ class Soak:
             for worker in self.workers:
                 worker.join()
             progress.join()
-        self._judge()
+        self._conclude()
         return self.report
 
     # Trouble
@@ -165,33 +170,58 @@ class Soak:
     def _trouble(self) -> None:
         plan, rng = self.plan, self._rng
         end = self._begun + plan.seconds
+        rounds = 0
         coming: list[str] = []
-        while True:
+        while coming or rounds != plan.rounds:
             quiet = rng.uniform(*plan.quiet)
             if time.monotonic() + quiet > end:
                 time.sleep(max(0.0, end - time.monotonic()))
                 return
             time.sleep(quiet)
-            broker = rng.choice(sorted(self.cluster.running))
-            coming = coming or rng.sample(plan.troubles, len(plan.troubles))
+            if not coming:
+                coming = rng.sample(plan.troubles, len(plan.troubles))
+                rounds += 1
             kind = coming.pop()
             self._troubles[kind] += 1
-            all_of_them = kind in ("move", "roll")
-            self._say(self._line(kind if all_of_them else f"{kind} of broker {broker}"))
-            if kind == "kill":
-                self.cluster.kill(broker)
-                time.sleep(rng.uniform(1.0, 6.0))
-                self.cluster.start(broker)
-            elif kind == "pause":
-                self.cluster.pause(broker)
-                time.sleep(plan.pause)
-                self.cluster.resume(broker)
-            elif kind == "roll":
-                for one in sorted(self.cluster.running):
-                    self.cluster.stop(one)
-                    self.cluster.start(one)
+            if kind in ("kill", "pause"):
+                self._hurt_one(kind)
             else:
-                self.cluster.move()
+                self._say(self._line(kind))
+                self._hurt_all(kind)
+            self._say(self._line(f"{kind} is over"))
+
+    def _hurt_one(self, kind: str) -> None:
+        broker, why = self._victim()
+        self._say(self._line(f"{kind} of broker {broker}, {why}"))
+        if kind == "kill":
+            self.cluster.kill(broker)
+            time.sleep(self._rng.uniform(1.0, 6.0))
+            self.cluster.start(broker)
+        else:
+            self.cluster.pause(broker)
+            time.sleep(self.plan.pause)
+            self.cluster.resume(broker)
+
+    def _hurt_all(self, kind: str) -> None:
+        if kind == "move":
+            self.cluster.move()
+            return
+        for broker in sorted(self.cluster.running):
+            self.cluster.stop(broker)
+            self.cluster.start(broker)
+
+    def _victim(self) -> tuple[int, str]:
+        """A broker that somebody needs now: one that came back leads nothing for minutes."""
+        if not self._victims:
+            names = self.plan.victims or [worker.name for worker in self.workers]
+            self._victims = [worker for worker in self.workers if worker.name in names]
+            self._rng.shuffle(self._victims)
+        worker = self._victims.pop()
+        broker = worker.needs()
+        running = sorted(self.cluster.running)
+        if broker not in running:
+            return self._rng.choice(running), "any"
+        return broker, f"which {worker.name} needs"
 
     def _progress(self, over: threading.Event) -> None:
         while not over.wait(PROGRESS):
@@ -215,7 +245,7 @@ class Soak:
         self.source.stopping.set()
         self.source.join()
         end = time.monotonic() + self.plan.drain
-        while (left := self._left()) and time.monotonic() < end and not self._broken():
+        while (left := self._judge.not_worked_off(self._chains)) and self._may_go_on(end):
             time.sleep(1.0)
         if left:
             self.report.failures.append(f"not worked off: {left}")
@@ -223,116 +253,40 @@ class Soak:
             member.stopping.set()
         for member in self.members:
             member.join()
-        self._logs = {topic: self._read(topic) for topic in self.topics}
-        while (unread := self._unread()) and time.monotonic() < end and not self._broken():
+        self._judge.read()
+        while (unread := self._unread()) and self._may_go_on(end):
             time.sleep(1.0)
         self.report.failures += [f"no reader of its group has read {u}" for u in unread[:20]]
 
-    def _broken(self) -> bool:
-        return any(worker.failure is not None for worker in self.workers)
+    def _may_go_on(self, end: float) -> bool:
+        broken = any(worker.failure is not None for worker in self.workers)
+        return time.monotonic() < end and not broken
 
-    def _left(self) -> str:
-        """What the chains' groups haven't committed yet, as another client sees it."""
-        found = []
-        for protocol in self.plan.protocols:
-            for partition, (committed, end) in self._offsets(f"chain-{protocol}").items():
-                if committed < end:
-                    found.append(f"chain-{protocol} {partition} {committed} of {end}")
-        return ", ".join(found)
-
-    def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        """Committed offset and end of the source's partitions; librdkafka doesn't try again."""
-        deadline = time.monotonic() + OTHER_CLIENT
-        while True:
-            try:
-                return self._offsets_once(group)
-            except confluent_kafka.KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(1.0)
-
-    def _offsets_once(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        servers = self.cluster.bootstrap_servers
-        consumer = confluent_kafka.Consumer(settings(servers, **{"group.id": group}))
-        places = [confluent_kafka.TopicPartition(SOURCE, p) for p in range(self.plan.partitions)]
-        try:
-            committed: list[Any] = consumer.committed(places, timeout=30)
-            return {
-                TopicPartition(c.topic, c.partition): (
-                    max(0, c.offset),
-                    consumer.get_watermark_offsets(c, timeout=30)[1],
-                )
-                for c in committed
-            }
-        finally:
-            consumer.close()
-
-    def _read(self, topic: str) -> set[tuple[TopicPartition, int]]:
-        """Everything, by another client; noted."""
-        found = set()
-        rows = read_all(
-            self.cluster.bootstrap_servers, topic, self.plan.partitions, timeout=self.plan.drain
-        )
-        for index, partition_rows in rows.items():
-            reading = self.history.reading("confluent-kafka", TopicPartition(topic, index))
-            reading.complete = True
-            for row in partition_rows:
-                reading.saw(row.offset, (row.value or b"").decode())
-                found.add((TopicPartition(topic, index), row.offset))
-        self.report.records[topic] = len(found)
-        return found
+    def group(self, protocol: str) -> list[GroupReader]:
+        """The members of a group that only reads."""
+        return [r for r in self.readers if r.name.startswith(f"reader-{protocol}-")]
 
     def _unread(self) -> list[str]:
         """What no member of a group of readers has read."""
-        missing = []
-        for protocol in self.plan.protocols:
-            group = [r for r in self.readers if r.name.startswith(f"reader-{protocol}-")]
-            for partition, offset in sorted(self._logs[f"out-{protocol}"]):
-                if not any(offset in r.seen.get(partition, ()) for r in group):
-                    missing.append(f"{protocol}: {partition} at {offset}")
-        return missing
+        return [
+            place
+            for protocol in self.plan.protocols
+            for place in self._judge.unread(
+                f"out-{protocol}", [reader.seen for reader in self.group(protocol)]
+            )
+        ]
 
-    def _read_ours(self, topic: str) -> None:
-        """Everything again, by our own client."""
-        partitions = [TopicPartition(topic, p) for p in range(self.plan.partitions)]
-        with Consumer(
-            bootstrap_servers=self.cluster.bootstrap_servers,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-        ) as consumer:
-            consumer.assign(partitions)
-            ends = consumer.end_offsets(partitions)
-            readings = {p: self.history.reading("odradek", p) for p in partitions}
-            deadline = time.monotonic() + self.plan.drain
-            while any(consumer.position(p) < ends[p] for p in partitions):
-                for record in consumer.poll(1.0):
-                    place = TopicPartition(record.topic, record.partition)
-                    readings[place].saw(record.offset, bytes(record.value or b"").decode())
-                if time.monotonic() > deadline:
-                    self.report.failures.append(f"our own reader of {topic} doesn't get to the end")
-                    return
-        for reading in readings.values():
-            reading.complete = True
-
-    def _compare(self) -> None:
-        """Our own reader, the groups' offsets, and what the whole history says."""
-        for topic in self.topics:
-            self._read_ours(topic)
-        for protocol in self.plan.protocols:
-            ends = self._offsets(f"chain-{protocol}").items()
-            self.history.group_ends(f"chain-{protocol}", [(p, c) for p, (c, _) in ends])
-        self.report.failures += [str(anomaly) for anomaly in check(self.history)[:50]]
-
-    def _judge(self) -> None:
+    def _conclude(self) -> None:
         report = self.report
         for worker in self.workers:
             if worker.failure is not None:
                 report.failures.append(f"{worker.name}: {worker.failure!r}")
-        if self._logs:
-            try:
-                self._compare()
-            except Exception as error:
-                report.failures.append(f"the judgement itself: {error!r}")
+        try:
+            self._judge.compare(self._chains)
+        except Exception as error:
+            report.failures.append(f"the judgement itself: {error!r}")
+        report.failures += self._judge.failures
+        report.records = self._judge.records
         report.seconds = round(time.monotonic() - self._begun, 1)
         report.troubles = dict(self._troubles)
         report.chains = {p: dict(t.counts) for p, t in self.tallies.items()}
@@ -340,6 +294,10 @@ class Soak:
         report.errors["source"] = dict(self.source.errors)
         for reader in self.readers:
             report.errors[reader.name] = dict(reader.errors)
+        for protocol in self.plan.protocols:
+            group = self.group(protocol)
+            places = {(p, offset) for r in group for p, seen in r.seen.items() for offset in seen}
+            report.repeats[protocol] = sum(r.count for r in group) - len(places)
         outcomes = Counter(t.outcome for t in self.history.transactions if t.group)
         report.transactions = {outcome.value: outcomes[outcome] for outcome in Outcome}
         report.longest_silence = round(self.source.longest_silence, 2)

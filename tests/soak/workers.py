@@ -56,6 +56,10 @@ class Worker:
         """What the thread does."""
         raise NotImplementedError
 
+    def needs(self) -> int | None:
+        """A broker without which it gets nowhere just now: a leader, a coordinator."""
+        raise NotImplementedError
+
 
 class Source(Worker):
     """An idempotent producer that writes numbered records at an even pace."""
@@ -72,9 +76,10 @@ class Source(Worker):
         self._topic, self._partitions = topic, partitions
         self._open: list[tuple[Transaction, RecordFuture]] = []
         self._settled_at = 0.0
+        self._producer: Producer | None = None
 
     def work(self) -> None:
-        producer = Producer(
+        producer = self._producer = Producer(
             bootstrap_servers=self._servers, linger_ms=5, delivery_timeout_ms=int(PATIENCE * 1000)
         )
         begun = self._settled_at = time.monotonic()
@@ -86,6 +91,13 @@ class Source(Worker):
             producer.flush(PATIENCE)
         self._settle()
         producer.close()
+        if self._open:
+            raise TimeoutError(f"{len(self._open)} records have no outcome")
+
+    def needs(self) -> int | None:
+        snapshot = None if self._producer is None else self._producer._engine.metadata.snapshot
+        leader = None if snapshot is None else snapshot.leader(self._topic, 0)
+        return None if leader is None else leader.id
 
     def _behind(self) -> bool:
         """So that an outage isn't followed by minutes of catching up."""
@@ -192,6 +204,11 @@ class Member(Worker):
                     self.stopping.wait(self._rng.uniform(0.0, 3.0))
         self.chain.close()
 
+    def needs(self) -> int | None:
+        producer = self.chain.producer
+        manager = None if producer is None else producer._engine.transactions
+        return None if manager is None else manager.requests.coordinator.broker
+
     def _pause(self) -> float:
         return self._rng.expovariate(1 / self._disorder)
 
@@ -211,6 +228,10 @@ class GroupReader(Worker):
     ) -> None:
         super().__init__(f"reader-{protocol}-{number}")
         self.seen: dict[TopicPartition, set[int]] = {}
+        self.count = 0
+        """Records, with those that it had read before."""
+        self.had: list[TopicPartition] = []
+        """What it was assigned when it left for the last time."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = {
@@ -227,11 +248,16 @@ class GroupReader(Worker):
         self._history, self._topic, self._disorder = history, topic, disorder
         self._readings: dict[TopicPartition, Reading] = {}
         self._rng = random.Random(self.name)
+        self._consumer: Consumer | None = None
+
+    def needs(self) -> int | None:
+        group = None if self._consumer is None else self._consumer._engine.group
+        return None if group is None else group.coordinator.broker
 
     def work(self) -> None:
         while not self.stopping.is_set():
             end = time.monotonic() + self._rng.expovariate(1 / self._disorder)
-            consumer = Consumer(self._settings)
+            consumer = self._consumer = Consumer(self._settings)
             self.joined += 1
             self._readings.clear()
             consumer.subscribe(
@@ -242,6 +268,7 @@ class GroupReader(Worker):
             )
             while not self.stopping.is_set() and (time.monotonic() < end or self.calm.is_set()):
                 self._poll(consumer)
+            self.had = consumer.assignment()
             with suppress(KafkaError):
                 consumer.close(10.0)
             self.stopping.wait(self._rng.uniform(0.0, 3.0))
@@ -258,6 +285,7 @@ class GroupReader(Worker):
             if reading is None:
                 reading = self._readings[partition] = self._history.reading(self.name, partition)
             reading.saw(record.offset, bytes(record.value or b"").decode())
+            self.count += 1
             self.seen.setdefault(partition, set()).add(record.offset)
 
     def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:

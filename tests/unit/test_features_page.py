@@ -1,30 +1,177 @@
-"""docs/features.md claims nothing without a test: each yes names one, and it is there."""
+"""docs/features.md claims nothing without a test: each yes names one that runs, uses us and checks.
+
+A name is a file or a function of one. It counts when pytest collects it, nothing skips it or lets
+it fail, its module imports Odradek (or has a helper do so), and it asserts something itself or
+through functions of the tests.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
 ROWS = [
     [cell.strip() for cell in line.strip("|\n ").split(" | ")]
     for line in (ROOT / "docs/features.md").read_text().splitlines()
     if re.match(r"\| [^|-]", line) and not line.startswith("| | ")
 ]
+NAMES = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row[-1])})
+LETS_OFF = {"skip", "skipif", "xfail", "importorskip"}
+CHECKS = {"raises", "assert_outcomes", "fail"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def test_each_yes_of_ours_names_tests_that_are_there() -> None:
+def called(tree: ast.AST) -> Iterator[str]:
+    """The last names of all that is called or only named: `pytest.raises(…)` gives "raises"."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+class Module:
+    """A test module, as its text says."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = ast.parse(text)
+        self.functions = {
+            node.name: node for node in ast.walk(self.tree) if isinstance(node, Function)
+        }
+        holders: list[ast.Module | ast.ClassDef] = [self.tree]
+        holders += [n for n in self.tree.body if isinstance(n, ast.ClassDef)]
+        self.tests = {
+            node.name: node
+            for holder in holders
+            for node in holder.body
+            if isinstance(node, Function) and node.name.startswith("test_")
+        }
+
+    def imports(self) -> set[str]:
+        """Names of all imported modules."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module)
+        return found
+
+    def lets_off(self) -> bool:
+        """Whether something outside of its functions skips them all."""
+        outside = [n for n in self.tree.body if not isinstance(n, Function | ast.ClassDef)]
+        return any(LETS_OFF & set(called(node)) for node in outside)
+
+    def asserts(self, name: str) -> bool:
+        """Whether a function checks something, itself or by functions of the tests."""
+        known = dict(self.functions)
+        for helper in helpers(self.imports()):
+            known = {**helper.functions, **known}
+        seen: set[str] = set()
+        coming = [name]
+        while coming:
+            function = known.get(coming.pop())
+            if function is None or function.name in seen:
+                continue
+            seen.add(function.name)
+            names = set(called(function))
+            if CHECKS & names or any(isinstance(n, ast.Assert) for n in ast.walk(function)):
+                return True
+            coming += names
+        return False
+
+
+def uses_odradek(imports: set[str]) -> bool:
+    return any(name.split(".")[0] in ("odradek", "pyspark_odradek") for name in imports)
+
+
+@cache
+def module(path: Path) -> Module:
+    return Module(path.read_text())
+
+
+def helpers(imports: set[str]) -> Iterator[Module]:
+    for name in imports:
+        path = ROOT / (name.replace(".", "/") + ".py")
+        if name.startswith("tests.") and path.is_file():
+            yield module(path)
+
+
+def problems(found: Module, test: str) -> list[str]:
+    """Why a test (or, without a name, a file of tests) shows nothing."""
+    told = []
+    imports = found.imports()
+    if not uses_odradek(imports) and not any(uses_odradek(m.imports()) for m in helpers(imports)):
+        told.append("doesn't import odradek")
+    if found.lets_off():
+        told.append("is skipped as a whole")
+    if not found.tests:
+        told.append("has no test")
+    for name in [test] if test else found.tests:
+        if name not in found.tests:
+            told.append(f"has no {name} that pytest collects")
+        elif LETS_OFF & set(called(found.tests[name])):
+            told.append(f"{name} may be skipped or fail")
+        elif not found.asserts(name):
+            told.append(f"{name} checks nothing")
+    return told
+
+
+def test_each_yes_of_ours_names_a_test() -> None:
     assert len(ROWS) > 30
     for row in ROWS:
         assert len(row) == 9, row
-        names = re.findall(r"`([^`]+)`", row[8])
-        assert names, row[0]
-        for name in names:
-            path, _, test = name.partition("::")
-            found = ROOT / "tests" / path
-            assert found.exists(), name
-            if test:
-                assert f"def {test}(" in found.read_text(), name
+        assert re.findall(r"`([^`]+)`", row[8]), row[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_named_runs_and_checks_something(name: str) -> None:
+    path, _, test = name.partition("::")
+    if path.endswith(".json"):  # a case of the specification, which all cases' one runner reads
+        assert json.loads((TESTS / path).read_text())
+        assert list((TESTS / path).parents[1].glob("test_*.py"))
+        return
+    assert Path(path).name.startswith("test_")
+    assert problems(module(TESTS / path), test) == []
+
+
+GOOD = """
+import pytest
+from odradek import Producer
+def check(x): assert x
+class TestIt:
+    def test_inside(self): check(Producer)
+def test_one(): check(1)
+def test_raises():
+    with pytest.raises(KeyError): {}[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("", ""), None),
+        (("from odradek", "from elsewhere"), "doesn't import odradek"),
+        (("def test_one", "@pytest.mark.skip\ndef test_one"), "may be skipped"),
+        (("def test_one", "@pytest.mark.xfail(strict=True)\ndef test_one"), "may be skipped"),
+        (("check(1)", "pytest.skip('no')"), "may be skipped"),
+        (("import pytest", "import pytest\npytestmark = [pytest.mark.skip]"), "as a whole"),
+        (("def test_one", "def one"), "has no test_one"),
+        (("def test_one(): ", "def outer():\n  def test_one(): "), "has no test_one"),
+        (("check(1)", "print(1)"), "checks nothing"),
+    ],
+)
+def test_a_test_that_shows_nothing_is_noticed(change: tuple[str, str], problem: str | None) -> None:
+    found = problems(Module(GOOD.replace(*change) if change[0] else GOOD), "test_one")
+    assert (problem is None and found == []) or (problem is not None and problem in found[0])
 
 
 def test_where_a_peer_has_a_yes_we_have_one() -> None:

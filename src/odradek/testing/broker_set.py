@@ -14,7 +14,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from odradek.testing.broker import (
 )
 from odradek.testing.errors import ClusterStartError, ToolError
 from odradek.testing.process import Exit, Keeper
+from odradek.testing.security import Security
 
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
@@ -75,10 +76,14 @@ class BrokerSet:
         count: int,
         config: Mapping[str, str],
         timeline: Timeline,
+        security: Security,
+        java_options: Sequence[str] = (),
     ) -> None:
         self._keeper = keeper
         self._java = java
         self._config = dict(config)
+        self._security = security
+        self._java_options = (*security.java_options, *java_options)
         self._timeline = timeline
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
@@ -94,6 +99,7 @@ class BrokerSet:
                     directory / f"broker-{node_id}",
                     Address(host, free_port(host)),
                     Address(host, free_port(host)),
+                    Address(host, free_port(host)) if security.secured else None,
                 )
             )
         self.cluster_id = self._remembered() or random_kafka_id()
@@ -109,7 +115,14 @@ class BrokerSet:
         try:
             self.run_tool(
                 "kafka.tools.StorageTool",
-                ["format", "-t", self.cluster_id, "-c", str(first.properties)],
+                [
+                    "format",
+                    "-t",
+                    self.cluster_id,
+                    "-c",
+                    str(first.properties),
+                    *self._security.format_arguments(),
+                ],
             )
         except ToolError as error:
             raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
@@ -134,6 +147,7 @@ class BrokerSet:
                 BROKER_CLASS,
                 [str(broker.properties)],
                 self.directory / "broker-log4j2.properties",
+                *self._java_options,
                 *options,
             ),
             stdout=broker.log,
@@ -148,13 +162,13 @@ class BrokerSet:
         """Wait until all running brokers agree on who is there and who leads."""
         deadline = time.monotonic() + timeout
         waiting = [one for one in self.brokers if one.running and not one.paused]
-        expected = {one.node_id: one.address for one in waiting}
+        expected = {one.node_id: one.plain_address for one in waiting}
         lacks: dict[int, str] = {}
         while waiting:
             for broker in list(waiting):
                 if not broker.running:
                     raise ClusterStartError(self._failure(broker, "ended while it started"))
-                view = probe.ask(broker.address)
+                view = probe.ask(broker.plain_address)
                 if view is not None and not broker.answered:
                     broker.answered = True
                     self._timeline.add("broker_up", broker.node_id)
@@ -211,6 +225,25 @@ class BrokerSet:
         """Listen where another cluster's (stopped) brokers did."""
         for mine, theirs in zip(self.brokers, other.brokers, strict=True):
             mine.address, mine.controller_address = theirs.address, theirs.controller_address
+            mine.inner = theirs.inner
+
+    def rewrite_properties(self) -> None:
+        """Write the configuration once more, for what changed; it counts from the next start on."""
+        for broker in self.brokers:
+            lines = {**self._security.broker_lines(broker), **self._config}
+            broker.write_properties(self.brokers, lines, self._security.protocol)
+
+    def rotate_certificates(self) -> None:
+        """Give every broker a new key and certificate; those that run read it at once."""
+        for broker in self.brokers:
+            self._security.certify(broker)
+            if broker.running:
+                self.run_tool(
+                    "kafka.admin.ConfigCommand",
+                    ["--bootstrap-server", str(broker.plain_address), "--alter",
+                     "--entity-type", "brokers", "--entity-name", str(broker.node_id),
+                     "--add-config", self._security.reload(broker)],
+                )  # fmt: skip
 
     def run_tool(
         self,
@@ -279,7 +312,8 @@ class BrokerSet:
 
     def _write_properties(self) -> None:
         for broker in self.brokers:
-            broker.write_properties(self.brokers, self._config)
+            self._security.certify(broker)
+        self.rewrite_properties()
 
     def _lacks(self, view: probe.ClusterView | None, expected: dict[int, Address]) -> str:
         """Return what is missing in a broker's view of the cluster, nothing when it is whole."""

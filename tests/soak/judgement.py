@@ -1,0 +1,93 @@
+"""What remained of a soak, judged: by what another client reads, what ours reads, and the history.
+
+In: the history, a witness who reads the cluster, what the groups' readers saw. Out: failures in
+words; none means that nothing was lost, doubled or out of order, that all was worked off, and that
+there was something to judge. Must not: wait, nor know clients or clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from odradek.common.types import TopicPartition
+from odradek.simulation.history import History
+from odradek.simulation.history_check import check
+
+Rows = dict[int, list[tuple[int, str]]]
+"""Offsets and values of each partition, in the order in which they were read."""
+MOST = 50
+"""Failures of one kind that are told."""
+
+
+class Witness(Protocol):
+    """Who can say what is on the cluster."""
+
+    def rows(self, topic: str) -> Rows:
+        """All that another client reads with read_committed."""
+
+    def our_rows(self, topic: str) -> Rows:
+        """All that our own client reads with read_committed."""
+
+    def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
+        """What a group has committed of the source, and the source's ends."""
+
+
+class Judge:
+    """Collects failures."""
+
+    def __init__(self, history: History, witness: Witness, topics: Sequence[str]) -> None:
+        self.failures: list[str] = []
+        self.records: dict[str, int] = {}
+        """Visible records by topic."""
+        self._history, self._witness, self._topics = history, witness, topics
+        self._logs: dict[str, set[tuple[TopicPartition, int]]] = {}
+
+    def not_worked_off(self, groups: Iterable[str]) -> str:
+        """Where groups are behind the end of what they work on."""
+        found = []
+        for group in groups:
+            for partition, (committed, end) in self._witness.offsets(group).items():
+                if committed < end:
+                    found.append(f"{group} {partition} {committed} of {end}")
+        return ", ".join(found)
+
+    def read(self) -> None:
+        """Have everything read by the other client: nobody may write any more."""
+        for topic in self._topics:
+            self._note("confluent-kafka", topic, self._witness.rows(topic))
+
+    def _note(self, reader: str, topic: str, rows: Rows) -> None:
+        log = self._logs.setdefault(topic, set())
+        count = 0
+        for index, seen in rows.items():
+            reading = self._history.reading(reader, TopicPartition(topic, index))
+            reading.complete = True
+            for offset, value in seen:
+                reading.saw(offset, value)
+                log.add((TopicPartition(topic, index), offset))
+            count += len(seen)
+        self.records.setdefault(topic, count)
+
+    def unread(self, topic: str, members: Iterable[Mapping[TopicPartition, set[int]]]) -> list[str]:
+        """What is on a topic and no member of a group has read."""
+        every = list(members)
+        return [
+            f"{partition} at {offset}"
+            for partition, offset in sorted(self._logs.get(topic, ()))
+            if not any(offset in seen.get(partition, ()) for seen in every)
+        ]
+
+    def compare(self, groups: Iterable[str]) -> None:
+        """Have everything read by our client, too, and hold it all against the history."""
+        if not self._logs:
+            self.failures.append("nothing was read at the end, so nothing can be judged")
+            return
+        for topic in self._topics:
+            if not self.records[topic]:
+                self.failures.append(f"{topic} is empty: it shows nothing")
+            self._note("odradek", topic, self._witness.our_rows(topic))
+        for group in groups:
+            ends = self._witness.offsets(group).items()
+            self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])
+        self.failures += [str(anomaly) for anomaly in check(self._history)[:MOST]]

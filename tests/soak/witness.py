@@ -1,0 +1,106 @@
+"""What is on the cluster when a soak has ended, as another client (librdkafka) and ours see it.
+
+In: bootstrap servers. Out: rows with read_committed, offsets of groups. Must not: judge. The other
+client's errors may, for a while, be those of a cluster that settles down: it doesn't try again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from tests.interop.other_client import read_all, settings
+from tests.soak.judgement import Rows
+
+from odradek.api.consumer import Consumer
+from odradek.common.types import TopicPartition
+
+PATIENCE = 60.0
+T = TypeVar("T")
+
+
+class ClusterWitness:
+    """Asks real brokers; `limit` is how many seconds one reading of a topic may take."""
+
+    def __init__(self, servers: str, source: str, partitions: int, limit: float) -> None:
+        self._servers, self._source = servers, source
+        self._partitions, self._limit = partitions, limit
+
+    def rows(self, topic: str) -> Rows:
+        """Everything, by another client; not before no transaction is open any more."""
+        deadline = time.monotonic() + PATIENCE
+        while (places := self._open(topic)) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        if places:
+            raise AssertionError(f"transactions are still open in {topic}, partitions {places}")
+        found = read_all(self._servers, topic, self._partitions, timeout=self._limit)
+        return {p: [(r.offset, (r.value or b"").decode()) for r in found[p]] for p in found}
+
+    def _open(self, topic: str) -> list[int]:
+        """Partitions that committed readers can't read to their ends."""
+        admin = AdminClient(settings(self._servers))
+        places = [confluent_kafka.TopicPartition(topic, p) for p in range(self._partitions)]
+
+        def ends(level: Any) -> dict[int, int]:
+            latest: Any = OffsetSpec
+            asked = {place: latest.latest() for place in places}
+            answers = admin.list_offsets(asked, isolation_level=level, request_timeout=30.0)
+            return {place.partition: answers[place].result(30.0).offset for place in places}
+
+        all_of_it = _patiently(lambda: ends(IsolationLevel.READ_UNCOMMITTED))
+        readable = _patiently(lambda: ends(IsolationLevel.READ_COMMITTED))
+        return [p for p in all_of_it if readable[p] < all_of_it[p]]
+
+    def our_rows(self, topic: str) -> Rows:
+        """Everything, by our own client."""
+        partitions = [TopicPartition(topic, p) for p in range(self._partitions)]
+        rows: Rows = {p: [] for p in range(self._partitions)}
+        with Consumer(
+            bootstrap_servers=self._servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            deadline = time.monotonic() + self._limit
+            while any(consumer.position(p) < ends[p] for p in partitions):
+                for record in consumer.poll(1.0):
+                    value = bytes(record.value or b"").decode()
+                    rows[record.partition].append((record.offset, value))
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"our own reader of {topic} doesn't get to the end")
+        return rows
+
+    def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
+        """Committed offset and end of the source's partitions."""
+        return _patiently(lambda: self._offsets(group))
+
+    def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
+        consumer = confluent_kafka.Consumer(settings(self._servers, **{"group.id": group}))
+        places = [confluent_kafka.TopicPartition(self._source, p) for p in range(self._partitions)]
+        try:
+            committed: list[Any] = consumer.committed(places, timeout=30)
+            return {
+                TopicPartition(c.topic, c.partition): (
+                    max(0, c.offset),
+                    consumer.get_watermark_offsets(c, timeout=30)[1],
+                )
+                for c in committed
+            }
+        finally:
+            consumer.close()
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except confluent_kafka.KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1.0)

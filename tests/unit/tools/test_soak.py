@@ -1,0 +1,214 @@
+"""The soak's judgement can fail: a lost, doubled, swapped or unread record is found, and told."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.soak import soak
+from tests.soak.judgement import Judge, Rows
+
+from odradek.common.types import TopicPartition
+from odradek.simulation.history import History, Outcome
+
+ROOT = Path(__file__).resolve().parents[3]
+IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)
+GROUP = "chain-classic"
+
+
+class World:
+    """Four records of the source, two transactions of a chain, a reader; and what is on disk."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.logs: dict[str, Rows] = {"in": {0: []}, "out-classic": {0: []}}
+        self.ours: dict[str, Rows] | None = None
+        self.committed = 4
+        self.seen: set[int] = set()
+        for n in range(4):
+            made = self.history.sent("source", IN, f"s/{n}")
+            made.outcome, made.writes[0].offset = Outcome.COMMITTED, n
+            self.logs["in"][0].append((n, f"s/{n}"))
+        chain = self.history.reading("chain's consumer", IN)
+        reader = self.history.reading("reader", OUT)
+        for first in (0, 2):
+            made = self.history.begin("chain", 1, group=GROUP)
+            for n in (first, first + 1):
+                chain.saw(n, f"s/{n}")
+                made.consumed(IN, n)
+                offset = n + first // 2  # a marker lies between the two
+                made.wrote(OUT, f"o/{n}").offset = offset
+                self.logs["out-classic"][0].append((offset, f"o/{n}"))
+                reader.saw(offset, f"o/{n}")
+                self.seen.add(offset)
+            made.outcome = Outcome.COMMITTED
+
+    # What the judge asks of its witness
+
+    def rows(self, topic: str) -> Rows:
+        return self.logs[topic]
+
+    def our_rows(self, topic: str) -> Rows:
+        return (self.ours or self.logs)[topic]
+
+    def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
+        assert group == GROUP
+        return {IN: (self.committed, 4)}
+
+    def judged(self) -> list[str]:
+        judge = Judge(self.history, self, ["in", "out-classic"])
+        judge.read()
+        judge.compare([GROUP])
+        behind = judge.not_worked_off([GROUP])
+        unread = judge.unread("out-classic", [{OUT: self.seen}, {}])
+        return [*judge.failures, *filter(None, [behind]), *(f"unread: {u}" for u in unread)]
+
+
+def test_nothing_is_wrong_with_a_good_run() -> None:
+    assert World().judged() == []
+
+
+def lose(world: World, topic: str, at: int) -> None:
+    del world.logs[topic][0][at]
+
+
+def double(world: World, topic: str) -> None:
+    offset, value = world.logs[topic][0][-1]
+    world.logs[topic][0].append((offset + 2, value))
+
+
+def swap(world: World) -> None:
+    rows = world.logs["in"][0]
+    rows[1], rows[2] = (1, "s/2"), (2, "s/1")
+    world.history.readings[0].seen = list(rows)
+
+
+def never(world: World) -> None:
+    """A record that was acknowledged and that nobody ever saw."""
+    made = world.history.sent("source", IN, "s/4")
+    made.outcome, made.writes[0].offset = Outcome.COMMITTED, 4
+
+
+def miss(world: World) -> None:
+    world.ours = deepcopy(world.logs)
+    del world.ours["out-classic"][0][2]
+
+
+def forget(world: World) -> None:
+    """A transaction of which its producer was told that it is committed, and nothing of it is."""
+    made = world.history.transactions[-1]
+    world.logs["out-classic"][0] = world.logs["out-classic"][0][:2]
+    world.history.readings[-1].seen = world.history.readings[-1].seen[:2]
+    assert made.outcome is Outcome.COMMITTED
+
+
+def revive(world: World) -> None:
+    world.history.transactions[-1].outcome = Outcome.ABORTED
+
+
+def again(world: World) -> None:
+    """Another member made something of the last record as well."""
+    made = world.history.begin("another", 1, group=GROUP)
+    made.consumed(IN, 3)
+    made.wrote(OUT, "o/3 again")
+    made.outcome = Outcome.COMMITTED
+    world.logs["out-classic"][0].append((6, "o/3 again"))
+    world.seen.add(6)
+
+
+def skip(world: World) -> None:
+    del world.history.readings[-1].seen[1]
+
+
+def no_unknown(world: World) -> None:
+    world.logs["in"][0].append((4, "nobody's"))
+
+
+def empty(world: World) -> None:
+    world.logs["out-classic"][0].clear()
+
+
+PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
+    "an acknowledged record that never was": (never, "lost write"),
+    "a lost record of the source": (lambda w: lose(w, "in", 1), "skipped 's/1'"),
+    "a lost record at the end": (lambda w: lose(w, "in", 3), "skipped 's/3'"),
+    "a lost record of a chain": (lambda w: lose(w, "out-classic", 1), "'o/1'"),
+    "a lost transaction": (forget, "lost write"),
+    "a doubled record of the source": (lambda w: double(w, "in"), "duplicate"),
+    "a doubled record of a chain": (lambda w: double(w, "out-classic"), "duplicate"),
+    "two records in the wrong order": (swap, "order: in-0: 's/2'"),
+    "a record that our reader misses": (miss, "odradek at out-classic-0: skipped"),
+    "an aborted transaction that is there": (revive, "aborted read"),
+    "an input that two made something of": (again, "input twice"),
+    "a record that a member of a group skipped": (skip, "reader at out-classic-0: skipped"),
+    "a record that nobody wrote": (no_unknown, "unwritten read"),
+    "a group that doesn't get to the end": (
+        lambda w: setattr(w, "committed", 3),
+        "chain-classic in-0 3 of 4",
+    ),
+    "a record that no reader of a group has read": (
+        lambda w: w.seen.discard(3),
+        "unread: out-classic-0 at 3",
+    ),
+    "a topic with nothing in it": (empty, "out-classic is empty"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_is_wrong_is_found(name: str) -> None:
+    plant, expected = PLANTS[name]
+    world = World()
+    plant(world)
+    found = world.judged()
+    assert any(expected in failure for failure in found), found
+
+
+def test_without_a_reading_nothing_is_good() -> None:
+    world = World()
+    judge = Judge(world.history, world, ["in", "out-classic"])
+    judge.compare([GROUP])
+    assert judge.failures != []
+
+
+def load_tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("soak_tool", ROOT / "tools/soak.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("failures", [[], ["lost write: a record"]])
+def test_the_exit_status_and_the_report_say_so(
+    failures: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tool: Any = load_tool()
+    plans: list[soak.Plan] = []
+
+    def run(plan: soak.Plan, say: Callable[[str], None], keep: Path) -> soak.Report:
+        plans.append(plan)
+        say("a line")
+        return soak.Report(seed=plan.seed, failures=failures)
+
+    monkeypatch.setattr(tool, "run", run)
+    path = tmp_path / "deep" / "soak.json"
+    monkeypatch.setattr(
+        "sys.argv", ["soak.py", "--minutes", "2", "--seed", "5", "--json", str(path)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert ended.value.code == (1 if failures else 0)
+    told = json.loads(path.read_text())
+    assert (told["ok"], told["failures"], told["seed"]) == (not failures, failures, 5)
+    assert (plans[0].seconds, set(plans[0].troubles)) == (120.0, {"kill", "pause", "move", "roll"})
+    assert ("FAILED" in capsys.readouterr().out) == bool(failures)
