@@ -11,10 +11,19 @@ import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
-from odradek.common.errors import CommitFailedError, ConfigurationError, IllegalStateError
+from odradek.common.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
 pytestmark = pytest.mark.simulation
+COOPERATIVE = "cooperative-sticky"
 
 
 def test_a_for_loop_over_the_consumer_is_a_loop_over_its_records() -> None:
@@ -193,3 +202,129 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(prot
     a.poll(10.0)
     assert scene.log[4] == "a assigned 0 1 2 3"
     a.close()
+
+
+@PROTOCOLS
+def test_a_deleted_topic_holds_up_no_rebalance_and_is_named(protocol: str) -> None:
+    scene = Scene(protocol)
+    cooperative = {} if protocol == "consumer" else {"partition_assignment_strategy": COOPERATIVE}
+    scene.cluster.create_topic("u", partitions=4)
+    scene.write(range(40))
+    scene.write(range(40), "u")
+    a = scene.member("a", auto_commit_interval_ms=600_000, **cooperative)
+    a.subscribe(["t", "u"])
+    scene.read(a, 80)
+    scene.cluster.delete_topic("u")
+    began = scene.world.now
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no topic u .*other 4 partitions"):
+        a.commit()
+    assert scene.world.now - began < 7
+    assert scene.committed() == [10, 10, 10, 10]
+    scene.write(range(40, 44))
+    began = scene.world.now
+    b = scene.subscribed("b", **cooperative)
+    while not b.assignment():
+        a.poll(0.1)
+        b.poll(0.1)
+        assert scene.world.now - began < 15
+    a.close()
+    b.close()
+
+
+@pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
+def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.member(enable_auto_commit=False)
+    told: list[Any] = []
+    if subscribes:  # the last word of a rebalance is a commit, too
+        last = {PARTITIONS[1]: 9}
+        a.subscribe(
+            ["t"], on_revoked=lambda c, _: c.commit_async(last, lambda *end: told.append(end))
+        )
+        scene.read(a, 40)
+    else:
+        a.assign(PARTITIONS)
+    for n in range(3):
+        a.commit_async({PARTITIONS[0]: n + 1}, lambda *end: told.append(end))
+    a.close()
+    expected = [({PARTITIONS[0]: OffsetAndMetadata(n + 1)}, None) for n in range(3)]
+    if subscribes:
+        expected.append(({PARTITIONS[1]: OffsetAndMetadata(9)}, None))
+    assert told == expected
+    assert scene.committed()[:2] == [3, 9 if subscribes else None]
+
+
+@PROTOCOLS
+def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    a = scene.subscribed(enable_auto_commit=False)
+    scene.read(a, 40)
+    for broker in list(scene.cluster.brokers):
+        scene.cluster.crash(broker)
+    told: list[Any] = []
+
+    def again(_: object, error: KafkaError | None) -> None:
+        told.append(error)
+        a.commit_async({PARTITIONS[0]: 1}, again)  # which nobody waits for any more
+
+    a.commit_async({PARTITIONS[0]: 1}, again)
+    began = scene.world.now
+    a.close(timeout=3)
+    assert scene.world.now - began < 3.2
+    assert isinstance(told[0], KafkaTimeoutError)
+    assert "commit_async() of group 'g'" in str(told[0])
+    assert len(told) <= 2
+
+
+def test_close_of_a_static_member_that_was_fenced_is_quiet(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.subscribed(group_instance_id="one")
+    scene.read(a, 40)
+    b = scene.subscribed("b", group_instance_id="one")
+    scene.world.advance(10)  # a was told by a heartbeat, and nobody has asked it for records
+    assert "FencedInstanceIdError" in str(a.explain().group)
+    a.close()
+    assert "a lost 0 1 2 3" in scene.log
+    assert any("had refused this consumer" in r.getMessage() for r in caplog.records)
+    b.close()
+
+
+def test_committed_waits_for_offsets_of_an_open_transaction() -> None:
+    scene = Scene()
+    scene.write(range(4))
+    servers = scene.cluster.bootstrap_servers
+    host = scene.world.host("transactional")
+    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    producer.init_transactions()
+    a = one_partition(scene, isolation_level="read_committed", enable_auto_commit=False)
+    a.commit({PARTITIONS[0]: 1})
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({PARTITIONS[0]: 3}, ConsumerGroupMetadata("g"))
+    began = scene.world.now
+    with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
+        a.committed(PARTITIONS[:1], timeout=2)
+    assert scene.world.now - began == pytest.approx(2, abs=0.1)
+    other = one_partition(scene, isolation_level="read_uncommitted")
+    found = other.committed(PARTITIONS[:1], timeout=2)[PARTITIONS[0]]
+    assert found is not None
+    assert found.offset == 1
+
+    def end() -> None:
+        transactions = producer._engine.transactions
+        assert transactions is not None
+        producer._engine.start(transactions.commit(1e9))
+        host.wake()
+
+    scene.world.after(1.5, end)
+    began = scene.world.now
+    found = a.committed(PARTITIONS[:1], timeout=10)[PARTITIONS[0]]
+    assert found is not None
+    assert found.offset == 3
+    assert 1.4 < scene.world.now - began < 4
+    for client in (a, other, producer):
+        client.close()

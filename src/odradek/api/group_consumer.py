@@ -185,6 +185,9 @@ class GroupConsumer(Client[ConsumerEngine]):
 
         Also with `assign`, under a `group.id` that has no subscribed members.
 
+        What the group took of it counts, also where an error is raised for the rest. A topic that
+        was deleted is asked for five seconds long, then `UnknownTopicOrPartitionError` names it.
+
         Raises `CommitFailedError` where the group has given the partitions to others,
         `FencedInstanceIdError`, `GroupAuthorizationError`, `OffsetMetadataTooLargeError` …,
         `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`).
@@ -206,8 +209,9 @@ class GroupConsumer(Client[ConsumerEngine]):
     ) -> None:
         """Commit as `commit` does, without waiting for it.
 
-        `callback(offsets, error)` is called in a later call that asks for records; without one a
-        failure is logged. Commits go out in the order of their calls.
+        `callback(offsets, error)` is called in a later call that asks for records, at the latest
+        in `close()` or `unsubscribe()`, which wait for it; without one a failure is logged. Commits
+        go out in the order of their calls.
         """
         self._check_open()
         group, engine = self._group("commit_async()"), self._engine
@@ -237,8 +241,9 @@ class GroupConsumer(Client[ConsumerEngine]):
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Commit, leave the group, close all connections; ends within `timeout` seconds.
 
-        With `enable.auto.commit` everything that was handed out is committed, and `on_revoked` is
-        called if partitions were assigned. A static member (`group.instance.id`) doesn't leave: it
+        With `enable.auto.commit` everything that was handed out is committed; commits of
+        `commit_async` are waited for and their callbacks called; `on_revoked` is called if
+        partitions were assigned. A static member (`group.instance.id`) doesn't leave: it
         may be back within `session.timeout.ms` and find its partitions. What can't be done in time
         is logged. May be called twice; later calls of other methods raise `ClientClosedError`.
         """
@@ -284,7 +289,7 @@ class GroupConsumer(Client[ConsumerEngine]):
                 lambda _: group.turn_or(end, until), max(0.0, until - host.now()), "leaving"
             ):
                 try:
-                    group.take_turns(host.now, host.wake)
+                    group.call_back(host.now, host.wake)
                 except Exception as error:
                     failure = failure or error
         if not end.done:

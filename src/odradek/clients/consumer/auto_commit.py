@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.consumer")
 
+UNKNOWN_FOR = 1.0
+"""Seconds for which a commit asks for a topic that its coordinator doesn't know. One that was
+deleted mustn't hold up a rebalance; what a new one missed, the next commit makes good."""
+
 
 class AutoCommit:
     """The commits of one group consumer with `enable.auto.commit`."""
@@ -78,7 +82,7 @@ class AutoCommit:
         if not offsets:
             return now
         try:
-            yield from group.commits.commit(offsets, deadline)
+            yield from group.commits.commit(offsets, deadline, unknown_for=UNKNOWN_FOR)
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
         return group.engine.now

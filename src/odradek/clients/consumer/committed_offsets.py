@@ -1,8 +1,8 @@
 """What a group has committed: asked of its coordinator, and told to it (OffsetFetch, OffsetCommit).
 
 In: partitions, or offsets; who asks, at the moment the request goes out. Out: committed offsets, or
-errors that say what to do. Commits go one after another, so a repeated older one never overwrites a
-newer one. Must not: decide what to commit, or know callbacks.
+errors that say what to do. Commits go one after another (`commit_queue`), and what the group took
+of one isn't sent again when the rest is. Must not: decide what to commit, or know callbacks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from odradek.clients.consumer.commit_queue import CommitQueue
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.kafka_errors import (
@@ -23,7 +24,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID
-from odradek.network.flow import START, Flow, Signal, Wait
+from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -49,6 +50,13 @@ STABLE_FROM = 7
 INSTANCES_FROM = 7
 """OffsetCommit names static members from this version on (KIP-345)."""
 TOPIC_IDS_FROM = 10
+UNKNOWN_TOPIC_OR_PARTITION = 3
+UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
+"""And UNKNOWN_TOPIC_ID."""
+UNKNOWN_FOR = 5.0
+"""Seconds for which a commit asks for a topic that its coordinator doesn't know: it may be new.
+Other commits wait behind it, so not for as long as its caller would wait."""
+Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 OVERTAKEN = (
     IllegalGenerationError,
@@ -82,8 +90,8 @@ class Identity(NamedTuple):
     """KIP-848."""
 
 
-class _OvertakenError(KafkaError):
-    """The group has moved on between question and answer."""
+class _AgainError(KafkaError):
+    """The group has moved on between question and answer, or the answer isn't whole."""
 
     retriable = True
 
@@ -105,15 +113,19 @@ class CommittedOffsets:
         to the group.
         """
         self._engine = engine
-        self._coordinator = coordinator
-        self._group_id = coordinator.key
-        self._identity = identity
-        self._owner = owner
+        self.coordinator = coordinator
+        self.group_id = coordinator.key
+        self.identity = identity
+        self.owner = owner
         self.refused: Identity | None = None
         """Who the last commit was refused to."""
         self._stable = stable
-        self._busy = False
-        self._free = Signal()
+        self._queue = CommitQueue()
+
+    @property
+    def now(self) -> float:
+        """The engine's time."""
+        return self._engine.now
 
     # Asking
 
@@ -130,22 +142,22 @@ class CommittedOffsets:
 
         def body(_: float) -> OffsetFetchRequest:
             names.clear()
-            names.update(self._ids(wanted))
+            names.update(self.ids(wanted))
             return self._fetch_request(wanted, names)
 
         def check(answer: OffsetFetchResponse) -> KafkaError | None:
             found.clear()
             return self._read(answer, names, found)
 
-        what = f"committed offsets of group {self._group_id!r}"
-        yield from self._coordinator.ask(what, body, OffsetFetchResponse, check, deadline)
+        what = f"committed offsets of group {self.group_id!r}"
+        yield from self.coordinator.ask(what, body, OffsetFetchResponse, check, deadline)
         return {
             TopicPartition(topic, p): found.get(TopicPartition(topic, p))
             for topic, numbers in wanted.items()
             for p in numbers
         }
 
-    def _ids(self, topics: Iterable[str]) -> dict[bytes, str]:
+    def ids(self, topics: Iterable[str]) -> dict[bytes, str]:
         """The topics by id; empty unless all ids are known."""
         snapshot = self._engine.metadata.snapshot
         names: dict[bytes, str] = {}
@@ -161,19 +173,19 @@ class CommittedOffsets:
     ) -> OffsetFetchRequest:
         ids = {name: topic_id for topic_id, name in names.items()}
         kind = OffsetFetchRequest if ids else OffsetFetchByName
-        version = self._coordinator.version(kind) or 0
+        version = self.coordinator.version(kind) or 0
         stable = self._stable and version >= STABLE_FROM
         if version < BATCHED_FROM:
             topics = [OffsetFetchRequestTopic(name, p) for name, p in wanted.items()]
-            return kind(self._group_id, topics, require_stable=stable)
+            return kind(self.group_id, topics, require_stable=stable)
         group = OffsetFetchRequestGroup(
-            self._group_id,
+            self.group_id,
             topics=[
                 OffsetFetchRequestTopics(name, ids.get(name, NO_ID), numbers)
                 for name, numbers in wanted.items()
             ],
         )
-        who = self._identity()
+        who = self.identity()
         if who.by_epoch and who.generation >= 0 and version > BATCHED_FROM:
             group.member_id, group.member_epoch = who.member_id, who.generation
         return kind(groups=[group], require_stable=stable)
@@ -184,7 +196,7 @@ class CommittedOffsets:
         names: Mapping[bytes, str],
         found: dict[TopicPartition, OffsetAndMetadata | None],
     ) -> KafkaError | None:
-        what = f"OffsetFetch of group {self._group_id!r}"
+        what = f"OffsetFetch of group {self.group_id!r}"
         code = answer.error_code
         error: KafkaError | None = None
         parts = [(t.name, p) for t in answer.topics for p in t.partitions]
@@ -206,71 +218,51 @@ class CommittedOffsets:
         if isinstance(
             error, StaleMemberEpochError | UnknownMemberIdError | RebalanceInProgressError
         ):
-            return _OvertakenError(str(error))  # the membership sees to it
+            return _AgainError(str(error))  # the membership sees to it
         return error
 
     # Telling
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        *,
+        accepted: Accepted | None = None,
+        unknown_for: float = UNKNOWN_FOR,
     ) -> Flow[None]:
-        """Commit these; raises `CommitFailedError` where this member may not (any more)."""
-        now = yield START
+        """Commit these; raises `CommitFailedError` where this member may not (any more).
+
+        It is the member's of this moment, not of the one when its turn comes. `accepted` is told
+        of each partition that the group took, also where others fail.
+        """
         if not offsets:
             return
-        what = f"commit to group {self._group_id!r}"
-        while self._busy:
-            if now >= deadline:
-                raise self._engine.timeout(f"{what} (another commit is under way)", now)
-            now = yield Wait((self._free,), deadline)
-        self._busy = True
+        commit = _Commit(self, offsets, accepted)
+        commit.unknown_for = unknown_for
+        turn = self._queue.enter()
         try:
-            yield from self._commit(what, offsets, deadline)
+            now = yield START
+            while not turn.done:
+                if now >= deadline:
+                    what = f"{commit.what} (another commit is under way)"
+                    raise self._engine.timeout(what, now)
+                now = yield Wait((turn,), deadline)
+            yield from commit.run(deadline)
         finally:
-            self._busy = False
-            self._free.notify()
+            self._queue.leave(turn)
 
-    def _commit(
-        self, what: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float
-    ) -> Flow[None]:
-        wanted = _by_topic(offsets)
-        names: dict[bytes, str] = {}
-        sent = [self._identity()]
-        held = {p: self._owner(p) for p in offsets}
-
-        def body(_: float) -> OffsetCommitRequest:
-            names.clear()
-            names.update(self._ids(wanted))
-            who = self._identity()
-            if not self._still(sent[0], who, held):
-                # Others may have read on, and committed, meanwhile.
-                raise lost_membership(self._group_id, "the member was removed before it was done")
-            sent[0] = who
-            return self._commit_request(wanted, offsets, names, sent[0])
-
-        def check(answer: OffsetCommitResponse) -> KafkaError | None:
-            error: KafkaError | None = None
-            for topic in answer.topics:
-                name = topic.name or names.get(topic.topic_id, "")
-                for p in topic.partitions:
-                    if p.error_code:
-                        tp = TopicPartition(name, p.partition_index)
-                        error = _graver(error, error_for(p.error_code, f"{what}: {tp}"))
-            return self._judged(error, sent[0], held)
-
-        yield from self._coordinator.ask(what, body, OffsetCommitResponse, check, deadline)
-
-    def _commit_request(
+    def commit_request(
         self,
-        wanted: Mapping[str, list[int]],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         names: Mapping[bytes, str],
         who: Identity,
     ) -> OffsetCommitRequest:
+        """The request, in the version of the connection that it goes out on."""
         ids = {name: topic_id for topic_id, name in names.items()}
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics = []
-        for name, numbers in wanted.items():
+        for name, numbers in _by_topic(offsets).items():
             parts = []
             for number in numbers:
                 o = offsets[TopicPartition(name, number)]
@@ -278,35 +270,111 @@ class CommittedOffsets:
                     OffsetCommitRequestPartition(number, o.offset, o.leader_epoch, o.metadata)
                 )
             topics.append(OffsetCommitRequestTopic(name, ids.get(name, NO_ID), parts))
-        old = (self._coordinator.version(kind) or 0) < INSTANCES_FROM
+        old = (self.coordinator.version(kind) or 0) < INSTANCES_FROM
         instance_id = None if old or not who.member_id else who.instance_id
-        return kind(self._group_id, who.generation, who.member_id, instance_id, topics=topics)
+        return kind(self.group_id, who.generation, who.member_id, instance_id, topics=topics)
 
-    def _still(
-        self, before: Identity, now: Identity, held: Mapping[TopicPartition, object]
-    ) -> bool:
-        """Whether it is the same member, and has had the partitions all the time."""
-        if not before.member_id:
-            return not now.member_id
-        return now.member_id == before.member_id and all(
-            self._owner(p) is owner for p, owner in held.items()
+
+class _Commit:
+    """One commit: who asked for it, and what of it the group hasn't taken yet."""
+
+    unknown_for = UNKNOWN_FOR
+
+    def __init__(
+        self,
+        stored: CommittedOffsets,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        accepted: Accepted | None,
+    ) -> None:
+        self._stored = stored
+        self.what = f"commit to group {stored.group_id!r}"
+        self._count = len(offsets)
+        self._left = dict(offsets)
+        self._accepted = accepted
+        self._sent = stored.identity()
+        self._held = {p: stored.owner(p) for p in offsets}
+        self._names: dict[bytes, str] = {}
+        self._unknown_since: float | None = None
+
+    def run(self, deadline: float) -> Flow[None]:
+        """Ask until all is taken, or some of it can't be."""
+        if not self._still(self._stored.identity()):
+            raise self._removed()
+        ask = self._stored.coordinator.ask
+        yield from ask(self.what, self._body, OffsetCommitResponse, self._read, deadline)
+
+    def _body(self, _: float) -> OffsetCommitRequest:
+        self._names = self._stored.ids({p.topic: None for p in self._left})
+        who = self._stored.identity()
+        if not self._still(who):
+            raise self._removed()
+        self._sent = who
+        return self._stored.commit_request(self._left, self._names, who)
+
+    def _read(self, answer: OffsetCommitResponse) -> KafkaError | None:
+        error: KafkaError | None = None
+        unknown: set[str] | None = set()
+        """None: there are other errors as well."""
+        for topic in answer.topics:
+            name = topic.name or self._names.get(topic.topic_id, "")
+            for p in topic.partitions:
+                tp = TopicPartition(name, p.partition_index)
+                if p.error_code:
+                    error = _graver(error, error_for(p.error_code, f"{self.what}: {tp}"))
+                    if unknown is not None and p.error_code in UNKNOWN:
+                        unknown.add(name)
+                    else:
+                        unknown = None
+                elif tp in self._left:
+                    offset = self._left.pop(tp)
+                    if self._accepted is not None:
+                        self._accepted(tp, offset)
+        if error is None and self._left:
+            return _AgainError(f"{self.what}: the answer leaves {next(iter(self._left))} out")
+        if unknown:
+            self._wait_for(unknown)
+        return self._judged(error)
+
+    def _wait_for(self, topics: set[str]) -> None:
+        """A new topic is known to its coordinator soon, one that was deleted never is; raises."""
+        now = self._stored.now
+        if self._unknown_since is None:
+            self._unknown_since = now
+        if now - self._unknown_since < self.unknown_for:
+            return
+        done = self._count - len(self._left)
+        rest = f"; the other {done} partitions are committed" if done else ""
+        raise error_for(
+            UNKNOWN_TOPIC_OR_PARTITION,
+            f"{self.what}: the cluster has no topic {', '.join(sorted(topics))} (any more), or not "
+            f"these partitions of it: {', '.join(map(str, list(self._left)[:5]))}{rest}",
         )
 
-    def _judged(
-        self, error: KafkaError | None, sent: Identity, held: Mapping[TopicPartition, object]
-    ) -> KafkaError | None:
+    def _still(self, now: Identity) -> bool:
+        """Whether it is the same member, and has had the partitions all the time."""
+        if not self._sent.member_id:
+            return not now.member_id
+        return now.member_id == self._sent.member_id and all(
+            self._stored.owner(p) is self._held[p] for p in self._left
+        )
+
+    def _removed(self) -> CommitFailedError:
+        # Others may have read on, and committed, meanwhile.
+        return lost_membership(self._stored.group_id, "the member was removed before it was done")
+
+    def _judged(self, error: KafkaError | None) -> KafkaError | None:
         """What an error means for this member: again, or never."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
-        now = self._identity()
-        kept = self._still(sent, now, held)
+        now, sent = self._stored.identity(), self._sent
         moved = now.generation >= 0 and now != sent
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
-        if isinstance(error, OVERTAKEN) and kept and (moved or (waiting and now.generation >= 0)):
-            return _OvertakenError(str(error))
+        again = moved or (waiting and now.generation >= 0)
+        if isinstance(error, OVERTAKEN) and self._still(now) and again:
+            return _AgainError(str(error))
         if isinstance(error, (*NOT_A_MEMBER, *OVERTAKEN)):
-            self.refused = sent
-            failed = _refusal(self._group_id, sent, error)
+            self._stored.refused = sent
+            failed = _refusal(self._stored.group_id, sent, error)
             failed.__cause__ = error
             return failed
         return error

@@ -317,17 +317,21 @@ class ConsumerGroup:
 
     def take_turns(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""
+        self.call_back(clock, wake)
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+
+    def call_back(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+        """Run the callbacks that wait; raises what they raise."""
         if self.turns:
             polling, self._polling, self.asked_at = self._polling, False, clock()
             try:
                 self.turns.take(lambda turn: self._ended(turn, wake))
             finally:
                 self.asked_at, self._polling = clock(), polling
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        if self.trouble is not None:
-            trouble, self.trouble = self.trouble, None
-            raise trouble
 
     @property
     def calls(self) -> bool:
@@ -373,10 +377,12 @@ class ConsumerGroup:
             for state in self._subscription.partitions.values():
                 self._subscription.withhold(state)
             self._unannounced(self.owned())
+        until = deadline - LEAVING_SHARE * max(0.0, deadline - now)
         if auto_commit is not None:
-            until = deadline - LEAVING_SHARE * max(0.0, deadline - now)
             now = yield from auto_commit.at_the_end(until, now)
+        now = yield from self.commits.settle(until, now)
         if membership is None:
+            yield from self._called_back(until)
             return
         self._watch.end()
         # Not those that were lost during the commit: on_lost tells of them.
@@ -385,15 +391,31 @@ class ConsumerGroup:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             self._queue(ON_LOST if lost else ON_REVOKED, listener, self._announced(states))
-            for turn in list(self.turns.waiting):  # an on_lost from before may be among them
-                if not turn.done.done:
-                    yield Wait((turn.done,))  # the caller runs it, however late it is
+        yield from self._called_back(until)
         yield from membership.leave(deadline)
         self.membership = None
         self.turns.clear()
         self._drop(states)
         self._listeners = NOBODY
+        if self.error is not None:  # there is no poll any more that could raise it
+            logger.warning("group %s had refused this consumer: %s", self.group_id, self.error)
         self.error = None
+
+    def _called_back(self, until: float) -> Flow[float]:
+        """All callbacks have run, those of commits, too, and of commits that callbacks began."""
+        now = yield from self._turns_taken()
+        while self.commits.open and now < until:
+            yield from self.commits.settle(until, now)
+            now = yield from self._turns_taken()
+        self.commits.give_up(now)
+        return (yield from self._turns_taken())
+
+    def _turns_taken(self) -> Flow[float]:
+        """Those that wait, an on_lost from before among them: however late the caller is."""
+        for turn in list(self.turns.waiting):
+            if not turn.done.done:
+                yield Wait((turn.done,))
+        return self.engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
         """Wait until a callback is due (True), or something has ended."""

@@ -1,7 +1,8 @@
 """A group consumer's commits and lookups: what goes to its group, what comes of it.
 
 In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks as
-turns, positions to begin at; a rejoin where the group says that this member is none any more.
+turns (each is called exactly once, at the latest while the consumer leaves its group), positions to
+begin at; a rejoin where the group says that this member is none any more.
 Must not: decide when to commit unasked (`auto_commit` does), or speak with the coordinator
 (`committed_offsets` does).
 """
@@ -12,15 +13,19 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.committed_offsets import CommittedOffsets, lost_membership
+from odradek.clients.consumer.committed_offsets import (
+    UNKNOWN_FOR,
+    CommittedOffsets,
+    lost_membership,
+)
 from odradek.clients.consumer.membership import MemberState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.turns import Turn
-from odradek.common.errors import CommitFailedError, KafkaError
+from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.kafka_errors import FencedInstanceIdError
 from odradek.common.types import TopicPartition
-from odradek.network.flow import START, Flow
+from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_group import ConsumerGroup
@@ -28,7 +33,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
+COMMIT_CALLBACK = "a commit's callback"
 GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
+
+
+class Told:
+    """A commit that its caller doesn't wait for, until the caller is told how it ended."""
+
+    __slots__ = ("callback", "offsets")
+
+    def __init__(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
+    ) -> None:
+        self.offsets = offsets
+        self.callback = callback
 
 
 class GroupCommits:
@@ -44,6 +62,8 @@ class GroupCommits:
             owner=lambda p: subscription.partitions.get(p),
             stable=group.config["isolation.level"] == "read_committed",
         )
+        self._open: dict[Told, None] = {}
+        self._settled = Signal()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where all partitions stand."""
@@ -54,7 +74,11 @@ class GroupCommits:
         }
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        deadline: float,
+        *,
+        unknown_for: float = UNKNOWN_FOR,
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit these, or the positions; gives what was committed."""
         now = yield START
@@ -66,8 +90,18 @@ class GroupCommits:
             raise lost_membership(
                 self._group.group_id, f"its state is {self._group.membership.state.value}"
             )
+        here = self._group.engine.subscription.partitions
+        states = {p: here.get(p) for p in chosen}
+
+        def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+            state = states[partition]
+            if state is not None:
+                state.committed = offset.offset
+
         try:
-            yield from self.stored.commit(chosen, deadline)
+            yield from self.stored.commit(
+                chosen, deadline, accepted=accepted, unknown_for=unknown_for
+            )
         except FencedInstanceIdError as error:
             self._group.failed(error, self._group.engine.now)
             raise
@@ -77,10 +111,6 @@ class GroupCommits:
             if present and membership is not None and membership.state not in GONE:
                 membership.rejoin(f"a commit failed: {error.__cause__}", now)
             raise
-        for partition, offset in chosen.items():
-            state = self._group.engine.subscription.partitions.get(partition)
-            if state is not None:
-                state.committed = offset.offset
         return chosen
 
     def commit_and_tell(
@@ -90,18 +120,45 @@ class GroupCommits:
         callback: CommitCallback | None,
     ) -> Flow[None]:
         """Commit; the caller is told in its next `poll()`, or the log is."""
-        failure: KafkaError | None = None
+        told = Told(offsets, callback)
+        self._open[told] = None
+        failure: KafkaError | None = ClientClosedError("the consumer ended before this commit did")
         try:
             yield from self.commit(offsets, deadline)
+            failure = None
         except KafkaError as error:
             failure = error
+        finally:
+            self._tell(told, failure)
+
+    @property
+    def open(self) -> bool:
+        """Commits are under way that their callers will be told of."""
+        return bool(self._open)
+
+    def settle(self, deadline: float, now: float) -> Flow[float]:
+        """Wait until none of them is."""
+        while self._open and now < deadline:
+            now = yield Wait((self._settled,), deadline)
+        return now
+
+    def give_up(self, now: float) -> None:
+        """Tell of those that are still under way: nobody waits for them any more."""
+        for told in list(self._open):
+            what = f"answer to commit_async() of group {self._group.group_id!r}"
+            self._tell(told, self._group.engine.timeout(what, now))
+
+    def _tell(self, told: Told, failure: KafkaError | None) -> None:
+        if told not in self._open:
+            return
+        del self._open[told]
+        callback, offsets = told.callback, told.offsets
         if callback is not None:
-            self._group.turns.put(
-                Turn("a commit's callback", lambda: callback(offsets, failure), [])
-            )
+            self._group.turns.put(Turn(COMMIT_CALLBACK, lambda: callback(offsets, failure), []))
             self._group.engine.fetcher.changed.notify()
         elif failure is not None:
             logger.warning("group %s: commit_async() failed: %s", self._group.group_id, failure)
+        self._settled.notify()
 
     def look_up(self, states: list[PartitionState]) -> Flow[None]:
         """Give partitions the positions that the group has committed; part of the fetcher's

@@ -1,0 +1,251 @@
+"""Commits that wait for each other: their order, whose they are, and what is left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.commit_queue import CommitQueue
+from odradek.clients.consumer.committed_offsets import CommittedOffsets, Identity
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.coordinator import Coordinator
+from odradek.common.errors import (
+    ClientClosedError,
+    CommitFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from odradek.common.events import EventLog
+from odradek.common.kafka_errors import OffsetMetadataTooLargeError, UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
+from odradek.network.engine import Engine
+from odradek.network.flow import START, Completion, Flow, Task, Wait
+from odradek.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+P = TopicPartition("t", 0)
+UNKNOWN, REFUSED, LOADING = 3, 12, 14
+
+
+class Counting(Engine):
+    """An engine that counts how often flows go on."""
+
+    resumed = 0
+    metadata = type("Metadata", (), {"snapshot": None})()
+
+    def _resume(self, task: Task[Any], now: float) -> None:
+        self.resumed += 1
+        super()._resume(task, now)
+
+    def timeout(self, what: str, now: float) -> KafkaTimeoutError:
+        return KafkaTimeoutError(f"no {what} in time", (), now)
+
+
+class Asked:
+    """A coordinator that answers when it is told to, and asks again what can be tried again."""
+
+    key = "g"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.requests: list[dict[str, int]] = []
+        self.replies: list[Completion[OffsetCommitResponse]] = []
+
+    def version(self, _: object) -> int:
+        return 8
+
+    def ask(
+        self,
+        what: str,
+        body: Callable[[float], OffsetCommitRequest],
+        kind: object,
+        check: Callable[[OffsetCommitResponse], KafkaError | None],
+        deadline: float,
+    ) -> Flow[OffsetCommitResponse]:
+        yield START
+        while True:
+            request = body(0.0)
+            self.requests.append(
+                {
+                    f"{t.name}-{p.partition_index}": p.committed_offset
+                    for t in request.topics
+                    for p in t.partitions
+                }
+            )
+            reply: Completion[OffsetCommitResponse] = Completion()
+            self.replies.append(reply)
+            yield Wait((reply,), deadline)
+            error = check(reply.result())
+            if error is None:
+                return reply.result()
+            if not error.retriable:
+                raise error
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.engine = Counting(EventLog("x"))
+        self.now = 0.0
+        self.asked = Asked(self.engine)
+        self.who = Identity("m", 1)
+        self.owner: object = object()
+        self.accepted: list[tuple[str, int]] = []
+        self.stored = CommittedOffsets(
+            cast(ClientEngine, self.engine),
+            cast(Coordinator, self.asked),
+            identity=lambda: self.who,
+            owner=lambda _: self.owner,
+            stable=False,
+        )
+
+    def commit(self, offset: int, deadline: float = 1e9) -> Completion[None]:
+        return self.start({P: offset}, deadline)
+
+    def start(self, offsets: dict[TopicPartition, int], deadline: float = 1e9) -> Completion[None]:
+        given = {p: OffsetAndMetadata(o) for p, o in offsets.items()}
+
+        def note(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
+            self.accepted.append((str(partition), offset.offset))
+
+        return self.engine.start(self.stored.commit(given, deadline, accepted=note))
+
+    def step(self, seconds: float = 0.1) -> None:
+        self.now += seconds
+        self.engine.step(self.now)
+
+    def answer(self, codes: dict[str, int] | None = None, leave_out: str = "") -> None:
+        """The last request gets these errors, and success for the rest."""
+        topics = []
+        for name in self.asked.requests[-1]:
+            if name != leave_out:
+                topic, _, number = name.partition("-")
+                code = (codes or {}).get(name, 0)
+                part = OffsetCommitResponsePartition(int(number), code)
+                topics.append(OffsetCommitResponseTopic(topic, partitions=[part]))
+        reply = self.asked.replies[-1]
+        self.engine.post(lambda _: reply.complete(OffsetCommitResponse(topics=topics)))
+        self.step()
+
+    @property
+    def sent(self) -> list[int]:
+        return [request[str(P)] for request in self.asked.requests]
+
+
+def test_a_commit_that_comes_as_another_ends_is_behind_those_that_wait() -> None:
+    scene = Scene()
+    scene.commit(1)
+    scene.step()
+    scene.commit(2)
+    scene.step()
+    scene.commit(3)
+    for _ in range(3):  # the third commit and the first answer come in one step
+        scene.answer()
+    assert scene.sent == [1, 2, 3]
+
+
+def test_thousands_that_wait_cost_as_much_each_as_a_few_do() -> None:
+    costs = []
+    for count in (10, 2000):
+        scene = Scene()
+        done = [scene.commit(n) for n in range(count)]
+        scene.step()
+        for _ in range(count):
+            scene.answer()
+        assert all(d.done and d.error is None for d in done)
+        assert scene.sent == list(range(count))
+        costs.append(scene.engine.resumed / count)
+    assert costs[1] == pytest.approx(costs[0], rel=0.1)
+
+
+def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> None:
+    scene = Scene()
+    first, second, third = scene.commit(1), scene.commit(2), scene.commit(3)
+    scene.step()
+    scene.owner = object()  # given away, and come back
+    scene.answer()
+    assert first.error is None
+    for lost in (second, third):
+        assert isinstance(lost.error, CommitFailedError)
+        assert "the member was removed before it was done" in str(lost.error)
+    assert scene.sent == [1]
+    scene.commit(4)
+    scene.step()
+    scene.who = Identity("m", 2)  # the same member, a later generation
+    fifth = scene.commit(5)
+    scene.answer()
+    scene.answer()
+    assert fifth.done
+    assert scene.sent == [1, 4, 5]
+
+
+def test_those_that_give_up_hold_up_nobody() -> None:
+    scene = Scene()
+    first = scene.commit(1)
+    late, cancelled = scene.commit(2, deadline=5.0), scene.commit(3)
+    last = scene.commit(4)
+    scene.step()
+    scene.step(10.0)
+    assert isinstance(late.error, KafkaTimeoutError)
+    assert "another commit is under way" in str(late.error)
+    scene.engine.cancel(cancelled, ClientClosedError("enough"))
+    scene.answer()
+    assert first.done
+    scene.engine.cancel(last, ClientClosedError("enough"))  # whose turn it is
+    scene.commit(5)
+    scene.step()
+    scene.answer()
+    assert scene.sent == [1, 4, 5]
+    assert scene.accepted == [("t-0", 1), ("t-0", 5)]
+
+
+def test_a_turn_that_comes_and_a_wait_that_ends_in_one_step() -> None:
+    queue = CommitQueue()
+    first, second, third = queue.enter(), queue.enter(), queue.enter()
+    assert [t.done for t in (first, second, third)] == [True, False, False]
+    queue.leave(first)
+    queue.leave(second)  # it had its turn, and didn't take it
+    assert third.done
+    queue.leave(third)
+    assert len(queue) == 0
+    assert queue.enter().done
+
+
+def test_what_the_group_has_taken_counts_and_is_not_sent_again() -> None:
+    scene = Scene()
+    parts = [TopicPartition("t", n) for n in range(3)]
+    done = scene.start(dict.fromkeys(parts, 7))
+    scene.step()
+    scene.answer({"t-1": LOADING})
+    scene.answer(leave_out="t-1")
+    assert not done.done
+    scene.answer({"t-1": REFUSED})
+    assert isinstance(done.error, OffsetMetadataTooLargeError)
+    assert "t-1" in str(done.error)
+    assert scene.asked.requests == [{str(p): 7 for p in parts}, {"t-1": 7}, {"t-1": 7}]
+    assert scene.accepted == [("t-0", 7), ("t-2", 7)]
+
+
+def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
+    scene = Scene()
+    gone = TopicPartition("gone", 3)
+    done = scene.start({P: 7, gone: 8})
+    scene.step()
+    for _ in range(5):
+        scene.answer({"gone-3": UNKNOWN})
+        assert not done.done
+        scene.step(0.8)
+    scene.answer({"gone-3": UNKNOWN})
+    scene.step(1.0)
+    scene.answer({"gone-3": UNKNOWN})
+    assert isinstance(done.error, UnknownTopicOrPartitionError)
+    assert "no topic gone (any more)" in str(done.error)
+    assert "gone-3; the other 1 partitions are committed" in str(done.error)
+    assert scene.accepted == [("t-0", 7)]
+    assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
