@@ -94,3 +94,29 @@ def test_an_assignor_that_raises_is_the_leaders_error() -> None:
     with pytest.raises(odradek.AssignorError, match="'weighted' raised ZeroDivisionError: no w"):
         scene.poll(a, until=lambda: False)
     a.close()
+
+
+def test_an_assignor_that_never_ends_is_the_leaders_error_and_the_client_goes_on() -> None:
+    scene = Scene()
+    a = scene.member("a", Weighted(1))
+    a._host.worker_delay = 1e6  # type: ignore[attr-defined]
+    scene.world.advance(20)
+    assert a.partitions_for("t")  # other calls aren't held up
+    with pytest.raises(odradek.AssignorError, match=r"'weighted' didn't come .*\(45 s\)"):
+        scene.poll(a, until=lambda: scene.world.now > 60)
+    a.close()
+
+
+class Nonsense(Weighted):
+    def assign(
+        self, members: Mapping[str, odradek.MemberSubscription], topics: Mapping[str, int]
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        return {member: [7] for member in members}  # type: ignore[list-item]
+
+
+def test_an_assignor_that_gives_nonsense_is_the_leaders_error() -> None:
+    scene = Scene()
+    a = scene.member("a", Nonsense(1))
+    with pytest.raises(odradek.AssignorError, match="'weighted' gave what can't be read: TypeErr"):
+        scene.poll(a, until=lambda: False)
+    a.close()

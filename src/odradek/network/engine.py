@@ -12,7 +12,7 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import EventLog
@@ -177,13 +177,21 @@ class Engine:
     # Calls to user code and slow outsiders
 
     def call(
-        self, function: Callable[..., T], arguments: Sequence[Any], *, deadline: float
+        self,
+        function: Callable[..., T],
+        arguments: Sequence[Any],
+        *,
+        deadline: float,
+        where: Literal["caller", "worker"] = "caller",
     ) -> Completion[T]:
-        """Have the host run a function in the caller's thread."""
+        """Have the host run a function in the caller's thread, or in one of its own.
+
+        At the deadline it fails with `TimeoutError`; the function may go on.
+        """
         token = self.new_token()
         completion: Completion[T] = Completion()
         self._calls[token] = completion
-        self.effects.append(Call(token, function, tuple(arguments), "caller", deadline))
+        self.effects.append(Call(token, function, tuple(arguments), where, deadline))
         return completion
 
     def new_token(self) -> int:

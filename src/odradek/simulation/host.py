@@ -265,7 +265,9 @@ class SimulatedHost:
             if effect.where == "caller":
                 self._call(engine, effect)
             else:
-                self._time.after(self.worker_delay, lambda: self._worker_ended(engine, effect))
+                left = effect.deadline - self._time.now
+                ended = self._worker_ended if self.worker_delay < left else self._worker_late
+                self._time.after(min(self.worker_delay, left), lambda: ended(engine, effect))
 
     def _send(self, engine: EngineInputs, effect: Send) -> None:
         link = self.links.get(effect.connection)
@@ -306,6 +308,11 @@ class SimulatedHost:
     def _worker_ended(self, engine: EngineInputs, effect: Call) -> None:
         if not self.closed:
             self._call(engine, effect)
+            self._input()
+
+    def _worker_late(self, engine: EngineInputs, effect: Call) -> None:
+        if not self.closed:
+            engine.called(effect.token, None, TimeoutError("no answer in time"))
             self._input()
 
     # What links tell

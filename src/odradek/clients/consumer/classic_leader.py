@@ -8,11 +8,19 @@ to, have other numbers of partitions. Must not: send anything.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.clients.consumer.assignors import Assignor, assign_group
+from odradek.clients.consumer.assignors import (
+    BUILT_IN,
+    Assignments,
+    Assignor,
+    AssignorError,
+    MemberSubscription,
+    assign_group,
+)
 from odradek.clients.consumer.embedded_protocol import decode_subscription, encode_assignment
 from odradek.clients.consumer.membership import Group
+from odradek.common.errors import KafkaError
 from odradek.metadata.cluster import Cluster
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.join_group import JoinGroupResponseMember
@@ -47,11 +55,42 @@ class Leader:
         topics = dict.fromkeys(t for s in subscriptions.values() for t in s.topics)
         cluster = yield from self._cluster(topics)
         self._lead(topics, cluster)
-        given = assign_group(self._assignors[protocol], subscriptions, cluster)
+        given = yield from self._assign(self._assignors[protocol], subscriptions, cluster)
         return [
             SyncGroupRequestAssignment(member, encode_assignment(partitions))
             for member, partitions in given.items()
         ]
+
+    def _assign(
+        self,
+        assignor: Assignor,
+        subscriptions: Mapping[str, MemberSubscription],
+        cluster: Cluster,
+    ) -> Flow[Assignments]:
+        """Kafka's own assignors run here; a user's in a thread of its own.
+
+        It may be slow or never end, and the client goes on meanwhile. But the group waits, and at
+        the end of the session it removes its leader.
+        """
+        if type(assignor) in BUILT_IN.values():
+            return assign_group(assignor, subscriptions, cluster)
+        engine = self._group.engine
+        session: float = self._group.config["session.timeout.ms"]
+        done = engine.call(
+            *(assign_group, (assignor, subscriptions, cluster)),
+            deadline=engine.now + session,
+            where="worker",
+        )
+        while not done.done:
+            yield Wait((done,))
+        error = done.error
+        if error is None or isinstance(error, KafkaError):
+            return done.result()
+        if isinstance(error, TimeoutError):
+            text = f"didn't come to an end within session.timeout.ms ({session:g} s)"
+        else:
+            text = f"gave what can't be read: {type(error).__name__}: {error}"
+        raise AssignorError(f"the assignor {assignor.name!r} {text}") from error
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:
         """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
