@@ -324,12 +324,23 @@ def agree(case: Case, ours: Outcome, theirs: Outcome) -> bool:
     """Whether two drives came to the same.
 
     Whether names are text the kernel asks once, when the encoder is made, and its twin in each row:
-    of names that change afterwards only one of them may notice.
+    names that change afterwards only the twin may notice. Up to that row all has to be the same,
+    and the kernel has to get as far; what comes of the torn row and behind it can't be compared.
     """
     if ours == theirs:
         return True
-    torn = any(isinstance(one, tuple) and one[0] == "InvalidRowError" and one[2] for one in theirs)
-    return torn and case.extra == 4 and len(theirs) > 1
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+    if case.extra != 4 or at is None or not _torn(theirs[at]):
+        return False
+    found, row = ours[at], theirs[at][1]
+    if not isinstance(found, tuple):
+        return False
+    reached = found[1] if isinstance(found[0], str) else Encoded(*found).row
+    return isinstance(reached, int) and reached >= row
+
+
+def _torn(event: Any) -> bool:
+    return isinstance(event, tuple) and event[0] == "InvalidRowError" and event[2] is True
 
 
 def refused(events: Outcome, call: Callable[[], object]) -> None:

@@ -54,8 +54,10 @@ class GroupLedger:
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     """What members work on that let their client commit: the first offset by partition."""
-    owed: list[tuple[TopicPartition, int]] = field(default_factory=list)
-    """What dead members had worked on: somebody must be handed it again."""
+    hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """How often these had been handed out by then, this time included."""
+    owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
+    """What dead members had worked on: somebody must be handed it once more."""
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
     """How often each record was handed out."""
     handed: int = 0
@@ -108,11 +110,14 @@ class GroupLedger:
         """The member has left, or died."""
         self.stints.pop(member.name, None)
         self.members.pop(member.name, None)
-        self.owed += self.in_hand.pop(member.name, {}).items()
+        hands = self.hands.pop(member.name, {})
+        for partition, offset in self.in_hand.pop(member.name, {}).items():
+            self.owed.append((partition, offset, hands[partition]))
 
     def works_on(self, member: MemberView, first: dict[TopicPartition, int]) -> None:
         """The application has these records in hand, until it asks for more."""
         self.in_hand[member.name] = first
+        self.hands[member.name] = {p: self.times[p, offset] for p, offset in first.items()}
 
     def record(
         self, member: MemberView, partition: TopicPartition, offset: int, value: bytes | None
@@ -197,8 +202,8 @@ class GroupLedger:
             stint = self.stints[owners[0]][place]
             if stint.next_offset not in (None, end):
                 return f"{place} is read up to {stint.next_offset} of {end} by {owners[0]}"
-        for place, offset in self.owed:
-            if self.times[place, offset] < 2:
+        for place, offset, before in self.owed:
+            if self.times[place, offset] <= before:
                 return f"{place} at {offset} wasn't handed out again: who worked on it died"
         return ""
 
