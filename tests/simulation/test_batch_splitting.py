@@ -13,8 +13,10 @@ from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
 from odradek.common.events import Event
+from odradek.common.kafka_errors import OutOfOrderSequenceNumberError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.partition_log import StoredBatch
 
 pytestmark = pytest.mark.simulation
 
@@ -154,6 +156,44 @@ def test_splitting_while_leaders_die_and_answers_are_lost(seed: int) -> None:
         assert numbers == list(range(partition, 600, 2))
         assert [o for o in mine if o >= 0] == [i for i, o in enumerate(mine) if o >= 0]
     assert producer._engine.events.counts.get("split") or limit > 600
+    assert producer._engine.accumulator.used == 0
+    producer.close()
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_what_may_be_written_whole_is_not_written_again_in_parts(
+    written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a batch is lost, and max.message.bytes lowered before it comes again."""
+    world, cluster, producer = make(7, 1 << 20, **{"linger.ms": 50, "request.timeout.ms": 1000})
+    producer.send("t", b"first", partition=0).result(timeout=10)
+    log, leader = cluster.log("t", 0), cluster.leader("t", 0)
+    assert leader is not None
+    append = log.append
+
+    def lose_the_answer(*arguments: Any, **more: Any) -> StoredBatch:
+        monkeypatch.undo()
+        log.max_message_bytes = 1000
+        world.after(0.0, lambda: cluster.half_open(leader.id))
+        return append(*arguments, **more)
+
+    if written:
+        monkeypatch.setattr(log, "append", lose_the_answer)
+    else:
+        log.max_message_bytes = 1000
+        cluster.half_open(leader.id)
+    values = [b"%d/" % n + b"x" * 100 for n in range(40)]
+    futures = [producer.send("t", value, partition=0) for value in values]
+    producer.flush(timeout=60)
+    producer.send("t", b"last", partition=0).result(timeout=10)
+    assert [row[4] for row in cluster.records("t", 0)] == [b"first", *values, b"last"]
+    assert producer._engine.events.counts["split"] >= 1
+    if written:
+        for future in futures:
+            with pytest.raises(OutOfOrderSequenceNumberError, match="may have been written"):
+                future.result(timeout=0)
+    else:
+        assert [future.result(timeout=0).offset for future in futures] == list(range(1, 41))
     assert producer._engine.accumulator.used == 0
     producer.close()
 

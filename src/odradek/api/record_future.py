@@ -40,7 +40,7 @@ class RecordFuture:
 
     def done(self) -> bool:
         """Whether the outcome is there."""
-        return self._leaf().done.done
+        return self._find()[1]
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the outcome, at most `timeout` seconds (default: `delivery.timeout.ms`).
@@ -54,20 +54,22 @@ class RecordFuture:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the record's error instead of raising it, None if well."""
         self._wait(timeout)
-        return self._leaf().done.error
+        return self._find()[0].done.error
 
-    def _leaf(self) -> ProducerBatch:
-        """The batch the record is in: another one once a batch was split."""
-        batch = self._batch
-        return batch if batch.parts is None else batch.leaf(self._index)[0]
+    def _find(self) -> tuple[ProducerBatch, bool]:
+        """The batch the record is in (another one once a batch was split); whether it is over."""
+        batch, _, over = self._batch.find(self._index)
+        return batch, over
 
     def _wait(self, timeout: float | None) -> None:
-        if self._leaf().done.done:
+        batch, over = self._find()
+        if over:
             return
         deadline = self._producer.outcome_deadline(timeout)
-        while not (batch := self._leaf()).done.done:
+        while not over:
             what = f"acknowledgement of records for {batch.partition}"
             self._producer.await_outcome(batch.done, what, deadline)
+            batch, over = self._find()
 
     def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
@@ -75,23 +77,23 @@ class RecordFuture:
         When it is there already, it is called at once, in this thread. It must be quick and mustn't
         wait for anything of this producer. What it raises is logged and has no other effect.
         """
-        self._leaf().done.when_done(lambda _: self._report(callback))
+        self._find()[0].done.when_done(lambda _: self._report(callback))
 
     def report_to(self, on_delivery: DeliveryCallback) -> None:
         """Have the outcome told as `on_delivery` of `send` gets it."""
         self.add_done_callback(lambda _: on_delivery(*self._told()))
 
     def _told(self) -> tuple[BaseException | None, RecordMetadata]:
-        batch, _ = self._batch.leaf(self._index)
+        batch, _ = self._find()
         error = batch.done.error
         if error is None:
             return None, self._batch.metadata(self._index, self._timestamp_ms)
         return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
 
     def _report(self, callback: Callable[[RecordFuture], None]) -> None:
-        leaf = self._leaf()
-        if not leaf.done.done:  # the batch was split
-            leaf.done.when_done(lambda _: self._report(callback))
+        batch, over = self._find()
+        if not over:  # the batch was split
+            batch.done.when_done(lambda _: self._report(callback))
             return
         called(callback, self)
 
@@ -140,7 +142,8 @@ class ArrowFuture:
         It has an entry for each row of the data, in order: the error's class and text, and null
         where the row was written. So what failed is
         `table.filter(pyarrow.compute.is_valid(future.errors()))`. A row whose time or retries ran
-        out after it was sent may have been written nevertheless; no other marked one was.
+        out after it was sent may have been written nevertheless, and so may one whose error says
+        so; no other marked one was.
         """
         if self.exception(timeout) is None:
             return None

@@ -46,6 +46,7 @@ class ProducerBatch:
         "created_at",
         "deadline",
         "done",
+        "doubtful",
         "epoch_tried",
         "lingers",
         "partition",
@@ -84,6 +85,9 @@ class ProducerBatch:
         self.producer: tuple[int, int] = (-1, -1)
         self.epoch_tried = -1
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.doubtful = False
+        """It is a part of a batch that may have been written whole, by an attempt before the one
+        that was refused. Then its sequence is used up, and no other may be given to it."""
         self.taken = False
         """It has crossed to the sender."""
         self.parts: list[tuple[int, ProducerBatch]] | None = None
@@ -95,10 +99,11 @@ class ProducerBatch:
         """Records in the batch."""
         return self.builder.count
 
-    @property
-    def over(self) -> bool:
-        """It has its outcome, or was closed before a record came in."""
-        return self.done.done or (self.builder.closed and not self.builder.count)
+    def abandoned(self, identity: tuple[int, int]) -> bool:
+        """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to
+        a broker that hangs, and can't be written behind what goes out under this identity.
+        """
+        return self.done.done and self.producer != identity
 
     def sealed(self, *, transactional: bool = False) -> memoryview:
         """The bytes for a Produce request, with the ids and the sequence it was given."""
@@ -109,14 +114,21 @@ class ProducerBatch:
             transactional=transactional,
         )
 
-    def leaf(self, index: int) -> tuple[ProducerBatch, int]:
-        """The batch that record `index` is in now that this one may have been split, and where."""
+    def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
+        """The batch that record `index` is in now that this one may have been split, where in it,
+        and whether that has its outcome.
+
+        Any thread may ask, also while the engine's splits a batch: that sets `parts` before `done`,
+        so `done` has to be read first.
+        """
         batch = self
-        while batch.parts is not None:
+        while batch.done.done:
             parts = batch.parts
+            if parts is None:
+                return batch, index, True
             first, batch = parts[bisect_right(parts, index, key=itemgetter(0)) - 1]
             index -= first
-        return batch, index
+        return batch, index, False
 
     def leaves(self) -> list[ProducerBatch]:
         """This batch, or what it was split into."""
@@ -127,7 +139,7 @@ class ProducerBatch:
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Where record `index` of this batch was written; raises the batch's error."""
         if self.parts is not None:
-            batch, index = self.leaf(index)
+            batch, index, _ = self.find(index)
             return batch.metadata(index, timestamp_ms)
         outcome = self.done.result()
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1

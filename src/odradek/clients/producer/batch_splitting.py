@@ -5,6 +5,8 @@ its place, with its sequences and its deadline; and a smaller limit for the topi
 A limit of a topic is what `max.message.bytes` says of a batch as it is sent, so compressed; ours
 count before compression, and a batch never grows by it. So all that is known after a refusal is
 that so much was too much: parts are half as large, and halved again if need be.
+An earlier attempt whose answer was lost may have written the batch whole, if the limit was lowered
+since: its parts keep its sequences, so that such a leader refuses the first of them.
 Must not: split a batch of one record, or change the order.
 """
 
@@ -15,7 +17,7 @@ from collections import deque
 
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.common.errors import RecordTooLargeError
+from odradek.common.errors import KafkaError, RecordTooLargeError
 from odradek.common.events import EventLog
 from odradek.record import decode
 from odradek.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -86,6 +88,7 @@ class BatchSplitter:
             part.deadline = batch.deadline
             part.lingers, part.taken = False, True
             part.producer = batch.producer
+            part.doubtful = batch.doubtful or batch.attempts > 1
             if batch.sequence != NO_SEQUENCE:
                 part.sequence = (batch.sequence + first) & 0x7FFFFFFF
         return found
@@ -102,9 +105,23 @@ def _rows(batch: ProducerBatch) -> list[Row]:
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
     """Say which record a topic doesn't take; its batch held nothing else."""
     size = batch.builder.estimated_size
+    doubt = "" if batch.attempts == 1 else " (an earlier attempt may have written it nevertheless)"
     return RecordTooLargeError(
         f"a record for {batch.partition} ({size} bytes before compression) is above the topic's "
         f"max.message.bytes, or the brokers' message.max.bytes: raise that (kafka-configs --alter "
         f"--entity-type topics --entity-name {batch.partition.topic} --add-config "
-        f"max.message.bytes=…) or make the record smaller; the broker said: {said}"
+        f"max.message.bytes=…) or make the record smaller{doubt}; the broker said: {said}"
+    )
+
+
+def written_whole(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
+    """Say what a part's refusal means: the batch it was made of is in the log, or its end is lost.
+
+    To send it under another sequence could write its records twice.
+    """
+    return type(refusal)(
+        f"{batch.count} records for {batch.partition} may have been written already, in a larger "
+        "batch whose acknowledgement was lost; when it came again the topic's max.message.bytes "
+        f"had become too low for it. They aren't sent again, so that nothing is written twice. The "
+        f"broker said: {refusal}"
     )

@@ -40,17 +40,18 @@ class PartitionQueue:
         self, batch: ProducerBatch, epoch: int, identity: tuple[int, int], max_in_flight: int
     ) -> bool:
         """Whether it may go to the leader of this epoch without endangering the order."""
+        under_way = [b for b in self.in_flight if not b.abandoned(identity)]
         if batch.sequence != NO_SEQUENCE:
             # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
-            return all(b.serial > batch.serial for b in self.in_flight)
-        if self.in_flight and self.known_as != identity:
+            return all(b.serial > batch.serial for b in under_way)
+        if under_way and self.known_as != identity:
             # A broker that knows nothing of a producer takes any sequence from it: were the first
             # batch refused or lost on its way, one sent behind it would be written before it.
             return False
         # Not while older ones are under way to another leader: brokers remember a producer's last
         # five batches, and what comes again behind more than that isn't taken for a repetition.
-        same_leader = all(b.epoch_tried == epoch for b in self.in_flight)
-        return same_leader and len(self.in_flight) < max_in_flight
+        same_leader = all(b.epoch_tried == epoch for b in under_way)
+        return same_leader and len(under_way) < max_in_flight
 
     def number(self, batch: ProducerBatch, identity: tuple[int, int]) -> None:
         """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""
@@ -64,6 +65,10 @@ class PartitionQueue:
     def sequenced(self) -> list[ProducerBatch]:
         """The batches that may be written, or have been, under the sequence they were given."""
         return [b for b in [*self.in_flight, *self.waiting] if b.sequence != NO_SEQUENCE]
+
+    def beside(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Those of them whose sequences are before or behind the ones of this batch."""
+        return [b for b in self.sequenced() if not b.abandoned(batch.producer)]
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Back in front, in the order of creation, which is the order of the sequences."""

@@ -195,11 +195,10 @@ class RecordAccumulator:
         went = False
         while begun and begun[0].builder.closed:
             batch = begun.popleft()
-            if batch.count:
-                batch.serial = self._serial
-                self._serial += batch.count  # so that there are serials between, for its parts
-                self._ripe.append(batch)
-                went = True
+            batch.serial = self._serial
+            self._serial += batch.count  # so that there are serials between, for its parts
+            self._ripe.append(batch)  # without records as well: somebody may wait for it
+            went = True
         if not begun:
             del self._begun[partition]
         return went

@@ -14,7 +14,7 @@ from typing import cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
-from odradek.clients.producer.batch_splitting import BatchSplitter, too_large
+from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -43,6 +43,8 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
 )
 
+NOTHING = Outcome(-1, -1)
+"""Of a batch without records; somebody may wait for it nevertheless (flush)."""
 _LOST_SEQUENCE = (
     OutOfOrderSequenceNumberError.code,
     UnknownProducerIdError.code,
@@ -94,8 +96,13 @@ class Sender:
             return False  # the most frequent step of an outage: nothing of ours can have changed
         moved = False
         for batch in self._accumulator.take(now):
-            self._queue(batch.partition).waiting.append(batch)
             moved = True
+            if batch.count:
+                self._queue(batch.partition).waiting.append(batch)
+            else:  # it was claimed for columns, and nothing came
+                self._accumulator.release(batch)
+                batch.done.complete(NOTHING)
+                self.batch_done.notify()
         self._wake_at = self._accumulator.next_ripe()
         active = {tp: q for tp, q in self.queues.items() if q.waiting or q.in_flight}
         if not active:
@@ -354,14 +361,16 @@ class Sender:
             too_much = code == MessageTooLargeError.code
             error = too_large(batch, said) if too_much else error_for(code, said)
         failure = cast("KafkaError", error)
-        others = queue.sequenced()
+        others = queue.beside(batch)
         oldest = all(b.serial > batch.serial for b in others)
         if code in _LOST_SEQUENCE:
             if oldest or code != OutOfOrderSequenceNumberError.code:
                 # It wasn't written, and under this epoch it never will be.
                 self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
-                if self.identity.transactional_id is not None:  # KIP-360: an abort mends it
-                    self._fail(batch, failure)
+                if batch.doubtful:
+                    failure = written_whole(batch, failure)
+                if batch.doubtful or self.identity.transactional_id is not None:
+                    self._fail(batch, failure)  # KIP-360: of a transaction, an abort mends it
                     return
                 batch.sequence = NO_SEQUENCE
         elif not (failure.retriable or failure.refresh_metadata):

@@ -22,7 +22,12 @@ from odradek.clients.producer import transaction_errors as errors
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.producer_id import NONE
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.transaction_requests import WITHOUT_EPOCHS, TransactionRequests
+from odradek.clients.producer.transaction_requests import (
+    WITHOUT_EPOCHS,
+    TransactionRequests,
+    UnwantedError,
+    Wanted,
+)
 from odradek.clients.producer.transaction_state import (
     OPEN,
     TransactionEvent,
@@ -137,7 +142,7 @@ class TransactionManager:
         """Whether a partition may be written to now; has it added where that is to be asked for."""
         if partition in self._added:
             return True
-        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+        if not self._filling():
             return False
         if self.version_2:
             self._added.add(partition)
@@ -148,6 +153,10 @@ class TransactionManager:
             self._adding = True
             self._engine.start(self._add_partitions())
         return False
+
+    def _filling(self) -> bool:
+        """Whether records are still written: what is aborted needs no further partition."""
+        return self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION)
 
     def _perhaps_begun(self) -> None:
         """Something was asked for that begins the transaction where it is answered."""
@@ -168,7 +177,7 @@ class TransactionManager:
             return
         if isinstance(error, errors.FATAL_FOR_BATCHES):
             self._break(errors.fatal(error))
-        elif self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+        elif self._filling():
             self.request_bump(f"{type(error).__name__}: {error}")  # as Java: rather once too often
             self._fail(errors.abortable(error))
 
@@ -207,13 +216,19 @@ class TransactionManager:
         requests, newest = self.requests, None if self.version_2 else WITHOUT_EPOCHS
         self._perhaps_begun()
         self._offsets_in_doubt = True
-        if not self.version_2:
-            adding = requests.add_offsets(self.current, group.group_id, deadline)
-            yield from self._asked(adding)
-            self._begun = Begun.YES
-        yield from self._asked(
-            requests.commit_offsets(self.current, offsets, group, deadline, newest=newest)
-        )
+        try:
+            if not self.version_2:
+                adding = requests.add_offsets(self.current, group.group_id, deadline)
+                yield from self._asked(adding)
+                self._begun = Begun.YES
+            committing = requests.commit_offsets(
+                self.current, offsets, group, deadline, newest=newest
+            )
+            yield from self._asked(committing)
+        except KafkaTimeoutError:
+            # It may still be carried out, however late: not in a transaction after this one.
+            self.request_bump("send_offsets_to_transaction() ran out of time")
+            raise
         self._begun = Begun.YES
         self._offsets_in_doubt = False
 
@@ -314,15 +329,16 @@ class TransactionManager:
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
                 self._raise()
-            pending = [leaf for b in pending for leaf in b.leaves() if not leaf.over]
+            pending = [leaf for b in pending for leaf in b.leaves() if not leaf.done.done]
             if not pending and not self._asking and not self._adding:
                 return
             yield Wait((self._sender.batch_done, self.changed))
 
     def _end(self, *, committed: bool) -> Flow[None]:
         """Tell the coordinator, and have the epoch that comes next."""
-        if any(q.known_as == self.current for q in self._sender.queues.values()):
-            self._begun = Begun.YES  # a leader wouldn't have written otherwise
+        written = any(q.known_as == self.current for q in self._sender.queues.values())
+        if self.version_2 and written:  # each transaction has an epoch of its own
+            self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS
         # An abort under version 2 is allowed of nothing at all, and always brings a new epoch.
@@ -337,7 +353,7 @@ class TransactionManager:
                 self._move(_E.INITIALIZE)
                 yield from self._obtain(self.current)
             elif self._needs_epoch:
-                text = "a batch may still be written, and brokers before Kafka 2.5 bump no epochs"
+                text = "it may still be written, and brokers before Kafka 2.5 bump no epochs"
                 self._broken(errors.fatal(UnsupportedVersionError(text)))
         self.version_2 = self._speaks_version_2()
         self._ready()
@@ -373,16 +389,17 @@ class TransactionManager:
     def _add_partitions(self) -> Flow[None]:
         yield START
         try:
-            while self._new and self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+            while self._new and self._filling():
                 wanted = list(self._new)
                 self._perhaps_begun()
-                adding = self.requests.add_partitions(self.current, wanted, math.inf)
+                until = Wanted(self._filling, self.changed)
+                adding = self.requests.add_partitions(self.current, wanted, until)
                 yield from self._asked(adding)
                 self._begun = Begun.YES
                 self._added.update(wanted)
                 for partition in wanted:
                     self._new.pop(partition, None)
-        except KafkaError:
+        except (KafkaError, UnwantedError):
             return  # the state says it, and the batches are dropped
         finally:
             self._adding = False
@@ -418,7 +435,7 @@ class TransactionManager:
         if isinstance(error, errors.NEW_EPOCH):
             self._forgotten = isinstance(error, InvalidProducerIdMappingError)
             self.request_bump(f"{type(error).__name__}: {error}")
-        if self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION):
+        if self._filling():
             self.error = error
             self._move(_E.FAILED)
             self._drop(error)

@@ -8,8 +8,10 @@ transaction's markers are still being written. Must not: know in which state the
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -23,10 +25,11 @@ from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import (
     ConcurrentTransactionsError,
     OperationNotAttemptedError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from odradek.common.types import TopicPartition
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -59,6 +62,21 @@ WITHOUT_EPOCHS = 4
 """EndTxn and TxnOffsetCommit up to here know nothing of transaction version 2 (KIP-890)."""
 WITH_BUMPS = 3
 """InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
+NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
+"""Answers of a coordinator that works, whose cause may be over soon, or never (a deleted topic)."""
+
+
+class UnwantedError(Exception):
+    """A request was refused, and whoever made it doesn't need it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Until when a refused request is repeated."""
+
+    still: Callable[[], bool]
+    changed: Signal
+    """Notified when `still` may have changed."""
 
 
 class TransactionRequests:
@@ -97,9 +115,12 @@ class TransactionRequests:
         return answer.producer_id, answer.producer_epoch
 
     def add_partitions(
-        self, identity: Identity, partitions: Collection[TopicPartition], deadline: float
+        self, identity: Identity, partitions: Collection[TopicPartition], wanted: Wanted
     ) -> Flow[None]:
-        """Tell the coordinator which partitions will be written to."""
+        """Tell the coordinator which partitions will be written to.
+
+        Raises `UnwantedError` when they were refused (one doesn't exist) and nobody wants them now.
+        """
         topics = [
             AddPartitionsToTxnTopic(name, [p.partition for p in of_topic])
             for name, of_topic in groupby(sorted(partitions), key=lambda p: p.topic)
@@ -118,8 +139,9 @@ class TransactionRequests:
                     for partition in topic.results_by_partition
                 }
             ),
-            deadline,
+            math.inf,
             newest=LAST_FOR_CLIENTS,
+            wanted=wanted,
         )
 
     def add_offsets(self, identity: Identity, group_id: str, deadline: float) -> Flow[None]:
@@ -198,16 +220,19 @@ class TransactionRequests:
         deadline: float,
         *,
         newest: int | None = None,
+        wanted: Wanted | None = None,
     ) -> Flow[M]:
         """Ask until it is answered; the end of the last transaction is waited for impatiently."""
         now = yield START
         engine = self._engine
         quick = Backoff(quick_backoff(engine.config), engine.rng)
+        usual = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        mine = NOT_NOW if wanted is not None else ConcurrentTransactionsError
         self._ending.clear()
 
         def check(answer: M) -> KafkaError | None:
             error = read(answer)
-            return None if isinstance(error, ConcurrentTransactionsError) else error
+            return None if isinstance(error, mine) else error
 
         while True:
             answer = yield from coordinator.ask(
@@ -222,18 +247,24 @@ class TransactionRequests:
             if error is None:
                 return answer
             now = engine.now
-            until = quick.failed(now)
+            backoff = quick if isinstance(error, ConcurrentTransactionsError) else usual
+            until = backoff.failed(now)
             self._ending.append(Attempt(None, what, f"{type(error).__name__}: {error}", now))
             engine.events.emit(
                 now,
                 "retry",
                 what=what,
                 error=f"{type(error).__name__}: {error}",
-                attempt=quick.failures,
+                attempt=backoff.failures,
                 backoff=round(until - now, 6),
             )
+            if error.refresh_metadata:
+                engine.metadata.request(f"{what}: {type(error).__name__}")
             while now < until:
-                now = yield Wait((), min(until, deadline))
+                # The end of the last transaction comes soon, and all else waits for it, too.
+                if wanted is not None and backoff is usual and not wanted.still():
+                    raise UnwantedError
+                now = yield Wait((wanted.changed,) if wanted else (), min(until, deadline))
                 if now >= deadline:
                     raise engine.timeout(f"{what} ({error})", now)
 

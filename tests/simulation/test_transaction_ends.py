@@ -1,0 +1,178 @@
+"""Ends of transactions in virtual time: what they don't wait for, and what can't come behind."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import KafkaTimeoutError, TransactionAbortedError
+from odradek.common.types import TopicPartition
+
+pytestmark = pytest.mark.simulation
+
+P1 = TopicPartition("t", 1)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("first", [True, False], ids=["only", "beside another"])
+@pytest.mark.parametrize("wait", [0.0, 0.3, 3.0])
+def test_an_abort_needs_no_partition_that_was_never_added(
+    version: int, first: bool, wait: float
+) -> None:
+    """A topic that was deleted: its coordinator refuses it for as long as it is asked to add it."""
+    scene = Scene(version)
+    scene.cluster.create_topic("gone")
+    producer = scene.producer()
+    producer.partitions_for("gone")
+    with producer.transaction():
+        send(producer, range(100, 103))
+    scene.cluster.delete_topic("gone")
+    producer.begin_transaction()
+    if not first:
+        producer.send("t", b"0", partition=0).result(timeout=10)
+    lost = producer.send("gone", b"1", partition=0)
+    scene.world.advance(wait)
+    begin = scene.world.now
+    producer.abort_transaction()
+    assert scene.world.now - begin < 0.5
+    assert isinstance(lost.exception(timeout=0), TransactionAbortedError)
+    with producer.transaction():
+        send(producer, range(3))
+    assert scene.visible() == [0, 1, 2, 100, 101, 102]
+    producer.close()
+
+
+def test_partitions_are_added_again_until_their_topic_is_there() -> None:
+    scene = Scene(0)
+    scene.cluster.create_topic("new")
+    producer = scene.producer()
+    producer.partitions_for("new")
+    for i in scene.cluster.brokers:
+        scene.cluster.stale_metadata(i)
+    scene.cluster.delete_topic("new")
+    scene.world.after(2.0, lambda: scene.cluster.create_topic("new"))
+    scene.world.after(2.1, scene.cluster.heal)
+    with producer.transaction():
+        producer.send("new", b"1", partition=0)
+    assert 2.0 < scene.world.now < 10.0
+    assert len(scene.cluster.records("new", 0)) == 1
+    producer.close()
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
+    version: int, commit: bool
+) -> None:
+    """The group's coordinator hangs, and carries the request out when another one is open."""
+    scene = Scene(version)
+    cluster, groups = scene.cluster, scene.cluster.groups
+    producer = scene.producer()
+    with producer.transaction():
+        producer.send_offsets_to_transaction({P0: 1}, "g")
+    leader = cluster.leader("__consumer_offsets", groups.index("g"))
+    assert leader is not None
+    if leader.id == scene.coordinator():
+        other = leader.id % 3 + 1
+        cluster.move_leader("__consumer_offsets", groups.index("g"), to=other)
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 1}, "g")
+        leader = cluster.brokers[other]
+    for p in range(3):
+        cluster.move_leader("t", p, to=scene.coordinator())
+    producer.begin_transaction()
+    producer.send("t", b"0", partition=0).result(timeout=10)
+    before = producer._engine.sender.identity.current
+    cluster.pause(leader.id)
+    with pytest.raises(KafkaTimeoutError):
+        producer.send_offsets_to_transaction({P1: 99}, "g", timeout=0.5)
+    if commit:
+        scene.world.after(0.3, lambda: cluster.repair(leader.id))
+        producer.send_offsets_to_transaction({P0: 2}, "g")
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction(timeout=5)
+        scene.world.after(0.3, lambda: cluster.repair(leader.id))
+    assert producer._engine.sender.identity.current > before
+    with producer.transaction():
+        producer.send_offsets_to_transaction({P0: 3}, "g")
+    producer.close()
+    servers = cluster.bootstrap_servers
+    with Consumer(bootstrap_servers=servers, group_id="g", _host=scene.world.host("c")) as consumer:
+        found = consumer.committed([P0, P1])
+    assert found[P0] == OffsetAndMetadata(3)
+    if not commit:
+        assert found[P1] is None
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -> None:
+    """It is under way to a broker that hangs; the partition has another leader by now."""
+    scene = Scene(2)
+    producer = scene.producer(linger_ms=0)
+    coordinator = scene.coordinator()
+    hung = next(b for b in (1, 2, 3) if b != coordinator)
+    scene.cluster.move_leader("t", 0, to=hung)
+    producer.begin_transaction()
+    producer.send("t", b"0", partition=0).result(timeout=10)
+    if silent:  # it works on what comes
+        scene.cluster.go_silent(hung)
+    else:
+        scene.cluster.partition(hung, "producer")
+    late = producer.send("t", b"1", partition=0)
+    scene.world.advance(0.1)
+    producer.abort_transaction()
+    assert isinstance(late.exception(timeout=0), TransactionAbortedError)
+    scene.cluster.move_leader("t", 0, to=coordinator)
+    producer._engine.metadata.request("the leader changed")
+    producer._host.wake()
+    scene.world.advance(1.0)
+    begin = scene.world.now
+    for n in range(2, 5):
+        with producer.transaction():
+            for _ in range(3):
+                producer.send("t", b"%d" % n, partition=0)
+                scene.world.advance(0.01)
+    assert scene.world.now - begin < 2.0
+    scene.cluster.repair(hung)
+    scene.world.advance(60.0)
+    assert scene.visible() == [2] * 3 + [3] * 3 + [4] * 3
+    producer.close()
+
+
+def test_a_flush_does_not_wait_for_a_batch_that_no_row_came_into() -> None:
+    """Another thread has claimed it for columns, has no room, and gives it back."""
+    scene = Scene()
+    with scene.uninitialised(transactional_id=None) as producer:
+        engine = producer._engine
+        claimed = engine.accumulator.claim(P0, 100, scene.world.now)
+        flushed = engine.start(engine.flush(math.inf))
+        scene.world.advance(0.1)
+        waited = not flushed.done
+        if engine.accumulator.yield_claims([claimed], 0, scene.world.now, hurry=False):
+            producer._host.wake()
+        scene.world.advance(0.1)
+        assert waited
+        assert flushed.done
+        assert engine.accumulator.used == 0
+        assert engine.sender.incomplete() == []
+
+
+def test_nor_does_a_commit() -> None:
+    scene = Scene()
+    producer = scene.producer()
+    producer.begin_transaction()
+    send(producer, range(3))
+    accumulator = producer._engine.accumulator
+    claimed = accumulator.claim(P0, 100, scene.world.now)
+    with pytest.raises(KafkaTimeoutError):
+        producer.commit_transaction(timeout=1.0)  # rows may still come into it
+    if accumulator.yield_claims([claimed], 0, scene.world.now, hurry=False):
+        producer._host.wake()
+    producer.commit_transaction(timeout=1.0)
+    assert scene.visible() == [0, 1, 2]
+    producer.close()

@@ -1,0 +1,106 @@
+"""Futures of records whose batch another thread splits at that very moment."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from odradek.api.record_future import RecordFuture
+from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Completion
+from odradek.record import BatchBuilder
+
+P0 = TopicPartition("t", 0)
+
+
+def batch(*values: bytes) -> ProducerBatch:
+    builder = BatchBuilder(1 << 16, None)
+    for value in values:
+        builder.append(None, value, (), 0)
+    return ProducerBatch(P0, builder, 0.0, 120.0)
+
+
+class Watched(ProducerBatch):
+    """It is split as soon as somebody has read one of its fields, behind his back."""
+
+    __slots__ = ("at", "fields", "made")
+
+    def __init__(self, at: str) -> None:
+        self.at: str | None = None
+        self.fields: dict[str, Any] = {}
+        self.made = [(0, batch(b"0")), (1, batch(b"1"))]
+        super().__init__(P0, BatchBuilder(1 << 16, None), 0.0, 120.0)
+        self.at = at
+
+    def split(self) -> None:
+        if self.at is not None:
+            self.at = None
+            self.fields["parts"] = self.made
+            self.fields["done"].complete(Outcome(-1, -1))
+
+
+def watched(name: str) -> property:
+    def read(batch: Watched) -> Any:
+        found = batch.fields[name]
+        if batch.at != name:
+            return found
+        # Whoever looks at `done` sees what it was at that moment.
+        seen = SimpleNamespace(done=False, when_done=found.when_done) if name == "done" else found
+        batch.split()
+        return seen
+
+    def write(batch: Watched, value: Any) -> None:
+        batch.fields[name] = value
+
+    return property(read, write)
+
+
+FIELDS = ("done", "parts")
+for _name in FIELDS:
+    setattr(Watched, _name, watched(_name))
+
+
+class Driver:
+    """What a producer does for a future that waits: the parts are acknowledged meanwhile."""
+
+    def __init__(self, waiting: Watched) -> None:
+        self._batch = waiting
+        self.waited = 0
+
+    def outcome_deadline(self, timeout: float | None) -> float:
+        return timeout or 0.0
+
+    def await_outcome(self, done: Completion[Any], what: str, deadline: float) -> None:
+        self.waited += 1
+        self._batch.split()
+        for index, part in self._batch.made:
+            if not part.done.done:
+                part.done.complete(Outcome(10 + index, -1))
+
+
+@pytest.mark.parametrize("at", FIELDS)
+def test_a_split_amid_a_question_is_not_taken_for_the_outcome(at: str) -> None:
+    made = Watched(at)
+    producer: Any = Driver(made)
+    future = RecordFuture(producer, made, 1, 77)
+    assert not future.done()
+    assert future.result(1.0).offset == 11
+    assert producer.waited
+    assert future.done()
+    assert future.exception(1.0) is None
+
+
+@pytest.mark.parametrize("at", FIELDS)
+def test_a_callback_is_called_for_the_part(at: str) -> None:
+    made = Watched(at)
+    producer: Any = Driver(made)
+    future = RecordFuture(producer, made, 0, 77)
+    told: list[int] = []
+    future.add_done_callback(lambda f: told.append(f.result(0).offset))
+    made.split()
+    assert told == []
+    made.made[0][1].done.complete(Outcome(10, -1))
+    assert told == [10]
