@@ -1,4 +1,7 @@
-"""A partition's log of transactions against a model: what is visible, and what waits."""
+"""A partition's log of transactions against a model: what is visible, and what waits.
+
+The model counts offsets and the high watermark by itself, and asks the log nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,37 @@ from odradek.record import BatchBuilder, decode
 from odradek.simulation.partition_log import PartitionLog, check_batch
 
 PRODUCERS = 4
+NONE = -1
 
 
 class Model:
-    """Open transactions and their records, in the order of the log."""
+    """Transactions and records, in the order of the log; `log` gets the same."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.log = PartitionLog()
         self.sequences = [0] * PRODUCERS
-        self.open: dict[int, list[bytes]] = {}
-        self.first: dict[int, int] = {}
+        self.end_offset = self.high_watermark = 0
+        self.ends: list[int] = []
+        """Of each batch, markers included: the offset behind it."""
         self.values: list[tuple[int, bytes, int]] = []
         """Offset, value, transaction."""
-        self.fate: dict[int, bool] = {}
-        self.number = dict.fromkeys(range(PRODUCERS), 0)
+        self.first: dict[int, int] = {}
+        """Of each transaction that has written something."""
+        self.marker: dict[int, tuple[int, bool]] = {}
+        """Where it ended, and whether with a commit."""
+        self.number = list(range(PRODUCERS))
+        """Of each producer's transaction now."""
 
     def append(self, producer: int, *, transactional: bool) -> None:
         builder = BatchBuilder(1 << 16, None)
-        number = producer + PRODUCERS * self.number[producer] if transactional else -1
+        number, base = self.number[producer] if transactional else NONE, self.end_offset
         for n in range(self.rng.randrange(1, 4)):
-            value = b"%d/%d" % (len(self.values), n)
+            value = b"%d/%d" % (base, n)
             builder.append(None, value, (), 0)
-            self.values.append((self.log.end_offset + n, value, number))
-        ids = (producer, 0, self.sequences[producer]) if transactional else (-1, -1, -1)
+            self.values.append((self.end_offset, value, number))
+            self.end_offset += 1
+        ids = (producer, 0, self.sequences[producer]) if transactional else (NONE, NONE, NONE)
         data = bytes(
             builder.build(
                 producer_id=ids[0],
@@ -44,17 +54,27 @@ class Model:
         )
         header = check_batch(data)
         assert self.log.find_duplicate(header) is None
-        batch = self.log.append(data, header, 0)
+        assert self.log.append(data, header, 0).base_offset == base
+        self.ends.append(self.end_offset)
         if transactional:
-            self.sequences[producer] += header.count
-            self.first.setdefault(number, batch.base_offset)
+            self.sequences[producer] += self.end_offset - base
+            self.first.setdefault(number, base)
 
     def end(self, producer: int) -> None:
-        number = producer + PRODUCERS * self.number[producer]
         commit = self.rng.random() < 0.6
         self.log.append_marker(producer, 0, 0, 0, commit=commit)
-        self.fate[number] = commit
-        self.number[producer] += 1
+        self.marker[self.number[producer]] = (self.end_offset, commit)
+        self.end_offset += 1
+        self.ends.append(self.end_offset)
+        self.number[producer] += PRODUCERS
+
+    def replicate(self) -> None:
+        """Some more batches can't be lost any more."""
+        left = [i for i, end in enumerate(self.ends) if end > self.high_watermark]
+        if left:
+            upto = self.rng.choice(left)
+            self.log.commit(self.log.batches[upto])
+            self.high_watermark = self.ends[upto]
 
     def step(self) -> None:
         producer = self.rng.randrange(PRODUCERS)
@@ -65,40 +85,47 @@ class Model:
             self.append(producer, transactional=False)
         elif what < 0.85:
             self.end(producer)
-        elif self.log.uncommitted():
-            self.log.commit(self.rng.choice(self.log.uncommitted()))
+        else:
+            self.replicate()
 
-    def visible(self) -> list[bytes]:
-        """What is below the first open transaction and wasn't aborted."""
-        end = self.log.high_watermark
-        stable = min(
-            [end, *(first for number, first in self.first.items() if number not in self.fate)]
-        )
+    def stable(self) -> int:
+        """Where the first transaction begins of which it isn't certain how it ends."""
+        nowhere = (self.end_offset, False)
+        waiting = [
+            first
+            for number, first in self.first.items()
+            if self.marker.get(number, nowhere)[0] >= self.high_watermark
+        ]
+        return min([self.high_watermark, *waiting])
+
+    def visible(self) -> list[tuple[int, bytes]]:
+        """What is below that and wasn't aborted."""
+        stable = self.stable()
         return [
-            value
+            (offset, value)
             for offset, value, number in self.values
-            if offset < min(stable, self.log.last_stable_offset)
-            and (number < 0 or self.fate[number])
+            if offset < stable and (number == NONE or self.marker[number][1])
         ]
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_visible_is_what_was_committed_and_nothing_waits_behind_what_ended(seed: int) -> None:
     model = Model(seed)
-    stable = 0
+    log, before = model.log, 0
     for _ in range(60):
         model.step()
-        log = model.log
-        assert stable <= log.last_stable_offset <= log.high_watermark
-        stable = log.last_stable_offset
-        assert [row[4] for row in log.visible_rows()] == model.visible()
+        stable, visible = model.stable(), model.visible()
+        assert (log.high_watermark, log.end_offset) == (model.high_watermark, model.end_offset)
+        assert log.last_stable_offset == stable >= before
+        before = stable
+        assert [(row[0], row[4]) for row in log.visible_rows()] == visible
         start = model.rng.randrange(stable + 1)
         data = log.read(start, 1 << 20, whole_first=True, until=stable)
         aborted = log.transactions.aborted(start, stable)
         rows = decode(memoryview(data), start_offset=start, aborted=aborted).columns.rows()
-        offsets = [offset for offset, *_ in log.visible_rows() if offset >= start]
-        assert [row[0] for row in rows] == offsets
+        read = [(row[0], row[4]) for row in rows]
+        assert read == [(offset, value) for offset, value in visible if offset >= start]
     for producer in range(PRODUCERS):
         model.end(producer)
-    model.log.commit(model.log.batches[-1])
-    assert model.log.last_stable_offset == model.log.high_watermark == model.log.end_offset
+    log.commit(log.batches[-1])
+    assert log.last_stable_offset == log.high_watermark == log.end_offset == model.end_offset
