@@ -1,0 +1,162 @@
+"""All output of the suite is searched for secrets.
+
+Whatever a test makes a `Secret` of is planted by that, and so is what it names by `plant`. It must
+not be seen in what the same test prints and logs, in the texts of our errors, in events and in
+`explain()`. A test that finds one of them fails, and the report doesn't show it either. Tests whose
+subject is to show a secret say so by the mark `shows_secrets`. `with_locals` is for tests that look
+at the locals of our frames in a traceback.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from odradek.api.explain import Explanation
+from odradek.common.errors import KafkaError
+from odradek.common.events import Event, EventLog
+from odradek.common.secret import Secret
+
+SHORTEST = 8
+"""Characters; shorter ones are parts of ordinary words."""
+SPREAD = 12
+"""Different characters from which on a text is a secret even without a digit or a dash."""
+
+
+@dataclass
+class Watch:
+    """What the test that runs now has planted, and where it was seen."""
+
+    active: bool = False
+    planted: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+
+    def plant(self, text: str) -> None:
+        """Look for this from now on, plainly and as base64."""
+        if not self.active or not worth_looking(text):
+            return
+        self.planted[text] = "as it is"
+        self.planted[base64.b64encode(text.encode("utf-8", "replace")).decode()] = "in base64"
+
+    def look(self, where: str, text: str) -> None:
+        """Note every planted secret that this text shows."""
+        for secret, form in self.planted.items():
+            at = text.find(secret)
+            if at >= 0:
+                shown = text[max(0, at - 80) : at].replace(secret, "…")
+                self.found.append(f"{where} shows a secret {form}, after {shown!r}")
+
+
+watch = Watch()
+
+
+def worth_looking(text: str) -> bool:
+    """Whether a text is long and odd enough that finding it means something."""
+    odd = any(not c.isalpha() for c in text) or len(set(text)) >= SPREAD
+    return len(text) >= SHORTEST and odd and any(c.isalpha() for c in text)
+
+
+def plant(text: str) -> str:
+    """Have a secret looked for that isn't made a `Secret` in this process; gives it back."""
+    watch.plant(text)
+    return text
+
+
+# Where texts are made
+
+
+def _hooked(made: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(made)
+    def hook(*args: Any, **named: Any) -> None:
+        made(*args, **named)
+        if watch.active:
+            then(*args, **named)
+
+    return hook
+
+
+def _secret(_: Secret, text: str) -> None:
+    watch.plant(text)
+
+
+def _event(_: EventLog, at: float, kind: str, **fields: Any) -> None:
+    if watch.planted:
+        watch.look(f"the event {kind}", str(Event(at, kind, fields)))
+
+
+def _error(error: KafkaError, *args: object, **named: object) -> None:
+    if watch.planted:
+        watch.look(f"a {type(error).__name__}", f"{args!r} {named!r}")
+
+
+def _explanation(picture: Explanation, *_: object, **__: object) -> None:
+    if watch.planted:
+        watch.look("explain()", f"{picture} {picture!r} {picture.to_dict()}")
+
+
+@contextmanager
+def hooks() -> Iterator[None]:
+    """Look wherever our texts are made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Secret, "__init__", _hooked(Secret.__init__, _secret))
+        patch.setattr(EventLog, "emit", _hooked(EventLog.emit, _event))
+        patch.setattr(KafkaError, "__init__", _hooked(Exception.__init__, _error))
+        patch.setattr(Explanation, "__init__", _hooked(Explanation.__init__, _explanation))
+        yield
+
+
+def with_locals(error: BaseException) -> str:
+    """The traceback as tools print it that show the locals of each of our frames."""
+    told = traceback.TracebackException.from_exception(error, capture_locals=True)
+    parts: list[str] = []
+    seen: list[traceback.TracebackException] = [told]
+    for each in seen:
+        parts += [str(each)]
+        for frame in each.stack:
+            if "/odradek/" in frame.filename and "/tests/" not in frame.filename:
+                parts.append(f"{frame.name}: {frame.locals}")
+        seen += [other for other in (each.__cause__, each.__context__) if other is not None]
+    return "\n".join(parts)
+
+
+# The hooks of pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "shows_secrets: shows a secret on purpose")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    generated = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    watch.planted, watch.found = {}, []
+    watch.active = not generated and item.get_closest_marker("shows_secrets") is None
+    try:
+        with hooks():
+            return (yield)
+    finally:
+        watch.active = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not watch.active:
+        return report
+    if report.when == "teardown":
+        for name, text in report.sections:
+            watch.look(name.lower(), text)
+    if watch.found and report.outcome == "passed" and report.when != "setup":
+        found, watch.found = watch.found, []
+        report.outcome = "failed"
+        report.longrepr = "\n".join(dict.fromkeys(found))
+    return report
