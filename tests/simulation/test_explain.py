@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.api.explain import AddressExplanation, Explanation
+from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
@@ -86,6 +87,33 @@ def test_black_holed(admin: Any, world: World, cluster: SimulatedCluster) -> Non
             assert a.meaning is not None
             assert "firewall" in a.meaning
     assert "a firewall, a wrong network" in picture.diagnosis
+
+
+def test_while_dials_hang_the_next_attempt_is_not_the_next_rebootstrap(
+    admin: Any, world: World, cluster: SimulatedCluster
+) -> None:
+    cluster.move(after=1000.0, old="blackholed")
+    world.black_hole(cluster.front_door.address, True)
+    pictures: list[Explanation] = []
+    looks: list[float] = []
+
+    def look() -> None:
+        pictures.append(admin.explain())
+        looks.append((admin._engine.updater.next_attempt_at or 0.0) - world.now)
+
+    for n in range(1, 60):
+        world.after(n / 2, look)
+    with pytest.raises(KafkaError):
+        admin.describe_cluster(30.0)
+    hanging = [p for p in pictures if p.outage and any(a.setup_left for a in p.addresses)]
+    assert len(hanging) > 20
+    assert max(looks) > 200, "what the updater itself waits for is another matter"
+    for picture in hanging:
+        assert picture.next_attempt_in is not None
+        assert picture.next_attempt_in <= min(a.setup_left or 99 for a in picture.addresses)
+        said = f"The next attempt is in {picture.next_attempt_in:.1f} s"
+        assert picture.outage is not None
+        assert (said in picture.diagnosis) is picture.outage.total
 
 
 def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
@@ -179,3 +207,31 @@ def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: Simulate
     assert rebootstrap.seconds is not None
     assert 2.5 < rebootstrap.seconds < 6.0
     assert "took" in str(admin.explain())
+
+
+def test_where_a_transaction_stands(world: World, cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t", partitions=1)
+    servers, host = cluster.bootstrap_servers, world.host("transactional")
+    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    assert "transactional id x: uninitialized (init_transactions() comes first)" in str(
+        producer.explain()
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    picture = producer.explain().transaction
+    assert picture is not None
+    assert str(picture) == (
+        f"transactional id x: in_transaction; producer {picture.producer_id}, epoch "
+        f"{picture.producer_epoch}; coordinator: broker {picture.coordinator}"
+    )
+    assert picture.producer_id >= 0
+    producer.send("t", b"x")
+    producer.flush(5.0)
+    for i in cluster.brokers:
+        cluster.crash(i)
+    with pytest.raises(KafkaError):
+        producer.commit_transaction(timeout=2)
+    text = str(producer.explain().transaction)
+    assert "committing_transaction" in text
+    assert "commit_transaction() goes on: call it again to wait for its end" in text
+    producer.close(0)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from odradek.api.explain_group import GroupExplanation, explain_group
+from odradek.api.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.outage import BOOTSTRAP, KNOWN
@@ -139,7 +140,8 @@ class Explanation:
     metadata_running: bool
     """A metadata request is out."""
     next_attempt_in: float | None
-    """Until the next attempt at a refresh, or the next refresh if none is due."""
+    """Until the next attempt at a refresh, or until a dial that hangs is given up and makes room
+    for one; the next refresh if none is due."""
     rounds_failed: int
     """Passes over all candidates that brought nothing, since the last good answer (R-MD-3)."""
     recovery_strategy: str
@@ -154,6 +156,8 @@ class Explanation:
     buffers: BufferExplanation
     group: GroupExplanation | None = None
     """Of a consumer with a `group.id`."""
+    transaction: TransactionExplanation | None = None
+    """Of a producer with a `transactional.id`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -165,6 +169,8 @@ class Explanation:
         lines.append(f"  {self.metadata_line()}")
         if self.group is not None:
             lines.append(f"  {self.group}")
+        if self.transaction is not None:
+            lines.append(f"  {self.transaction}")
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]
@@ -259,10 +265,14 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     next_attempt = max(0.0, attempt - now) if attempt is not None and attempt < NEVER else None
     ended = None if engine.ended is None else f"{type(engine.ended).__name__}: {engine.ended}"
     outage, addresses = _outage(engine, now), _addresses(engine, now)
+    dials = [a.setup_left for a in addresses if a.setup_left is not None]
+    if due and dials:  # else the updater's next look at it may be minutes away
+        next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
+    soon = next_attempt if due else min(dials, default=None)
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],
-        diagnosis=diagnosis(ended, metadata.cluster_id, outage, addresses, next_attempt),
+        diagnosis=diagnosis(ended, metadata.cluster_id, outage, addresses, soon),
         ended=ended,
         cluster_id=metadata.cluster_id,
         metadata_age=None if snapshot is None else max(0.0, now - snapshot.updated_at),
@@ -295,12 +305,18 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         ),
         buffers=_buffers(engine),
         group=_group(engine, now),
+        transaction=_transaction(engine),
     )
 
 
 def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
     group = getattr(engine, "group", None)
     return None if group is None else explain_group(group, now)
+
+
+def _transaction(engine: ClientEngine) -> TransactionExplanation | None:
+    transactions = getattr(engine, "transactions", None)
+    return None if transactions is None else explain_transaction(transactions)
 
 
 def _buffers(engine: ClientEngine) -> BufferExplanation:
