@@ -1,71 +1,39 @@
-"""Transactions of two clients: what one commits or aborts the other sees so, and fences."""
+"""Transactions of three clients: what one commits or aborts the others see so, and fence."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka import Producer as ConfluentProducer
-from tests.interop.other_client import read_all, settings
+from tests.interop.other_client import read_all
+from tests.interop.transactional import FencedError, Javas, Librdkafkas, Other
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import FatalTransactionError
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
 
-def confluent(servers: str, transactional_id: str) -> Any:
-    """librdkafka's producer of a transactional id."""
-    producer = ConfluentProducer(settings(servers, **{"transactional.id": transactional_id}))
-    producer.init_transactions(30)
-    return producer
+def tell(other: Other, topic: str, name: str) -> None:
+    """Two transactions of another client; of the first one something is seen."""
+    other.begin()
+    other.write(topic, f"{name}-1", f"{name}-2")
+    other.commit()
+    other.begin()
+    other.write(topic, f"{name}-aborted")
+    other.abort()
 
 
-def write(producer: Any, topic: str, values: list[bytes], *, commit: bool) -> None:
-    """One transaction of librdkafka's."""
-    producer.begin_transaction()
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    producer.flush(30)
-    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+def ours(servers: str, transactional_id: str) -> Producer:
+    made = Producer(bootstrap_servers=servers, transactional_id=transactional_id)
+    made.init_transactions()
+    return made
 
 
-def test_each_reads_what_the_other_committed_and_takes_over_its_id(
-    cluster: LocalCluster, topic: str
-) -> None:
-    servers = cluster.bootstrap_servers
-    cluster.create_topic(topic)
-    ours = Producer(bootstrap_servers=servers, transactional_id=topic)
-    ours.init_transactions()
-    with ours.transaction():
-        ours.send(topic, b"ours 1", partition=0)
-    with pytest.raises(ZeroDivisionError), ours.transaction():
-        ours.send(topic, b"aborted", partition=0).result(timeout=30)
-        raise ZeroDivisionError
-    ours.begin_transaction()
-    ours.send(topic, b"left open", partition=0).result(timeout=30)
-    theirs = confluent(servers, topic)
-    write(theirs, topic, [b"theirs 1", b"theirs 2"], commit=True)
-    write(theirs, topic, [b"aborted, too"], commit=False)
-    with pytest.raises(FatalTransactionError):
-        ours.abort_transaction()
-    ours.close()
-    with Producer(bootstrap_servers=servers, transactional_id=topic) as again:
-        again.init_transactions()
-        with again.transaction():
-            again.send(topic, b"ours 2", partition=0)
-        with pytest.raises(KafkaException) as fenced:
-            write(theirs, topic, [b"of a zombie"], commit=True)
-        assert fenced.value.args[0].fatal() or fenced.value.args[0].txn_requires_abort()
-    expected = [b"ours 1", b"theirs 1", b"theirs 2", b"ours 2"]
-    assert [row.value for row in read_all(servers, topic, 1)[0]] == expected
-    printed = cluster.console_consumer(
-        topic, "--isolation-level", "read_committed", max_messages=len(expected)
-    )
-    assert printed.splitlines() == [value.decode() for value in expected]
+def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
+    """What our consumer reads; a moment longer than it takes to read so many."""
     found: list[bytes | None] = []
     with Consumer(
         bootstrap_servers=servers,
@@ -74,8 +42,57 @@ def test_each_reads_what_the_other_committed_and_takes_over_its_id(
     ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         deadline = time.monotonic() + 30
-        while len(found) < len(expected):
+        while len(found) < count:
             found += [record.value for record in consumer.poll(1.0)]
             assert time.monotonic() < deadline, str(consumer.explain())
         found += [record.value for record in consumer.poll(0.2)]
-    assert found == expected
+    return found
+
+
+def test_each_reads_what_the_others_committed_and_takes_over_their_id(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """One id goes from Odradek to librdkafka, to Java and back; each leaves something open."""
+    servers, place = cluster.bootstrap_servers, TopicPartition(topic, 0)
+    cluster.create_topic(topic)
+    first = ours(servers, topic)
+    with first.transaction():
+        first.send(topic, b"ours-1", partition=0)
+        first.send_offsets_to_transaction({place: 1}, topic)
+    with pytest.raises(ZeroDivisionError), first.transaction():
+        first.send(topic, b"aborted", partition=0).result(timeout=30)
+        raise ZeroDivisionError
+    first.begin_transaction()
+    first.send(topic, b"left-open", partition=0).result(timeout=30)
+    second = Librdkafkas(servers, topic)
+    tell(second, topic, "librdkafkas")
+    with pytest.raises(FatalTransactionError):
+        first.abort_transaction()
+    first.close()
+    second.begin()
+    second.write(topic, "left-open")
+    with Javas(servers, topic) as third:
+        with pytest.raises(FencedError):
+            second.commit()
+        tell(third, topic, "javas")
+        third.begin()
+        third.offset(topic, topic, 5)
+        third.commit()
+        third.begin()
+        third.write(topic, "left-open")
+        third.offset(topic, topic, 99)
+        with ours(servers, topic) as fourth:
+            with pytest.raises(FencedError):
+                third.commit()
+            with fourth.transaction():
+                fourth.send(topic, b"ours-2", partition=0)
+    with Consumer(bootstrap_servers=servers, group_id=topic) as member:
+        assert member.committed([place]) == {place: OffsetAndMetadata(5)}
+    expected = ["ours-1", "librdkafkas-1", "librdkafkas-2", "javas-1", "javas-2", "ours-2"]
+    raw = [value.encode() for value in expected]
+    assert committed_rows(servers, topic, len(expected)) == raw
+    assert [row.value for row in read_all(servers, topic, 1)[0]] == raw
+    printed = cluster.console_consumer(
+        topic, "--isolation-level", "read_committed", max_messages=len(expected)
+    )
+    assert printed.splitlines() == expected

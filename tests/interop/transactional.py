@@ -1,0 +1,130 @@
+"""Transactional producers of other clients, with the same few words: librdkafka's and Java's.
+
+In: bootstrap servers, a transactional id. Out: transactions, or `FencedError` once another producer
+has taken the id over. Must not: import Odradek's clients.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as ConfluentProducer
+from tests.interop.group_members import CLIENT_JARS
+from tests.interop.other_client import settings
+
+from odradek.testing import jars
+from odradek.testing.java import java_home
+
+SOURCE = Path(__file__).with_name("TransactionalProducer.java")
+PATIENCE = 30
+FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
+
+
+class FencedError(Exception):
+    """The other client says that its id belongs to another producer now."""
+
+
+class Other(Protocol):
+    """Writes to partition 0 of topics."""
+
+    def begin(self) -> None: ...
+
+    def write(self, topic: str, *values: str) -> None:
+        """Returns once they are acknowledged."""
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Librdkafkas:
+    """confluent-kafka's."""
+
+    def __init__(self, servers: str, transactional_id: str) -> None:
+        self._producer = ConfluentProducer(
+            settings(servers, **{"transactional.id": transactional_id})
+        )
+        self._producer.init_transactions(PATIENCE)
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def write(self, topic: str, *values: str) -> None:
+        for value in values:
+            self._producer.produce(topic, value.encode(), partition=0)
+        self._producer.flush(PATIENCE)
+
+    def commit(self) -> None:
+        try:
+            self._producer.commit_transaction(PATIENCE)
+        except KafkaException as error:
+            found: Any = error.args[0]
+            if not (found.fatal() or found.txn_requires_abort()):
+                raise
+            raise FencedError(str(error)) from error
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(PATIENCE)
+
+
+class Javas:
+    """KafkaProducer's, in a process of its own."""
+
+    def __init__(self, servers: str, transactional_id: str) -> None:
+        folder = jars.fetch(jars.DEFAULT_VERSION)
+        path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
+        self._process = subprocess.Popen(
+            [java_home() / "bin" / "java", "-Xmx128m", "-XX:TieredStopAtLevel=1",
+             "-XX:+UseSerialGC", "-cp", ":".join(path), SOURCE,
+             f"bootstrap.servers={servers}", f"transactional.id={transactional_id}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self._hear()  # that it has its epoch
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def begin(self) -> None:
+        self._say("begin")
+
+    def write(self, topic: str, *values: str) -> None:
+        self._say("write", topic, *values)
+
+    def offset(self, group: str, topic: str, offset: int) -> None:
+        """Commit an offset of partition 0 with the transaction."""
+        self._say("offset", group, topic, str(offset))
+
+    def commit(self) -> None:
+        self._say("commit")
+
+    def abort(self) -> None:
+        self._say("abort")
+
+    def _say(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+        self._hear()
+
+    def _hear(self) -> None:
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline().split()
+        if answer[:1] == ["error"] and answer[1] in FENCED:
+            raise FencedError(answer[1])
+        assert answer == ["done"], answer
