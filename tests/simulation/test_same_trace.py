@@ -223,7 +223,7 @@ def test_so_does_the_selector_host_over_tls(
     expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     with loopback(contexts[0]) as (server, setting):
-        host = SelectorHost(tls=contexts[1])
+        host = SelectorHost(tls=lambda: contexts[1])
         trace = play(host, setting, lambda: server.call(setting.hang_up))
         assert_same(expected, trace.by_connection(setting.roles), ("simulated", "TLS"))
 

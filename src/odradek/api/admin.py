@@ -32,11 +32,16 @@ class Admin(Client[AdminEngine]):
         config: Mapping[str, Any] | None = None,
         *,
         _host: Host | None = None,
+        _background: bool = False,
         **keywords: Any,
     ) -> None:
         """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
         settled = Config(ADMIN, config, **keywords)
+        self._background = _background
         super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))
+
+    def _usual_host(self) -> Host:
+        return self._host_in_thread() if self._background else super()._usual_host()
 
     def create_topics(
         self,

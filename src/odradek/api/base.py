@@ -22,6 +22,7 @@ from odradek.network.host import Host
 
 if TYPE_CHECKING:
     from odradek.api.explain import Explanation
+    from odradek.runtime.tls_context import TlsSource
 
 
 def _nothing() -> None:
@@ -88,11 +89,16 @@ class Client(Generic[E]):
         directory = config["events.dir"]
         if host is None:
             host = _host_from_sources(config)
+        real = host is None
         if host is None:
             directory = directory or os.environ.get(EVENTS_DIR)
             host = self._usual_host()
         self._host: Host = host
         self._engine: E = build(host)
+        if config["security.protocol"].startswith("SASL"):
+            from odradek.api.authentication import mechanism
+
+            self._engine.network.mechanism = mechanism(config, host, real=real)
         if directory:
             from odradek.runtime.events_dir import EventFile
 
@@ -105,7 +111,21 @@ class Client(Generic[E]):
         """All work is done in the caller's thread, unless a client says otherwise."""
         from odradek.runtime import SelectorHost
 
-        return SelectorHost()
+        return SelectorHost(tls=self._tls())
+
+    def _host_in_thread(self) -> Host:
+        """For clients that go on while nobody calls."""
+        from odradek.runtime import ThreadHost
+
+        return ThreadHost(tls=self._tls())
+
+    def _tls(self) -> TlsSource | None:
+        """What a host makes TLS of; None without, so that `ssl` isn't even imported."""
+        if not self._config["security.protocol"].endswith("SSL"):
+            return None
+        from odradek.runtime.tls_context import tls_source
+
+        return tls_source(self._config)
 
     # Calls
 

@@ -66,7 +66,7 @@ class Consumer(GroupConsumer):
         """Check the configuration; nothing is opened yet.
 
         Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have (TLS, SASL …).
+        `UnsupportedFeatureError` for what this release doesn't have.
         """
         settled = Config(CONSUMER, config, **keywords)
         self._background = background
@@ -86,9 +86,7 @@ class Consumer(GroupConsumer):
         # A member sends heartbeats, and commits, while its application works.
         if not self._background and self._config["group.id"] is None:
             return super()._usual_host()
-        from odradek.runtime import ThreadHost
-
-        return ThreadHost()
+        return self._host_in_thread()
 
     # Assignment and positions
 

@@ -54,7 +54,7 @@ class Producer(Transactional):
         """Check the configuration; nothing is opened yet.
 
         Raises `ConfigurationError` for a name or value that can't be used and
-        `UnsupportedFeatureError` for what this release doesn't have (TLS, SASL …).
+        `UnsupportedFeatureError` for what this release doesn't have.
         """
         from odradek.runtime.fork import ForkSwitch
 
@@ -74,9 +74,7 @@ class Producer(Transactional):
 
     def _usual_host(self) -> Host:
         """A thread of its own, started at the first record: records linger while users go on."""
-        from odradek.runtime import ThreadHost
-
-        return ThreadHost()
+        return self._host_in_thread()
 
     def send(
         self,

@@ -24,7 +24,6 @@ from odradek.cli.console.waiting import checked, ending, say
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
-from odradek.runtime.thread_host import ThreadHost
 
 if TYPE_CHECKING:
     from odradek.api.explain import AddressExplanation, Explanation
@@ -155,7 +154,7 @@ class _Asker:
 
 def _watch(given: dict[str, str], period: float, timeout: float | None, *, json: bool) -> bool:
     started = time.monotonic()
-    admin = Admin(given, _host=ThreadHost())
+    admin = Admin(given, _background=True)
     asker = _Asker(admin)
     end = None if timeout is None else started + timeout
     reached = False

@@ -122,7 +122,7 @@ def _settle_oauthbearer(values: Values) -> None:
 def _librdkafka_claims(text: str, values: Values) -> Mapping[str, str]:
     """`principal=… scope=a,b lifeSeconds=…`, in the words of Java's login module."""
     given = dict(word.partition("=")[::2] for word in text.split())
-    claims = {}
+    claims: dict[str, str] = {}
     if "principal" in given:
         name = given.get("principalClaimName", "sub")
         claims |= {f"StringClaim_{name}": given["principal"], "PrincipalClaimName": name}

@@ -27,11 +27,15 @@ class Resolve(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages)."""
+    """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages).
+
+    `plain`: without TLS, whatever the host has, to see what the port speaks.
+    """
 
     connection: int
     address: Address
     ip: str
+    plain: bool = False
 
 
 class OutgoingRequest(NamedTuple):

@@ -32,7 +32,7 @@ from odradek.runtime.transport import READ, WRITE, Transport, flush_all
 from odradek.runtime.wakeup import WakeUp
 
 if TYPE_CHECKING:
-    import ssl
+    from odradek.runtime.tls_context import TlsSource
 
 HIGH_WATER = 16 << 20
 """Queued bytes of one connection above which the engine is told to hold back."""
@@ -42,12 +42,15 @@ READ_BUDGET = 2 << 20
 
 
 class SelectorHost:
-    """A host for one thread at a time. `seed` fixes the random generator, for tests."""
+    """A host for one thread at a time. `seed` fixes the random generator, for tests.
+
+    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    """
 
     def __init__(
         self,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsSource | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
@@ -309,12 +312,11 @@ class SelectorHost:
         if self._closing:
             self._attached().disconnected(effect.connection, "the client is closing")
             return
-        if self._tls is None:
-            transport = Transport(effect.connection, effect.address)
-        else:
-            from odradek.runtime.tls import TlsTransport
-
-            transport = TlsTransport(effect.connection, effect.address, self._tls)
+        try:
+            transport = self._new_transport(effect)
+        except Exception as error:  # a context of the user's that can't be had
+            self._attached().disconnected(effect.connection, error)
+            return
         self._transports[effect.connection] = transport
         try:
             up = transport.open(effect.ip)
@@ -325,6 +327,13 @@ class SelectorHost:
             self._connecting(transport, tcp=True)
         else:
             self._watch(transport)
+
+    def _new_transport(self, effect: Open) -> Transport:
+        if self._tls is None or effect.plain:
+            return Transport(effect.connection, effect.address)
+        from odradek.runtime.tls import TlsTransport
+
+        return TlsTransport(effect.connection, effect.address, self._tls())
 
     def _close(self, connection: int) -> None:
         transport = self._transports.pop(connection, None)

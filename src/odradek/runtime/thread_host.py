@@ -24,7 +24,7 @@ from odradek.runtime.fork import ForkCheckedLock
 from odradek.runtime.selector_host import SelectorHost
 
 if TYPE_CHECKING:
-    import ssl
+    from odradek.runtime.tls_context import TlsSource
 
 logger = logging.getLogger("odradek")
 
@@ -57,7 +57,7 @@ class ThreadHost:
     def __init__(
         self,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsSource | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:

@@ -65,7 +65,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
 
 @pytest.fixture
 def tls_host(engine: ScriptedEngine, contexts: Contexts) -> Iterator[SelectorHost]:
-    host = SelectorHost(tls=contexts.client)
+    host = SelectorHost(tls=lambda: contexts.client)
     host.attach(engine)
     yield host
     host.close(host.now())

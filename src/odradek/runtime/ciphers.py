@@ -1,0 +1,49 @@
+"""Cipher suites: Java's (IANA's) names in OpenSSL's words.
+
+In: the value of `ssl.cipher.suites`. Out: OpenSSL's list for TLS 1.2, and whether TLS 1.3 is in it.
+Must not: judge which suites are good; OpenSSL's security level refuses what is broken.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"(?:TLS|SSL)_(?:(?P<exchange>\w+)_WITH_)?(?P<cipher>\w+)")
+_EXCHANGES = {
+    "RSA": "",
+    "ECDHE_RSA": "ECDHE-RSA-",
+    "ECDHE_ECDSA": "ECDHE-ECDSA-",
+    "DHE_RSA": "DHE-RSA-",
+    "DHE_DSS": "DHE-DSS-",
+}
+_BLOCK = re.compile(
+    r"(?P<family>AES|ARIA|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
+)
+NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"))
+"""Signals that stand in Java's lists; OpenSSL sends them by itself."""
+
+
+def openssl_name(name: str) -> str | None:
+    """OpenSSL's name of a suite of TLS 1.2, given either way; None where it can't be told."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name if re.fullmatch(r"[A-Z0-9-]+", name) and "-" in name else None
+    exchange, cipher = match["exchange"], match["cipher"]
+    if exchange is None or exchange not in _EXCHANGES:
+        return None
+    if cipher == "CHACHA20_POLY1305_SHA256":
+        return f"{_EXCHANGES[exchange]}CHACHA20-POLY1305"
+    block = _BLOCK.fullmatch(cipher)
+    if block is None:
+        return None
+    family, bits, mode, mac = block.group("family", "bits", "mode", "mac")
+    middle = "" if mode == "CBC" else f"-{mode.replace('_', '')}"
+    prefix = _EXCHANGES[exchange]
+    if family == "ARIA" and exchange == "ECDHE_RSA":
+        prefix = "ECDHE-"  # OpenSSL's one exception
+    return f"{prefix}{family}{bits}{middle}{f'-{mac}' if mac else ''}"
+
+
+def is_tls13(name: str) -> bool:
+    """Whether it is a suite of TLS 1.3: those say nothing of a key exchange."""
+    return name.startswith("TLS_") and "_WITH_" not in name and name not in NOT_SUITES

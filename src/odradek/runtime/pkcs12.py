@@ -1,0 +1,48 @@
+"""Reads PKCS12 stores (`.p12`, `.pfx`), by `cryptography`: Python's `ssl` can't.
+
+In: a file's bytes, the store's password. Out: a `Store`. Must not: be imported before a PKCS12
+store is there to be read, as `cryptography` takes a while to import.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+
+from odradek.common.secret import Secret
+from odradek.runtime.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
+
+
+def read_pkcs12(data: bytes, password: Secret | None) -> Store:
+    """Read a store; its one key, if it has one, with the certificates that go with it."""
+    try:
+        found = pkcs12.load_pkcs12(data, None if password is None else password.reveal().encode())
+    except UnsupportedAlgorithm as error:
+        raise StoreError(
+            f"it is encrypted in a way that isn't supported any more ({error}); keytool or "
+            "openssl pkcs12 can write it anew"
+        ) from None
+    except (ValueError, TypeError, OverflowError) as error:
+        if "password" in str(error).lower():
+            raise WrongPasswordError("its password is wrong, or the file is broken") from None
+        raise StoreError("it is broken or cut off") from None
+    others = [c.certificate.public_bytes(Encoding.DER) for c in found.additional_certs]
+    if found.key is None:
+        own = [] if found.cert is None else [found.cert.certificate.public_bytes(Encoding.DER)]
+        return Store((*own, *others), ())
+    if found.cert is None:
+        raise StoreError("it holds a private key, but not the certificate that goes with it")
+    chain = [found.cert.certificate.public_bytes(Encoding.DER), *others]
+    name = found.cert.friendly_name or b""
+    key = Secret(
+        found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    )
+    return Store(
+        tuple(chain),
+        (KeyEntry(name.decode("utf-8", "replace"), key, "".join(map(pem, chain))),),
+    )

@@ -1,0 +1,234 @@
+"""Files with keys and certificates: PEM, PKCS12 and JKS, told apart by what is in them.
+
+In: an option's name with the file it names, and passwords. Out: a `Store`: certificates as DER,
+keys as PEM. Must not: let anything but a `ConfigurationError` out, whatever a file holds, or put a
+secret into it.
+
+The content decides, not `ssl.*store.type`: Java's own `keytool` has written PKCS12 for years into
+files that are called .jks, and Java reads them as what they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+
+logger = logging.getLogger("odradek")
+
+LARGEST = 16 << 20
+"""Bytes of a store, at most: a log or a disk that was named by mistake isn't read."""
+OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
+_CERTIFICATE = re.compile(
+    r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END (?:X509 |TRUSTED )?CERTIFICATE-",
+    re.DOTALL,
+)
+_KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
+_told: set[str] = set()
+"""Key files that were warned of: once in a process is enough."""
+
+
+class StoreError(Exception):
+    """What is wrong with a store, as the end of a sentence."""
+
+
+class WrongPasswordError(StoreError):
+    """A password doesn't open the store, or its key."""
+
+    def __init__(self, what: str, *, of_key: bool = False) -> None:
+        super().__init__(what)
+        self.of_key = of_key
+
+
+class KeyEntry(NamedTuple):
+    """A private key with its certificates, its own first."""
+
+    alias: str
+    key: Secret
+    chain: str
+
+
+class Store(NamedTuple):
+    """What stands in a store."""
+
+    certificates: tuple[bytes, ...]
+    keys: tuple[KeyEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A store as the configuration names it: options and what they are set to."""
+
+    option: str
+    """As `ssl.truststore.location`; messages name it."""
+    path: str
+    password: Secret | None = None
+    key_password: Secret | None = None
+
+    @property
+    def password_option(self) -> str:
+        """The option that holds the store's password."""
+        return self.option.removesuffix(".location") + ".password"
+
+    def problem(self, what: str) -> ConfigurationError:
+        """An error about this file."""
+        return ConfigurationError(f"{self.option}: {self.path}: {what}")
+
+
+def pem(certificate: bytes) -> str:
+    """A certificate as PEM."""
+    return _armoured(certificate, "CERTIFICATE")
+
+
+def key_pem(key: bytes) -> Secret:
+    """A key that isn't encrypted (PKCS8) as PEM."""
+    return Secret(_armoured(key, "PRIVATE KEY"))
+
+
+def _armoured(data: bytes, what: str) -> str:
+    return f"-----BEGIN {what}-----\n{base64.encodebytes(data).decode()}-----END {what}-----\n"
+
+
+def certificates_of(text: str, where: str) -> list[bytes]:
+    """The certificates in a PEM text, as DER; other blocks and words between are passed over."""
+    found = []
+    for number, match in enumerate(_CERTIFICATE.finditer(text), 1):
+        try:
+            found.append(base64.b64decode("".join(match[1].split()), validate=True))
+        except (binascii.Error, ValueError):
+            raise ConfigurationError(f"{where}: certificate {number} isn't PEM: broken") from None
+    if not found:
+        raise ConfigurationError(f"{where}: there is no certificate in it (-----BEGIN CERTIFICATE)")
+    return found
+
+
+def read_file(source: Source) -> bytes:
+    """Read a whole file; what can't be read is a `ConfigurationError` with option and name."""
+    try:
+        path = Path(source.path)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise source.problem("it isn't a file")
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise source.problem(f"it can't be read: {_reason(error)}") from None
+    if len(data) > LARGEST:
+        raise source.problem(f"it is larger than {LARGEST >> 20} MiB, so no store")
+    if not data:
+        raise source.problem("it is empty")
+    return data
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def is_pem(source: Source, data: bytes) -> bool:
+    """Whether the bytes are PEM; refuses what no reader here knows."""
+    if OTHERS_MAGIC.get(data[:4]):
+        raise source.problem(
+            f"it is a store of the kind {OTHERS_MAGIC[data[:4]]}, which isn't read here. "
+            "keytool -importkeystore … -deststoretype PKCS12 writes it anew"
+        )
+    return b"-----BEGIN " in data
+
+
+def read_store(source: Source, data: bytes) -> Store:
+    """Read the bytes of a PKCS12 or JKS store."""
+    problem: str
+    try:
+        return _read(source, data)
+    except WrongPasswordError as error:
+        option = "ssl.key.password" if error.of_key else source.password_option
+        given = source.key_password or source.password if error.of_key else source.password
+        problem = str(error) if given is not None else "it needs a password"
+        problem += f" (option {option})"
+    except StoreError as error:
+        problem = str(error)
+    raise source.problem(problem)
+
+
+def _read(source: Source, data: bytes) -> Store:
+    from odradek.runtime.jks import MAGIC, read_jks
+
+    if data[:4] == MAGIC:
+        return read_jks(data, source.password, source.key_password)
+    if data[:1] != b"\x30":
+        raise StoreError("it is neither PEM nor PKCS12 nor JKS")
+    from odradek.runtime.pkcs12 import read_pkcs12
+
+    return read_pkcs12(data, source.password)
+
+
+def trusted(source: Source) -> list[bytes]:
+    """The certificates to trust, as DER."""
+    data = read_file(source)
+    if is_pem(source, data):
+        return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
+    store = read_store(source, data)
+    # Java, too, trusts the certificate of a key that stands in the store.
+    found = [*store.certificates]
+    for entry in store.keys:
+        found += certificates_of(entry.chain, source.path)
+    if not found:
+        raise source.problem("there is no certificate in it")
+    return list(dict.fromkeys(found))
+
+
+def _pem_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def own_key(source: Source) -> Secret:
+    """This client's key and certificates, as one PEM text; the key may be encrypted still."""
+    data = read_file(source)
+    if is_pem(source, data):
+        if source.password is not None:
+            raise ConfigurationError(
+                f"{source.password_option} doesn't go with PEM: what the key is encrypted with is "
+                "ssl.key.password"
+            )
+        return checked_key(source, data)
+    store = read_store(source, data)
+    if not store.keys:
+        raise source.problem("there is no private key in it")
+    if len(store.keys) > 1:
+        logger.warning(
+            "%s: %s: it holds %d private keys; the first, %r, is used",
+            *(source.option, source.path, len(store.keys), store.keys[0].alias),
+        )
+    entry = store.keys[0]
+    return Secret(entry.key.reveal() + entry.chain)
+
+
+def checked_key(source: Source, data: bytes) -> Secret:
+    """A PEM file with a key as a secret; warns once where everybody can read it."""
+    text = Secret(_pem_text(data))
+    kind = _KEY_BLOCK.search(text.reveal())
+    if kind is None:
+        raise source.problem("there is no private key in it (-----BEGIN … PRIVATE KEY-----)")
+    encrypted = "ENCRYPTED" in kind[1] or "Proc-Type: 4,ENCRYPTED" in text.reveal()
+    if not encrypted and source.path not in _told:
+        _warn_of_mode(source)
+    return text
+
+
+def _warn_of_mode(source: Source) -> None:
+    if os.name == "posix" and Path(source.path).stat().st_mode & stat.S_IROTH:
+        _told.add(source.path)
+        logger.warning(
+            "%s: %s holds a private key that isn't encrypted, and every user of this machine can "
+            "read it; chmod o-r takes that away",
+            *(source.option, source.path),
+        )

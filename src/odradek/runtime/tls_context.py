@@ -1,0 +1,330 @@
+"""TLS contexts as the configuration wants them, made anew when a file they came from changes.
+
+In: a `Config`. Out: `TlsContexts.context()`, asked for each dial, so that certificates that are
+rotated on disk count from the next connection on. Must not: let a broken new file end what works
+(the old context stays, with a warning), write a key to disk, or look at `SSLKEYLOGFILE`.
+
+Chain and host name are checked unless an option says otherwise; TLS 1.2 is the least.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+from odradek.runtime.ciphers import NOT_SUITES, is_tls13, openssl_name
+from odradek.runtime.stores import (
+    Source,
+    certificates_of,
+    checked_key,
+    own_key,
+    read_file,
+    trusted,
+)
+
+logger = logging.getLogger("odradek")
+
+TlsSource = Callable[[], ssl.SSLContext]
+"""Gives the context of the next dial."""
+Signature = tuple[tuple[int, ...] | None, ...]
+FILES = (
+    "ssl.truststore.location",
+    "ssl.keystore.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.crl.location",
+)
+VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
+OLD_VERSIONS = frozenset(("SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.0", "TLSV1.1"))
+
+
+def tls_source(config: Config) -> TlsSource | None:
+    """What a host takes as `tls`; None where the protocol has no TLS.
+
+    Files are read at once, so that what is wrong with them is an error of the client's
+    construction.
+    """
+    if not config["security.protocol"].endswith("SSL"):
+        return None
+    contexts = TlsContexts(config)
+    contexts.context()
+    return contexts.context
+
+
+def https_context(config: Config) -> ssl.SSLContext:
+    """A context for HTTPS to a token endpoint: the system's trust, or `https.ca.*`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _trust(context, config, "https.ca.location", "https.ca.pem")
+    return context
+
+
+class TlsContexts:
+    """The context of one client. Only the host's thread asks for it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._files = [config[name] for name in FILES if config[name] is not None]
+        self._context: ssl.SSLContext | None = config["ssl.context"]
+        self._signature: Signature = ()
+
+    def context(self) -> ssl.SSLContext:
+        """The context to dial with. Raises `ConfigurationError` only before the first success."""
+        if self._context is None:
+            self._signature = self._look()
+            self._context = build(self._config)
+        elif self._files and (found := self._look()) != self._signature:
+            # Taken before the files are read: a change in between is seen at the next dial.
+            self._signature = found
+            try:
+                self._context = build(self._config)
+            except ConfigurationError as error:
+                logger.warning("a file changed, and can't be used; what it held is kept: %s", error)
+            else:
+                logger.info("keys and certificates were read anew: %s", ", ".join(self._files))
+        return self._context
+
+    def _look(self) -> Signature:
+        return tuple(_signature(path) for path in self._files)
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+
+
+def build(config: Config) -> ssl.SSLContext:
+    """Make a context; whatever is wrong is a `ConfigurationError`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _set_versions(context, config)
+    context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
+    if not config["enable.ssl.certificate.verification"]:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates")
+    _take_revoked(context, config["ssl.crl.location"])
+    _take_key(context, config)
+    return context
+
+
+# Versions and ciphers
+
+
+def _set_versions(context: ssl.SSLContext, config: Config) -> None:
+    enabled = [name.upper() for name in config["ssl.enabled.protocols"]]
+    unknown = [name for name in enabled if name not in VERSIONS and name not in OLD_VERSIONS]
+    if unknown:
+        raise ConfigurationError(
+            f"ssl.enabled.protocols: {unknown[0]} isn't known; there are TLSv1.2 and TLSv1.3"
+        )
+    found = [VERSIONS[name] for name in enabled if name in VERSIONS]
+    if not found:
+        raise ConfigurationError(
+            "ssl.enabled.protocols must name TLSv1.2 or TLSv1.3; older ones aren't spoken"
+        )
+    if len(found) < len(enabled):
+        logger.warning("ssl.enabled.protocols: versions below TLSv1.2 aren't spoken")
+    lowest, highest = min(found), max(found)
+    if config["ssl.protocol"] == "TLSV1.2":
+        highest = ssl.TLSVersion.TLSv1_2
+    tls12, tls13 = True, True
+    suites = config["ssl.cipher.suites"]
+    if suites:
+        tls12, tls13 = _set_ciphers(context, suites)
+    if not tls13:
+        highest = ssl.TLSVersion.TLSv1_2
+    if not tls12:
+        lowest = ssl.TLSVersion.TLSv1_3
+    if lowest > highest:
+        raise ConfigurationError(
+            "ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS"
+        )
+    context.minimum_version, context.maximum_version = lowest, highest
+
+
+def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tuple[bool, bool]:
+    """Set the suites; say whether there are some of TLS 1.2 and some of TLS 1.3 among them.
+
+    Python's `ssl` can't choose among the three of TLS 1.3, of which none is weak.
+    """
+    if isinstance(suites, str):
+        _hand_over(context, suites)
+        return True, True
+    new = [name for name in suites if is_tls13(name)]
+    rest = [name for name in suites if name not in new and name not in NOT_SUITES]
+    own: list[str] = []
+    for name in rest:
+        found = openssl_name(name)
+        try:
+            context.set_ciphers(found or "")
+        except ssl.SSLError:
+            logger.warning("ssl.cipher.suites: %s isn't known to %s", name, ssl.OPENSSL_VERSION)
+        else:
+            own.append(found or "")
+    if not own and not new:
+        raise ConfigurationError(
+            f"ssl.cipher.suites: none of {', '.join(suites)} is known to {ssl.OPENSSL_VERSION}"
+        )
+    if own:
+        _hand_over(context, ":".join(own))
+    return bool(own), bool(new)
+
+
+def _hand_over(context: ssl.SSLContext, text: str) -> None:
+    try:
+        context.set_ciphers(text)
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"ssl.cipher.suites: OpenSSL refuses {text!r}: {error}") from None
+
+
+# Whom to trust
+
+
+def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> None:
+    path, text = config[location], config[inline]
+    if path is None and text is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    # As in Java, whoever stands in the store is trusted: also a broker itself, or an issuer
+    # that another one has certified.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if path is not None and Path(path).is_dir():
+        context.load_verify_locations(capath=path)
+        return
+    if path is None:
+        found, where = certificates_of(text, inline), inline
+    else:
+        of_brokers = location.startswith("ssl.")
+        password = config["ssl.truststore.password"] if of_brokers else None
+        found = trusted(Source(location, path, password))
+        where = f"{location}: {path}"
+    for number, certificate in enumerate(found, 1):
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except (ssl.SSLError, ValueError):
+            raise ConfigurationError(f"{where}: certificate {number} is broken") from None
+
+
+def _take_revoked(context: ssl.SSLContext, path: str | None) -> None:
+    if path is None:
+        return
+    try:
+        context.load_verify_locations(cafile=path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise ConfigurationError(
+            f"ssl.crl.location: {path}: it can't be read, or holds no list of revoked "
+            f"certificates: {why or error}"
+        ) from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+# Who we are
+
+
+def _take_key(context: ssl.SSLContext, config: Config) -> None:
+    where = next((n for n in _KEY_PLACES if config[n] is not None), None)
+    if where is None:
+        return
+    both = _key_and_chain(config)
+    password: Secret | None = config["ssl.key.password"]
+    asked = False
+
+    def reveal() -> str:
+        nonlocal asked
+        asked = True
+        if password is None:  # without an answer here OpenSSL would ask the terminal
+            raise ConfigurationError(
+                f"{_place(config, where)}: the private key is encrypted: give ssl.key.password"
+            )
+        return password.reveal()
+
+    try:
+        with _readable(both) as path:
+            context.load_cert_chain(path, password=reveal)
+        return
+    except ConfigurationError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        mismatch = "MISMATCH" in str(error).upper()
+    if mismatch:
+        what = (
+            "the first certificate doesn't belong to the private key (the client's own "
+            "certificate has to come first)"
+        )
+    elif asked:
+        what = "the private key can't be decrypted: ssl.key.password is wrong, or the key is broken"
+    else:
+        what = "private key and certificates can't be read: broken or cut off"
+    raise ConfigurationError(f"{_place(config, where)}: {what}")
+
+
+_KEY_PLACES = (
+    "ssl.keystore.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+)
+
+
+def _place(config: Config, option: str) -> str:
+    """The option, with the file where it names one."""
+    return f"{option}: {config[option]}" if option.endswith(".location") else option
+
+
+def _key_and_chain(config: Config) -> Secret:
+    """Key and certificates as one PEM text, wherever each of them comes from."""
+    store = config["ssl.keystore.location"]
+    if store is not None:
+        return own_key(
+            Source(
+                "ssl.keystore.location",
+                store,
+                config["ssl.keystore.password"],
+                config["ssl.key.password"],
+            )
+        )
+    chain_file, key_file = config["ssl.certificate.location"], config["ssl.key.location"]
+    key: Secret | None = config["ssl.keystore.key"]
+    if key_file is not None:
+        source = Source("ssl.key.location", key_file)
+        key = checked_key(source, read_file(source))
+    if chain_file is None:
+        chain = config["ssl.keystore.certificate.chain"]
+        return Secret(f"{'' if key is None else key.reveal()}\n{chain}\n")
+    source = Source("ssl.certificate.location", chain_file)
+    if key is None:
+        return checked_key(source, read_file(source))  # one file holds both
+    certificates = read_file(source).decode("utf-8", "replace")
+    return Secret(f"{key.reveal()}\n{certificates}\n")
+
+
+@contextmanager
+def _readable(both: Secret) -> Iterator[str]:
+    """A path that OpenSSL can read a key from: in memory where the system can do that.
+
+    Python's `ssl` takes keys from files only.
+    """
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        number = os.memfd_create("odradek", os.MFD_CLOEXEC)
+        with os.fdopen(number, "wb") as file:
+            file.write(both.reveal().encode())
+            file.flush()
+            yield f"/proc/self/fd/{number}"
+        return
+    with tempfile.NamedTemporaryFile() as file:  # readable for this user only
+        file.write(both.reveal().encode())
+        file.flush()
+        yield file.name
