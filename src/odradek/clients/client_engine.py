@@ -7,6 +7,7 @@ Producer, consumer and admin engines add their components to it. Must not: know 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -25,6 +26,7 @@ from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.metadata_updater import MetadataUpdater
+from odradek.metadata.refusals import Refusal
 from odradek.network.connection import DATA, Connection
 from odradek.network.effects import AnyRequest, IncomingResponse
 from odradek.network.engine import Engine
@@ -57,6 +59,13 @@ def check_topic(name: str) -> None:
         size = 0
     if not 0 < size <= LONGEST_NAME:
         raise InvalidTopicExceptionError(f"{name!r} can't be a topic's name")
+
+
+def _again(error: KafkaError) -> KafkaError:
+    """The same error for one more caller, who gets a traceback of its own."""
+    made = copy(error)
+    made.__cause__ = error.__cause__
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,8 @@ class ClientEngine(Engine):
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
+        self.updater.refusals.tell = self._refused
+        self._callers: dict[Completion[Any], str] = {}
         self.waiting: dict[str, float] = {}
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:
@@ -222,6 +233,11 @@ class ClientEngine(Engine):
     ) -> KafkaTimeoutError:
         """The error of a call whose time is up, with every address tried and why it failed."""
         attempts = [*self.recent_attempts(now), *own_attempts]
+        error = self._timeout(what, now, attempts)
+        error.__cause__ = self.updater.refusals.latest()
+        return error
+
+    def _timeout(self, what: str, now: float, attempts: Sequence[Attempt]) -> KafkaTimeoutError:
         unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
         if not unavailable or not attempts:
             return KafkaTimeoutError(f"no {what} in time", attempts, now)
@@ -276,11 +292,34 @@ class ClientEngine(Engine):
     def track(self, completion: Completion[Any], what: str, deadline: float) -> None:
         """Note what a caller waits for, for `explain()`."""
         self.waiting[what] = deadline
-        completion.when_done(lambda _: self._untrack(what))
+        self._callers[completion] = what
+        completion.when_done(lambda _: self._untrack(what, completion))
+        if self.updater.refusals.standing(self.now) is not None:
+            self.start(self._refuse(completion, what))
 
     def waits(self) -> list[tuple[str, float]]:
         """What callers wait for, and until when: for `explain()`."""
         return list(self.waiting.items())
 
-    def _untrack(self, what: str) -> None:
+    def _untrack(self, what: str, completion: Completion[Any]) -> None:
         self.waiting.pop(what, None)
+        self._callers.pop(completion, None)
+
+    # Refusals (R-CS-4)
+
+    def patient(self, what: str) -> bool:
+        """Whether a call goes on waiting while nobody takes this client in."""
+        return False
+
+    def _refused(self, refusal: Refusal) -> None:
+        """Nobody takes us in, and waiting won't mend it: every call that waits is told so."""
+        for completion, what in list(self._callers.items()):
+            if not completion.done and not self.patient(what):
+                self.cancel_now(completion, _again(refusal.error))
+
+    def _refuse(self, completion: Completion[Any], what: str) -> Flow[None]:
+        """The same for a call that begins before the next attempt, unless it needs no broker."""
+        now = yield START
+        error = self.updater.refusals.standing(now)
+        if error is not None and not completion.done and not self.patient(what):
+            self.cancel_now(completion, _again(error))

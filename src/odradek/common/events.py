@@ -23,6 +23,7 @@ KINDS: dict[str, str] = {
     "ready": "ApiVersions was answered: address, purpose, seconds",
     "dial_failed": "a dial ended without a usable connection: address, error, failures, backoff",
     "disconnected": "a connection that was ready is gone: address, error, in_flight, failure",
+    "reauthenticated": "a connection in use authenticated again (KIP-368): address, held, seconds",
     "proved": "a connection answered a real request, its address's backoff is reset: address",
     "dns_failed": "a name doesn't resolve: address, error",
     "metadata_request": "a metadata refresh was sent: address, why, topics, round",

@@ -26,6 +26,7 @@ from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
+from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import Asked, Round
 from odradek.network.connection import COORDINATOR, METADATA, Connection
 from odradek.network.engine import Engine
@@ -59,6 +60,7 @@ class MetadataUpdater:
         self._rebootstraps: bool = config["metadata.recovery.strategy"] == "rebootstrap"
         self._trigger: float = config["metadata.recovery.rebootstrap.trigger.ms"]
         self._retry = Backoff(config.backoff("retry.backoff"), rng)
+        self.refusals = Refusals(network)
         self.rounds = 0
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
@@ -114,6 +116,7 @@ class MetadataUpdater:
                 round_, until, now, rebootstrapping=self.current is not None
             )
             self.next_attempt_at = at
+            self.refusals.look(now, at)
             while now < min(at, self._trigger_at()) and self._forced is None:
                 self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
                 if any(a.reply.done for a in self._late):
@@ -134,7 +137,8 @@ class MetadataUpdater:
                 return False, now
             self._note_ends(round_, now)
             self._check_rebootstrap(round_, now)
-            wait_until = self._trigger_at()
+            self.refusals.look(now)
+            wait_until = min(self._trigger_at(), self.refusals.due_at)
             if round_.asked is not None:
                 wait_until = min(wait_until, round_.asked.connection.held_at or math.inf)
             else:
@@ -399,6 +403,7 @@ class MetadataUpdater:
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
             self.metadata.wanted.notify()
+        self.refusals.note(connection.address, error, now)
         if connection.purpose == COORDINATOR or not (failure or connection.left_in_use):
             return
         if not connection.proved:

@@ -40,6 +40,8 @@ class AddressState:
     """IPs that shouldn't come first: tried since the last success, or just lost."""
     failures_before_proof: int = 0
     """What the last proof reset; comes back when the proof turns out to be none."""
+    suspicion: str = ""
+    """What the next dial asks, to explain an end without a word (see `probe`)."""
     numeric: bool = False
     """The host is an IP address, so there is nothing to resolve."""
 
@@ -150,6 +152,7 @@ class ClusterConnectionStates:
         state.failures = 0
         state.backoff_until = -math.inf
         state.dial_failed = False
+        state.suspicion = ""
         state.last_error = None
         state.proved_at = now
 

@@ -7,12 +7,19 @@ Must not: decide anything about other connections or about dialling.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
+from odradek.common.errors import AuthenticationError, KafkaError
+from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection_state import ENDED, ConnectionEvent, ConnectionState, move
+from odradek.network.effects import AnyRequest
 from odradek.network.frame import FrameReader
-from odradek.network.in_flight_requests import InFlightRequests
+from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
+
+if TYPE_CHECKING:
+    from odradek.network.sasl.session import Session
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE = "beside"
@@ -22,6 +29,7 @@ Backoff is per address all the same."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
 even a stopped process is connected to, by its kernel."""
+_BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
 HELD = 0.25
 """Seconds after which a write that isn't answered counts as held by the broker."""
 
@@ -31,6 +39,7 @@ class Connection:
 
     __slots__ = (
         "address",
+        "asks",
         "beside",
         "broker_id",
         "bytes_seen",
@@ -50,11 +59,13 @@ class Connection:
         "ready",
         "ready_at",
         "record",
+        "session",
         "setup_deadline",
         "state",
         "suspect",
         "throttled_until",
         "versions",
+        "works_outside",
         "writable",
     )
 
@@ -101,6 +112,34 @@ class Connection:
         """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
         been pending for so long."""
         self.writable = True
+        self.session: Session | None = None
+        """Where the broker takes requests only for a while after an authentication (KIP-368)."""
+        self.asks = ""
+        """What it finds out, beside what it is for (see `probe`)."""
+        self.works_outside = False
+        """Its authentication waits for a function of ours: the broker isn't silent."""
+
+    def version_for(self, request: type[AnyRequest]) -> int:
+        """The highest version of an API that both sides speak."""
+        low, high = self.versions.get(request.API_KEY, (0, -1))
+        version = min(high, request.MAX_VERSION)
+        if version < max(low, request.MIN_VERSION):
+            raise UnsupportedVersionError(
+                f"{request.API_NAME}: broker {self.address} speaks versions {low} to {high}, "
+                f"this client {request.MIN_VERSION} to {request.MAX_VERSION}"
+            )
+        return version
+
+    def lost(self, error: KafkaError) -> None:
+        """Go to the state in which it ended."""
+        refused = isinstance(error, AuthenticationError) and self.state not in _BEFORE_TCP
+        event = ConnectionEvent.AUTHENTICATION_REFUSED if refused else ConnectionEvent.LOST
+        self.move(event)
+
+    def take_requests(self) -> list[InFlightRequest]:
+        """Take out all that wait for an answer or to be sent, in their order."""
+        requests = self.in_flight.clear()
+        return requests if self.session is None else requests + self.session.take_held()
 
     def move(self, event: ConnectionEvent) -> None:
         """Go on to the state that the table gives."""
@@ -110,6 +149,8 @@ class Connection:
 
     def dial_suspect_at(self, suspicion: float) -> float:
         """When a pending dial will be suspect: sooner while there isn't even TCP."""
+        if self.state is ConnectionState.AUTHENTICATING:
+            return math.inf if self.works_outside else self.last_received + suspicion
         if self.state is ConnectionState.CHECKING_API_VERSIONS or suspicion < CONNECT_SUSPICION:
             return self.dialled_at + suspicion
         return self.dialled_at + CONNECT_SUSPICION
@@ -122,6 +163,20 @@ class Connection:
         if head is None:
             return None
         return max(head.sent_at + head.patience, self.last_received) + suspicion
+
+    def look_at(self, suspicion: float, idle: float, proof: float) -> float:
+        """When something is due on it: its setup, an answer, a proof, an end, a new session."""
+        if not self.ready:
+            due = self.setup_deadline
+            return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
+        deadline = self.overdue_at(suspicion)
+        if deadline is None:
+            deadline = self.last_used + idle
+            if not self.proved:
+                deadline = min(deadline, self.ready_at + proof)
+        elif not self.suspect:
+            deadline = min(deadline, self.suspect_at(suspicion) or deadline)
+        return deadline if self.session is None else min(deadline, self.session.due_at)
 
     @property
     def held_at(self) -> float | None:

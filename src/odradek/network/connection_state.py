@@ -1,7 +1,9 @@
 """The life of one connection as a transition table, with Kafka's names for the states.
 
-    RESOLVING -> CONNECTING -> CHECKING_API_VERSIONS -> READY
+    RESOLVING -> CONNECTING -> CHECKING_API_VERSIONS -> (AUTHENTICATING ->) READY
         any state -> DISCONNECTED (or AUTHENTICATION_FAILED), which ends the connection
+
+A connection that authenticates again (KIP-368) stays READY.
 
 In: events of the network client. Out: the next state, or a refusal. Must not: know about time.
 """
@@ -17,6 +19,7 @@ class ConnectionState(StrEnum):
     RESOLVING = "resolving"
     CONNECTING = "connecting"
     CHECKING_API_VERSIONS = "checking_api_versions"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
     AUTHENTICATION_FAILED = "authentication_failed"
     DISCONNECTED = "disconnected"
@@ -31,6 +34,8 @@ class ConnectionEvent(StrEnum):
     RESOLVED = "resolved"
     CONNECTED = "connected"
     API_VERSIONS_ANSWERED = "api_versions_answered"
+    AUTHENTICATION_BEGUN = "authentication_begun"
+    AUTHENTICATED = "authenticated"
     AUTHENTICATION_REFUSED = "authentication_refused"
     LOST = "lost"
 
@@ -41,10 +46,15 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
     (_S.RESOLVING, _E.RESOLVED): _S.CONNECTING,
     (_S.CONNECTING, _E.CONNECTED): _S.CHECKING_API_VERSIONS,
     (_S.CHECKING_API_VERSIONS, _E.API_VERSIONS_ANSWERED): _S.READY,
+    (_S.CHECKING_API_VERSIONS, _E.AUTHENTICATION_BEGUN): _S.AUTHENTICATING,
+    (_S.AUTHENTICATING, _E.AUTHENTICATED): _S.READY,
     (_S.CHECKING_API_VERSIONS, _E.AUTHENTICATION_REFUSED): _S.AUTHENTICATION_FAILED,
+    (_S.AUTHENTICATING, _E.AUTHENTICATION_REFUSED): _S.AUTHENTICATION_FAILED,
+    (_S.READY, _E.AUTHENTICATION_REFUSED): _S.AUTHENTICATION_FAILED,
     (_S.RESOLVING, _E.LOST): _S.DISCONNECTED,
     (_S.CONNECTING, _E.LOST): _S.DISCONNECTED,
     (_S.CHECKING_API_VERSIONS, _E.LOST): _S.DISCONNECTED,
+    (_S.AUTHENTICATING, _E.LOST): _S.DISCONNECTED,
     (_S.READY, _E.LOST): _S.DISCONNECTED,
 }
 

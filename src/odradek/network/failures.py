@@ -74,13 +74,14 @@ def in_words(error: BaseException) -> str:
 
 def ended_unexplained(error: BaseException | str | None) -> bool:
     """The peer ended it, in order or not, without a word of the reason."""
-    return error is None or (
-        isinstance(error, OSError)
-        and (
-            isinstance(error, ConnectionError)
-            or type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")
-        )
-    )
+    if error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
+        return True
+    return type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")
+
+
+def ended_in_handshake(address: Address | None = None) -> TlsError:
+    """The error of a peer that ended the TLS handshake without a word."""
+    return TlsError(ENDED, address, ENDED_CURE)
 
 
 def as_error(
@@ -124,7 +125,7 @@ def _of_tls(error: BaseException, address: Address | None) -> TlsError:
     if "UNRECOGNIZED_NAME" in reason:
         return HostNameMismatchError("the server doesn't know the name that was dialled", address)
     if ended_unexplained(error):
-        return TlsError(ENDED, address, ENDED_CURE)
+        return ended_in_handshake(address)
     return TlsError(f"the TLS handshake failed: {_said(error)}", address)
 
 

@@ -1,11 +1,13 @@
-"""From a dial to READY: the name, TCP, ApiVersions (KIP-511), later SASL as well.
+"""From a dial to READY: the name, TCP, ApiVersions (KIP-511), SASL where the client has it.
 
 In: a connection that was just made. Out: the versions that the broker speaks, or a typed error.
-Must not: send anything else before the answer is there.
+Must not: send anything else before the answer is there. What is in `network.sasl` is imported by
+the clients that use it, so that the others start as quickly as without.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +19,7 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
+from odradek.network import probe
 from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Open, Resolve
@@ -71,7 +74,8 @@ def _open(network: NetworkClient, connection: Connection, ip: str, now: float) -
         ip=ip,
         connection=connection.id,
     )
-    network.engine.effects.append(Open(connection.id, connection.address, ip))
+    plain = probe.begin(connection, now)
+    network.engine.effects.append(Open(connection.id, connection.address, ip, plain))
 
 
 def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
@@ -108,14 +112,21 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
     now = yield START
     if connection.ended:
         return
+    event = ConnectionEvent.API_VERSIONS_ANSWERED
     try:
         connection.versions, now = yield from check_api_versions(network, connection, now)
+        now = yield from probe.ask(network, connection, now)
+        if network.mechanism is not None and not connection.ended:
+            from odradek.network.sasl.authenticate import authenticate
+
+            now = yield from authenticate(network, connection, network.mechanism, now)
+            event = ConnectionEvent.AUTHENTICATED
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
         return
     if _gone(connection):
         return
-    connection.move(ConnectionEvent.API_VERSIONS_ANSWERED)
+    connection.move(event)
     connection.ready_at = connection.last_received = connection.heard_at = now
     connection.suspect = False
     connection.reader.limit = network.frame_limit
@@ -131,6 +142,25 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
         seconds=round(now - connection.dialled_at, 6),
     )
     network.changed.notify()
+
+
+def begin_again(network: NetworkClient, connection: Connection) -> None:
+    """KIP-368: the session of a connection ends soon, so it authenticates once more."""
+    session, mechanism = connection.session, network.mechanism
+    if session is None or mechanism is None:
+        return
+    from odradek.network.sasl.reauthentication import reauthenticate
+
+    session.due_at = math.inf  # until it is known when the next one is
+    network.engine.start(reauthenticate(network, connection, mechanism, session))
+
+
+def silent_refusal() -> ConnectionFailedError:
+    """The error of a broker that closes in the middle of SASL without a word."""
+    return ConnectionFailedError(
+        "the broker closed the connection during SASL authentication without a word: it is going "
+        "away; or it is older than Kafka 1.0, whose refusals look like that"
+    )
 
 
 def _resolve(

@@ -47,16 +47,29 @@ class InFlightRequests:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(
+    def make(
         self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float
     ) -> InFlightRequest:
-        """Note a request that goes out now."""
+        """A request with a number of its own."""
         request = InFlightRequest(
             self._next_id, body, version, Completion(), now, now + timeout, patience
         )
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        return request
+
+    def add(
+        self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float
+    ) -> InFlightRequest:
+        """Note a request that goes out now."""
+        request = self.make(body, version, now, timeout=timeout, patience=patience)
         self._queue.append(request)
         return request
+
+    def put(self, request: InFlightRequest, now: float) -> None:
+        """Note that a request goes out only now, which was made before and had to wait."""
+        request.deadline += now - request.sent_at
+        request.sent_at = now
+        self._queue.append(request)
 
     @property
     def head(self) -> InFlightRequest | None:

@@ -10,31 +10,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from odradek.common.config import Config
 from odradek.common.errors import (
     ConnectionSetupTimeoutError,
     DisconnectedError,
+    ExplainedError,
     KafkaError,
     MalformedMessageError,
     ResponseTimeoutError,
 )
-from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
-from odradek.network.connection_state import ConnectionEvent, ConnectionState
+from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import MAX_PENDING, DialGovernor
-from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
+from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, in_words
 from odradek.network.flow import Completion, Signal
 from odradek.network.frame_buffers import FrameBuffers
-from odradek.network.handshake import begin, opened
+from odradek.network.handshake import begin, begin_again, opened, silent_refusal
+from odradek.network.host_inputs import HostInputs
 from odradek.network.in_flight_requests import InFlightRequest
+from odradek.network.probe import judged, suspect
 from odradek.protocol.headers import decode_response, peek_correlation_id
 from odradek.protocol.message import Message
+
+if TYPE_CHECKING:
+    from odradek.network.sasl.mechanism import Mechanism
 
 SUSPICION = 2.0
 """Seconds of silence after which a pending dial or an open request proves nothing (R-RB-2)."""
@@ -48,12 +53,16 @@ LostListener = Callable[[Connection, KafkaError, bool, float], None]
 """Gets the connection, why it ended, whether that was a failure, and `now`."""
 
 
-class NetworkClient:
+class NetworkClient(HostInputs):
     """All connections of one client; a component of its engine."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         self.engine = engine
-        self._config = config
+        self.rng = rng
+        self.tls = config["security.protocol"] in ("SSL", "SASL_SSL")
+        self.mechanism: Mechanism | None = None
+        """How connections authenticate; the facade sets it before anything is dialled."""
+        self.retry_backoff = config.backoff("retry.backoff")
         self.events = engine.events
         self.states = ClusterConnectionStates(
             config.backoff("reconnect.backoff"),
@@ -78,51 +87,6 @@ class NetworkClient:
         self.client_id: str = config["client.id"]
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
         """The cluster's features (KIP-584) as the newest epoch seen has them."""
-
-    # Inputs from the host
-
-    def connected(self, connection: int) -> None:
-        """TCP (and TLS) is up."""
-        self.engine.post(lambda now: self._connected(connection, now))
-
-    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """The connection is gone or couldn't be opened."""
-        self.engine.post(lambda now: self._disconnected(connection, error, now))
-
-    def get_buffer(self, connection: int) -> memoryview:
-        """Where received bytes belong."""
-        found = self._by_id.get(connection)
-        return found.reader.get_buffer() if found is not None else memoryview(bytearray(65536))
-
-    def buffer_updated(self, connection: int, count: int) -> None:
-        """Bytes were received."""
-        if (found := self._by_id.get(connection)) is None:
-            return
-        found.bytes_seen = True
-        try:
-            frames = found.reader.buffer_updated(count)
-        except MalformedMessageError as error:
-            failure = error
-            self.engine.post(lambda now: self._malformed(connection, failure, now))
-            return
-        if frames:
-            self.engine.post(lambda now: self._frames(connection, frames, now))
-
-    def received(self, connection: int, response: IncomingResponse) -> None:
-        """A response as an object."""
-        self.engine.post(
-            lambda now: self._answered(
-                connection, response.correlation_id, None, response.message, now
-            )
-        )
-
-    def writable(self, connection: int, ready: bool) -> None:
-        """Whether the host takes more for this connection."""
-        self.engine.post(lambda now: self._set_writable(connection, ready))
-
-    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """A name's addresses."""
-        self.engine.post(lambda now: self._resolved(token, result))
 
     # For the rooms above
 
@@ -202,33 +166,43 @@ class NetworkClient:
         *,
         patience: float = 0.0,
         timeout: float | None = None,
+        past_the_gate: bool = False,
     ) -> InFlightRequest:
-        """Send with a version that was chosen before (ApiVersions has no other way)."""
-        limit = self.request_timeout if timeout is None else timeout
-        request = connection.in_flight.add(
-            body, version, now, timeout=limit + patience, patience=patience
-        )
+        """Send with a version that was chosen before (ApiVersions has no other way).
+
+        While a connection authenticates again, requests wait; only its own go past the gate.
+        """
+        limit = (self.request_timeout if timeout is None else timeout) + patience
+        in_flight, session = connection.in_flight, connection.session
+        if session is not None and not past_the_gate and session.holds(now):
+            request = in_flight.make(body, version, now, timeout=limit, patience=patience)
+            session.held.append(request)
+            self.changed.notify()
+            return request
+        request = in_flight.add(body, version, now, timeout=limit, patience=patience)
+        self._transmit(connection, request, now)
+        return request
+
+    def let_go(
+        self, connection: Connection, requests: Sequence[InFlightRequest], now: float
+    ) -> None:
+        """Send what had to wait while the connection authenticated again."""
+        for request in requests:
+            connection.in_flight.put(request, now)
+            self._transmit(connection, request, now)
+        self.changed.notify()
+
+    def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
         if len(connection.in_flight) == 1:
             connection.last_received = now  # silence counts from the question on
         connection.last_used = now
-        self.engine.effects.append(
-            Send(
-                connection.id,
-                OutgoingRequest(body, version, request.correlation_id, self.client_id),
-            )
-        )
-        return request
+        identity, version = request.correlation_id, request.version
+        outgoing = OutgoingRequest(request.body, version, identity, self.client_id)
+        self.engine.effects.append(Send(connection.id, outgoing))
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
         """The highest version of an API that both sides speak."""
-        low, high = connection.versions.get(request.API_KEY, (0, -1))
-        version = min(high, request.MAX_VERSION)
-        if version < max(low, request.MIN_VERSION):
-            raise UnsupportedVersionError(
-                f"{request.API_NAME}: broker {connection.address} speaks versions {low} to {high}, "
-                f"this client {request.MIN_VERSION} to {request.MAX_VERSION}"
-            )
-        return version
+        return connection.version_for(request)
 
     def close(self, connection: Connection, now: float, reason: str) -> None:
         """Close a connection of ours: no failure of the address (R-CS-4)."""
@@ -293,6 +267,10 @@ class NetworkClient:
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
                 self._suspect(connection, now)
                 moved = True
+            session = connection.session
+            if session is not None and now >= session.due_at and not connection.ended:
+                begin_again(self, connection)
+                moved = True
         return moved
 
     def _suspect(self, connection: Connection, now: float) -> None:
@@ -321,26 +299,16 @@ class NetworkClient:
         """The earliest setup, request, proof or idle deadline."""
         earliest = math.inf
         for connection in self._by_id.values():
-            if not connection.ready:
-                earliest = min(earliest, connection.setup_deadline)
-                if not connection.suspect:
-                    earliest = min(earliest, connection.dial_suspect_at(SUSPICION))
-                continue
-            deadline = connection.overdue_at(SUSPICION)
-            if deadline is None:
-                deadline = connection.last_used + self._idle
-                if not connection.proved:
-                    deadline = min(deadline, connection.ready_at + PROOF_BY_AGE)
-            elif not connection.suspect:
-                deadline = min(deadline, connection.suspect_at(SUSPICION) or deadline)
-            earliest = min(earliest, deadline)
+            due = connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE)
+            if due < earliest:
+                earliest = due
         return None if earliest == math.inf else earliest
 
     def abort(self, error: KafkaError, now: float) -> None:
         """Close everything; open replies end with `error`."""
         for connection in list(self._by_id.values()):
-            requests = connection.in_flight.clear()
-            self._forget(connection)
+            requests = connection.take_requests()
+            self._forget(connection, error)
             self.engine.effects.append(Close(connection.id, str(error)))
             for request in requests:
                 if not request.reply.done:
@@ -441,6 +409,9 @@ class NetworkClient:
         if connection is None:
             return
         setting_up = not connection.ready
+        suspect(self, connection, error)
+        if error is None and connection.state is ConnectionState.AUTHENTICATING:
+            error = silent_refusal()
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
@@ -450,20 +421,22 @@ class NetworkClient:
             self.governor.failed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: Connection, error: KafkaError) -> None:
         self._by_id.pop(connection.id, None)
         if not connection.ready:
             self.governor.ended()
             connection.record.dialling -= 1
-        connection.move(ConnectionEvent.LOST)
+        connection.lost(error)
         if self.connections.get((connection.address, connection.purpose)) is connection:
             del self.connections[connection.address, connection.purpose]
 
     def _end(self, connection: Connection, error: KafkaError, now: float, *, failure: bool) -> None:
-        setting_up = not connection.ready
-        requests = connection.in_flight.clear()
-        self._forget(connection)
-        address = connection.address
+        setting_up, address = not connection.ready, connection.address
+        error = judged(connection, error)
+        if isinstance(error, ExplainedError):
+            error = error.at(address)
+        requests = connection.take_requests()
+        self._forget(connection, error)
         ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
             until = self.states.failed(address, now, error, connecting=setting_up)

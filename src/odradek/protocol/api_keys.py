@@ -228,6 +228,8 @@ GENERATED: Final[frozenset[str]] = frozenset(
         "OffsetFetch",
         "OffsetForLeaderEpoch",
         "Produce",
+        "SaslAuthenticate",
+        "SaslHandshake",
         "SyncGroup",
         "TxnOffsetCommit",
     }

@@ -23,6 +23,7 @@ from odradek.simulation.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
+    from odradek.simulation.sasl import Door
 
 
 class Misbehaviour(Enum):
@@ -44,11 +45,13 @@ class Misbehaviour(Enum):
 class BrokerSession:
     """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
 
-    __slots__ = ("_busy", "_inbox", "broker", "ended", "forgotten", "peer", "swallowed")
+    __slots__ = ("_busy", "_inbox", "broker", "door", "ended", "forgotten", "peer", "swallowed")
 
     def __init__(self, broker: SimulatedBroker, peer: Peer) -> None:
         self.broker = broker
         self.peer = peer
+        self.door: Door | None = None
+        """What is known of its authentication, where the cluster wants one."""
         self.ended = False
         self.forgotten = False
         self.swallowed = False
@@ -215,6 +218,9 @@ class SimulatedBroker:
     def work(self, session: BrokerSession, request: ReceivedRequest) -> None:
         """Do what a request asks."""
         self.requests[api_name(request.api_key)] += 1
+        sasl = self.cluster.sasl
+        if sasl is not None and not sasl.admits(self, session, request):
+            return
         low, high = self.cluster.versions.get(request.api_key, (0, -1))
         if request.api_key == ApiVersionsRequest.API_KEY:
             self._api_versions(session, request, known=low <= request.version <= high)

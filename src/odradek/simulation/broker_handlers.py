@@ -53,6 +53,7 @@ from odradek.simulation.epoch_handlers import EPOCH_HANDLERS
 from odradek.simulation.group_handlers import GROUP_HANDLERS
 from odradek.simulation.produce_handler import produce
 from odradek.simulation.record_handlers import fetch, list_offsets
+from odradek.simulation.sasl import SASL_HANDLERS
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 from odradek.simulation.transaction_handlers import TRANSACTION_HANDLERS
 
@@ -281,6 +282,7 @@ HANDLERS: dict[type[Message], Handler] = {
     **EPOCH_HANDLERS,
     **GROUP_HANDLERS,
     **TRANSACTION_HANDLERS,
+    **SASL_HANDLERS,
 }
 BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
 """A client may send a kind of request of its own: one that leaves out the latest versions."""

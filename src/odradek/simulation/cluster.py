@@ -28,6 +28,7 @@ from odradek.simulation.environment import (
 )
 from odradek.simulation.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.partition_log import PartitionLog, StoredBatch
+from odradek.simulation.sasl import SaslListener
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 from odradek.simulation.transaction_coordinator import TransactionTopic
 
@@ -97,6 +98,7 @@ class SimulatedCluster:
         """Another cluster has taken its place: its brokers don't start again."""
         self.answers_empty_brokers = False
         self.answers_129 = False
+        self.sasl: SaslListener | None = None  # what clients have to show, if anything
         self.topics: dict[str, Topic] = {}
         self.observers: list[Observer] = []
         """Told of every request that is worked on (ApiVersions apart)."""

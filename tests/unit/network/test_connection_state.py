@@ -39,6 +39,15 @@ def test_every_living_state_can_be_lost_and_no_end_is_left_again() -> None:
             move(state, event)
 
 
-def test_only_the_handshake_can_be_refused_for_credentials() -> None:
+def test_credentials_can_be_refused_wherever_kafka_is_spoken() -> None:
     allowed = [s for s in S if (s, E.AUTHENTICATION_REFUSED) in TRANSITIONS]
-    assert allowed == [S.CHECKING_API_VERSIONS]
+    assert allowed == [S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.READY]
+
+
+def test_the_way_through_authentication() -> None:
+    state = move(S.CHECKING_API_VERSIONS, E.AUTHENTICATION_BEGUN)
+    assert move(state, E.AUTHENTICATED) is S.READY
+    with pytest.raises(RuntimeError):
+        move(S.CHECKING_API_VERSIONS, E.AUTHENTICATED)
+    with pytest.raises(RuntimeError):
+        move(state, E.API_VERSIONS_ANSWERED)

@@ -131,7 +131,8 @@ def test_every_api_answers_in_every_version(
     assert answer is not None
     assert setting.client.lost == []
     codes = str(answer).split("error_code=")[1:]
-    assert [c for c in codes if not c.startswith("0")] == []
+    expected = "34" if kind.API_NAME.startswith("Sasl") else "0"  # not on a port without SASL
+    assert [c for c in codes if not c.startswith(expected)] == []
     assert setting.broker.requests == {kind.API_NAME: 1}
 
 

@@ -107,6 +107,11 @@ class ProducerEngine(ClientEngine):
         records = sum(b.count for b in left)
         return self.timeout(f"acknowledgement of {records} records in {len(left)} batches", now)
 
+    def patient(self, what: str) -> bool:
+        """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
+        waits = what.startswith(("acknowledgement", "end of "))
+        return waits and self.updater.refusals.got_in()
+
     def waits(self) -> list[tuple[str, float]]:
         """What callers wait for, and the records that have no outcome yet."""
         found, pending = super().waits(), self.sender.incomplete()

@@ -1,0 +1,51 @@
+"""Gives a client its SASL mechanism: the real world's clock, random bytes, tokens and tickets.
+
+In: a configuration and a host. Out: the mechanism that every connection of the client uses, or
+None. What a mechanism needs of `runtime` is imported only for that mechanism.
+Must not: fetch a token or a ticket; connections do, when they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.common.config import Config
+from odradek.network.host import Host
+from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
+from odradek.network.sasl.mechanism import Mechanism
+
+
+def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
+    """The mechanism of one client; in a simulation nonces come from the client's own generator."""
+    outsiders = SaslOutsiders(
+        wall_clock=host.wall_clock,
+        random_bytes=_random_bytes if real else None,
+        tokens=_tokens,
+        msk_iam=_msk_iam,
+        gssapi=_gssapi,
+    )
+    return mechanism_for(config, outsiders)
+
+
+def _random_bytes(count: int) -> bytes:
+    from odradek.runtime.system_random import random_bytes
+
+    return random_bytes(count)
+
+
+def _tokens(config: Config) -> Callable[[], object]:
+    from odradek.runtime.token_functions import token_function
+
+    return token_function(config)
+
+
+def _msk_iam(config: Config) -> Mechanism:
+    from odradek.runtime.msk_iam_credentials import msk_iam_mechanism
+
+    return msk_iam_mechanism(config)
+
+
+def _gssapi(config: Config) -> Mechanism:
+    from odradek.runtime.kerberos import gssapi_mechanism
+
+    return gssapi_mechanism(config)

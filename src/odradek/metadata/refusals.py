@@ -1,0 +1,106 @@
+"""R-CS-4: when what one address has against this client becomes the error of every waiting call.
+
+In: ends of connections, the ends of metadata rounds. Out: a refusal that stands until the next
+attempt. An error that waiting doesn't mend (`KafkaError.sticky`: a wrong password, a certificate
+that can't be trusted) is told at once, but not while somebody else may still take us in: a client
+with a good connection goes on; and where one broker of several refuses, the round goes on to the
+others first, a second at the most. Must not: end the client. The next round dials again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from odradek.common.errors import KafkaError, NotKafkaError, PlaintextPortError
+from odradek.common.types import Address
+from odradek.network.network_client import NetworkClient
+
+GRACE = 1.0
+"""Seconds in which a round may find somebody who takes us in."""
+WEAK = (NotKafkaError, PlaintextPortError)
+"""Something else listens at an address. In an outage of a cluster that had let us in this shows
+nothing, since addresses are recycled, unless it is so at all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One error for all, until the next attempt begins."""
+
+    error: KafkaError
+    until: float
+
+
+def _nobody(refusal: Refusal) -> None:
+    """Stand for those who want to be told."""
+
+
+class Refusals:
+    """What the addresses of one client have against it."""
+
+    def __init__(self, network: NetworkClient) -> None:
+        self._network = network
+        self._noted: dict[Address, KafkaError] = {}
+        self._since = math.inf
+        self._last: Refusal | None = None
+        self.tell: Callable[[Refusal], None] = _nobody
+        """Called with each refusal that begins to stand."""
+
+    def note(self, address: Address, error: KafkaError, now: float) -> None:
+        """A connection to an address has ended with an error."""
+        if error.sticky:
+            self._noted[address] = error
+            self._since = min(self._since, now)
+
+    @property
+    def due_at(self) -> float:
+        """When it is time to look, even if the round isn't over."""
+        return self._since + GRACE
+
+    def look(self, now: float, until: float | None = None) -> None:
+        """See whether a refusal stands; `until`: a round is over, and the next one begins then."""
+        if self._since == math.inf or (until is None and now < self.due_at):
+            return
+        noted, self._noted, self._since = self._noted, {}, math.inf
+        if self._connected():
+            return
+        error = self._decisive(noted)
+        if error is None:
+            return
+        if until is None:
+            until = min(self._network.states.state(a).backoff_until for a in noted)
+        self._last = Refusal(error, until)
+        self.tell(self._last)
+
+    def standing(self, now: float) -> KafkaError | None:
+        """The error that a call gets which begins now."""
+        last = self._last
+        if last is None or now >= last.until or self._connected():
+            return None
+        return last.error
+
+    def latest(self) -> KafkaError | None:
+        """What an address has against us that hasn't proved itself since: a timeout's cause."""
+        for state in self._network.states.all():
+            error = state.last_error
+            if state.failures and isinstance(error, KafkaError) and error.sticky:
+                return error
+        return None
+
+    def got_in(self) -> bool:
+        """Whether any address has ever let this client in."""
+        return any(s.proved_at > -math.inf for s in self._network.states.all())
+
+    def _connected(self) -> bool:
+        return any(c.ready for c in self._network.connections.values())
+
+    def _decisive(self, noted: Mapping[Address, KafkaError]) -> KafkaError | None:
+        strong = [e for e in noted.values() if not isinstance(e, WEAK)]
+        if strong:
+            return strong[0]
+        if self.got_in() and any(
+            s.failures and s.address not in noted for s in self._network.states.all()
+        ):
+            return None
+        return next(iter(noted.values()))

@@ -1,0 +1,97 @@
+"""Finds out what an end without a word meant, by a question on the next dial.
+
+A broker that is spoken to in TLS on a plaintext port, or without SASL on a port that wants it, just
+closes; so does a proxy without a broker behind it, which will be there again in a minute. Only a
+question tells them apart: the next dial of an address that never proved itself asks it, once.
+
+In: what the network client sees of ends and dials. Out: `PlaintextPortError`, `SaslExpectedError`,
+or nothing, and then the end was an ordinary failure. Must not: cost a dial of its own, nor send a
+credential: in plaintext goes nothing but ApiVersions.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, cast
+
+from odradek.common.errors import KafkaError, PlaintextPortError, SaslExpectedError, TlsPortError
+from odradek.common.kafka_errors import UnsupportedSaslMechanismError
+from odradek.network.connection import Connection
+from odradek.network.connection_state import ConnectionState
+from odradek.network.failures import ended_in_handshake, ended_unexplained
+from odradek.network.flow import Flow, Wait
+
+if TYPE_CHECKING:
+    from odradek.network.network_client import NetworkClient
+    from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
+
+PATIENCE = 2.0
+"""Seconds for a port to answer in plaintext; one that speaks TLS may wait for more."""
+WITH_LIST = 1
+"""The version of SaslHandshake that is asked with."""
+
+
+class Suspicion(StrEnum):
+    """What the silent end of a connection may have meant."""
+
+    NONE = ""
+    PLAINTEXT_PORT = "plaintext"
+    SASL_PORT = "sasl"
+    ASKED = "asked"
+    """Known as well as can be, until the address proves itself."""
+
+
+def suspect(
+    network: NetworkClient, connection: Connection, error: BaseException | str | None
+) -> None:
+    """Note what the end of a connection may mean, for the next dial to ask."""
+    record = connection.record
+    if record.suspicion or record.proved_at > -math.inf or not ended_unexplained(error):
+        return
+    if connection.state is ConnectionState.CONNECTING:
+        if network.tls:
+            record.suspicion = Suspicion.PLAINTEXT_PORT
+    elif connection.ready and not connection.proved and network.mechanism is None:
+        record.suspicion = Suspicion.SASL_PORT
+
+
+def begin(connection: Connection, now: float) -> bool:
+    """Take over the question; say whether this connection has to be opened in plaintext."""
+    suspicion = connection.record.suspicion
+    if suspicion not in (Suspicion.PLAINTEXT_PORT, Suspicion.SASL_PORT):
+        return False
+    connection.asks, connection.record.suspicion = suspicion, Suspicion.ASKED
+    if suspicion is Suspicion.SASL_PORT:
+        return False
+    connection.setup_deadline = min(connection.setup_deadline, now + PATIENCE)
+    return True
+
+
+def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
+    """After ApiVersions were answered: raise what is known by that, or by one more question."""
+    if connection.asks is Suspicion.PLAINTEXT_PORT:
+        raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")
+    if connection.asks is not Suspicion.SASL_PORT:
+        return now
+    from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+    _, newest = connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
+    if newest < WITH_LIST:
+        return now
+    request = network.send_version(connection, SaslHandshakeRequest(""), WITH_LIST, now)
+    now = yield Wait((request.reply,))
+    answer = cast("SaslHandshakeResponse", request.reply.result())
+    if answer.error_code == UnsupportedSaslMechanismError.code:
+        offered = ", ".join(sorted(answer.mechanisms)) or "no mechanism"
+        raise SaslExpectedError(
+            f"the port wants SASL, which security.protocol leaves out (it offers {offered})"
+        )
+    return now
+
+
+def judged(connection: Connection, error: KafkaError) -> KafkaError:
+    """The error of a connection, made right where it was opened in plaintext only to ask."""
+    if connection.asks is Suspicion.PLAINTEXT_PORT and isinstance(error, TlsPortError):
+        return ended_in_handshake(connection.address)
+    return error

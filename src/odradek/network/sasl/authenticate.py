@@ -1,0 +1,184 @@
+"""From ApiVersions to a connection that may be used: SaslHandshake, then a mechanism's tokens.
+
+In: a connection whose ApiVersions are known, the client's mechanism. Out: its session (KIP-368), or
+a typed error. All of it lies inside the setup's deadline (R-CS-5): whoever never comes to an end
+is failed by the network client. Must not: trust what comes: its length and number are bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from odradek.common.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    CredentialsRefusedError,
+    DisconnectedError,
+    KafkaError,
+    MechanismUnsupportedError,
+    SaslNotExpectedError,
+    ServerNotTrustedError,
+)
+from odradek.common.kafka_errors import (
+    IllegalSaslStateError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    error_for,
+)
+from odradek.network.connection import Connection
+from odradek.network.connection_state import ConnectionEvent
+from odradek.network.effects import AnyRequest
+from odradek.network.flow import Flow, Wait
+from odradek.network.sasl.mechanism import MAX_CHALLENGE, Conversation, Mechanism, Outside
+from odradek.network.sasl.session import Session
+from odradek.protocol.message import Message
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from odradek.network.network_client import NetworkClient
+
+M = TypeVar("M", bound=Message)
+
+MAX_TOKENS = 16
+"""Tokens of one conversation; Kerberos needs four."""
+MARGIN = 0.1
+"""Share of the time left that is kept back, so that a slow function ends with its own error."""
+SAID = 300
+"""Characters of a broker's words that an error repeats."""
+FRAMED = 1
+"""SaslHandshake's version from which on tokens travel in SaslAuthenticate (Kafka 1.0)."""
+
+
+def authenticate(
+    network: NetworkClient, connection: Connection, mechanism: Mechanism, now: float
+) -> Flow[float]:
+    """The first authentication of a connection."""
+    connection.move(ConnectionEvent.AUTHENTICATION_BEGUN)
+    yield from shake_hands(network, connection, mechanism)
+    now = network.engine.now
+    deadline = connection.setup_deadline - MARGIN * (connection.setup_deadline - now)
+    talk = mechanism.conversation(connection.address, network.rng)
+    first = yield from next_token(network, connection, mechanism, talk, deadline)
+    lifetime, began = yield from exchange(network, connection, mechanism, talk, first, deadline)
+    if lifetime > 0.0:
+        connection.session = Session(lifetime, began, network.rng)
+    return network.engine.now
+
+
+def shake_hands(network: NetworkClient, connection: Connection, mechanism: Mechanism) -> Flow[None]:
+    """Name the mechanism; raises what the broker has against it."""
+    _, newest = connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
+    if newest < FRAMED:
+        raise ConnectionFailedError(
+            "the broker doesn't know SASL with Kafka's own frames (since Kafka 1.0)"
+        )
+    body = SaslHandshakeRequest(mechanism.name)
+    answer = yield from _ask(network, connection, body, SaslHandshakeResponse)
+    code = answer.error_code
+    if code == UnsupportedSaslMechanismError.code:
+        raise MechanismUnsupportedError(
+            f"the broker doesn't do {mechanism.name}", mechanisms=sorted(answer.mechanisms)
+        )
+    if code == IllegalSaslStateError.code:
+        raise SaslNotExpectedError("the broker answers without SASL on this port")
+    if code:
+        raise _trouble(code, None)
+
+
+def next_token(
+    network: NetworkClient,
+    connection: Connection,
+    mechanism: Mechanism,
+    talk: Conversation,
+    deadline: float,
+    heard: bytes | KafkaError | None = None,
+) -> Flow[bytes | None]:
+    """What the mechanism sends next; None when it has nothing more to say or to hear.
+
+    Slow functions are run meanwhile. `heard`: the broker's token, or its refusal.
+    """
+    wanted = _go_on(mechanism, talk, heard)
+    while isinstance(wanted, Outside):
+        call = network.engine.call(
+            wanted.function, wanted.arguments, deadline=deadline, where="worker"
+        )
+        connection.works_outside = True
+        yield Wait((call,))
+        connection.works_outside = False
+        connection.last_received = network.engine.now  # silence counts from here on
+        if connection.ended:
+            talk.close()
+            raise DisconnectedError("the connection was lost meanwhile")
+        wanted = _go_on(mechanism, talk, call.error or call.result())
+    return wanted
+
+
+def _go_on(mechanism: Mechanism, talk: Conversation, heard: Any) -> bytes | Outside | None:
+    try:
+        return talk.throw(heard) if isinstance(heard, BaseException) else talk.send(heard)
+    except StopIteration:
+        return None
+    except KafkaError:
+        raise
+    except Exception as error:
+        text = "ran out of time" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
+        raise AuthenticationError(f"{mechanism.name} failed on this side: {text}") from error
+
+
+def exchange(
+    network: NetworkClient,
+    connection: Connection,
+    mechanism: Mechanism,
+    talk: Conversation,
+    token: bytes | None,
+    deadline: float,
+) -> Flow[tuple[float, float]]:
+    """Tokens to and fro until both sides are content.
+
+    Returns for how many seconds the broker takes requests, 0 for ever, and from when that counts:
+    when the last token was sent, so that our clock is never behind the broker's.
+    """
+    lifetime, sent_at = 0.0, network.engine.now
+    for _ in range(MAX_TOKENS):
+        if token is None:
+            return lifetime, sent_at
+        sent_at = network.engine.now
+        body = SaslAuthenticateRequest(token)
+        answer = yield from _ask(network, connection, body, SaslAuthenticateResponse)
+        if answer.error_code:
+            refused = _trouble(answer.error_code, answer.error_message)
+            yield from next_token(network, connection, mechanism, talk, deadline, refused)
+            raise refused  # the mechanism has nothing to add
+        challenge = bytes(answer.auth_bytes)
+        if len(challenge) > MAX_CHALLENGE:
+            raise ServerNotTrustedError(f"the broker sent a SASL token of {len(challenge)} bytes")
+        lifetime = max(0.0, answer.session_lifetime_ms / 1000.0)
+        token = yield from next_token(network, connection, mechanism, talk, deadline, challenge)
+    raise ServerNotTrustedError(f"the broker wants more than {MAX_TOKENS} SASL tokens")
+
+
+def _ask(
+    network: NetworkClient, connection: Connection, body: AnyRequest, kind: type[M]
+) -> Flow[M]:
+    now = network.engine.now
+    version = connection.version_for(type(body))
+    used = connection.last_used
+    request = network.send_version(connection, body, version, now, past_the_gate=True)
+    connection.last_used = used  # authenticating again keeps no idle connection open
+    yield Wait((request.reply,))
+    return cast("M", request.reply.result())
+
+
+def _trouble(code: int, said: str | None) -> KafkaError:
+    """What a broker has against us, as one of our errors."""
+    error = error_for(code)
+    words = (said or str(error) or type(error).__name__)[:SAID]
+    if code == SaslAuthenticationFailedError.code:
+        return CredentialsRefusedError(f"the broker says: {words}")
+    if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
+        return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
+    return ConnectionFailedError(f"authentication ended with {type(error).__name__}: {words}")

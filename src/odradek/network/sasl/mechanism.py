@@ -1,0 +1,58 @@
+"""What a SASL mechanism is to the engine: a generator of tokens that opens no socket itself.
+
+In: nothing but what a mechanism was made of. Out: the protocol that `authenticate` runs, and what
+mechanisms share. A conversation is one authentication of one connection: it yields a token to send
+and gets the broker's bytes back, or an `Outside`, a slow function that a worker thread runs within
+the setup's deadline, and gets its result. It returns when the broker has proved whatever it has
+to, and raises `AuthenticationError`s. Must not: put a secret into an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from odradek.common.errors import ServerNotTrustedError
+from odradek.common.secret import Secret
+from odradek.common.types import Address, Rng
+
+MAX_CHALLENGE = 128 * 1024
+"""Bytes of one token from a broker; Kerberos tickets with many groups are the largest."""
+
+
+class Outside(NamedTuple):
+    """A function that may take long: it is run in a worker thread, and its error is thrown in."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
+Conversation = Generator[bytes | Outside, Any, None]
+
+
+class Mechanism(Protocol):
+    """One way to authenticate, with one client's credentials."""
+
+    @property
+    def name(self) -> str:
+        """As brokers know it: PLAIN, SCRAM-SHA-512 …"""
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        """Begin to authenticate on a connection, or once more on the same one (KIP-368)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user's name and password; a client's may be replaced while it runs."""
+
+    username: str
+    password: Secret
+
+
+def expect_nothing(mechanism: str, challenge: bytes) -> None:
+    """A broker that accepted has nothing more to say."""
+    if challenge:
+        raise ServerNotTrustedError(
+            f"the broker answered {len(challenge)} bytes where {mechanism} has none"
+        )

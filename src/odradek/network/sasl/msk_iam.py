@@ -1,0 +1,156 @@
+"""AWS_MSK_IAM: an AWS signature (SigV4) over a request that is never sent, as Amazon's
+aws-msk-iam-auth makes it.
+
+In: credentials and a region, which a function fetches in a worker thread, and the time. Out: the
+JSON that brokers of Amazon MSK take, or the same as a bearer token for OAUTHBEARER. Signing is HMAC
+four times over and proved by AWS's published vectors; credentials that aren't given as they are
+come from botocore. Must not: send the secret key, or show it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from odradek.common.errors import ServerNotTrustedError, TokenError
+from odradek.common.secret import Secret
+from odradek.common.types import Address, Rng
+from odradek.network.sasl.mechanism import Conversation, Outside
+
+VERSION = "2020_10_22"
+ALGORITHM = "AWS4-HMAC-SHA256"
+SERVICE = "kafka-cluster"
+ACTION = ("Action", "kafka-cluster:Connect")
+LIFETIME = 900
+"""Seconds that a signature counts, as in Amazon's own clients."""
+USER_AGENT = "odradek"
+_REGION = re.compile(r"(?:^|\.)((?:[a-z]{2}|us-gov|us-iso[a-z]*|eu-isoe)-[a-z]+-\d{1,2})(?:\.|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """What signs: an access key, and a session's token where they are temporary."""
+
+    access_key_id: str
+    secret_access_key: Secret
+    session_token: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where and when a signature counts."""
+
+    region: str
+    service: str
+    now: float
+    """Seconds since the epoch."""
+    lifetime: int = LIFETIME
+
+    @property
+    def stamp(self) -> str:
+        """The time as AWS writes it."""
+        return datetime.fromtimestamp(self.now, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+    @property
+    def text(self) -> str:
+        """Day, region and service."""
+        return f"{self.stamp[:8]}/{self.region}/{self.service}/aws4_request"
+
+
+def presigned(
+    host: str, query: Mapping[str, str], credentials: AwsCredentials, scope: Scope
+) -> dict[str, str]:
+    """The query of `GET https://host/?…` with its signature (SigV4, query parameters)."""
+    signed = dict(query)
+    signed["X-Amz-Algorithm"] = ALGORITHM
+    signed["X-Amz-Credential"] = f"{credentials.access_key_id}/{scope.text}"
+    signed["X-Amz-Date"] = scope.stamp
+    signed["X-Amz-Expires"] = str(scope.lifetime)
+    if credentials.session_token is not None:
+        signed["X-Amz-Security-Token"] = credentials.session_token.reveal()
+    signed["X-Amz-SignedHeaders"] = "host"
+    nothing = hashlib.sha256(b"").hexdigest()
+    request = "\n".join(["GET", "/", encoded(signed), f"host:{host}", "", "host", nothing])
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    message = f"{ALGORITHM}\n{scope.stamp}\n{scope.text}\n{digest}"
+    signed["X-Amz-Signature"] = _signature(credentials.secret_access_key, scope, message)
+    return signed
+
+
+def encoded(query: Mapping[str, str]) -> str:
+    """A query as AWS signs it: sorted, everything quoted but RFC 3986's unreserved."""
+    pairs = sorted((quote(name, safe="-_.~"), quote(v, safe="-_.~")) for name, v in query.items())
+    return "&".join(f"{name}={value}" for name, value in pairs)
+
+
+def _signature(key: Secret, scope: Scope, message: str) -> str:
+    day, region, service, last = scope.text.split("/")
+    derived = hmac.digest(f"AWS4{key.reveal()}".encode(), day.encode(), "sha256")
+    for part in (region, service, last):
+        derived = hmac.digest(derived, part.encode(), "sha256")
+    return hmac.digest(derived, message.encode(), "sha256").hex()
+
+
+def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> Secret:
+    """The JSON for a broker: the signed query with small names, its version, and who asks."""
+    scope = Scope(region, SERVICE, now)
+    signed = presigned(host, dict([ACTION]), credentials, scope)
+    fields = {"version": VERSION, "host": host, "user-agent": USER_AGENT}
+    fields |= {name.lower(): value for name, value in signed.items()}
+    return Secret(json.dumps(fields, separators=(",", ":")))
+
+
+def bearer_token(credentials: AwsCredentials, region: str, now: float) -> tuple[Secret, float]:
+    """The signed URL as OAUTHBEARER carries it, and when it ends."""
+    host = f"kafka.{region}.amazonaws.com"
+    scope = Scope(region, SERVICE, float(int(now)))
+    signed = presigned(host, dict([ACTION]), credentials, scope)
+    signature = signed.pop("X-Amz-Signature")
+    url = f"https://{host}/?{encoded(signed)}&X-Amz-Signature={signature}&User-Agent={USER_AGENT}"
+    token = urlsafe_b64encode(url.encode()).rstrip(b"=").decode("ascii")
+    return Secret(token), scope.now + LIFETIME
+
+
+def region_of(host: str) -> str | None:
+    """The region in a broker's name, such as b-1.name.id.c2.kafka.eu-central-1.amazonaws.com."""
+    found = _REGION.search(host.lower())
+    return found[1] if found else None
+
+
+class MskIam:
+    """The mechanism of one client; `sign` makes the payload for a broker, in a worker thread."""
+
+    name = "AWS_MSK_IAM"
+
+    def __init__(self, sign: Callable[[Address], Secret]) -> None:
+        self._sign = sign
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        """One signed payload; a broker that takes it says its version and the request's id."""
+        try:
+            signed: Secret = yield Outside(self._sign, (address,))
+        except TimeoutError as error:
+            raise TokenError(
+                "AWS credentials couldn't be had in time",
+                cure="Look at where they come from: sasl.aws.msk.iam.*, environment, profile.",
+            ) from error
+        answer: bytes = yield signed.reveal().encode()
+        if not _is_acceptance(answer):
+            raise ServerNotTrustedError(
+                f"the broker answered {len(answer)} bytes that AWS_MSK_IAM doesn't have"
+            )
+
+
+def _is_acceptance(answer: bytes) -> bool:
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(found.get("version"), str)

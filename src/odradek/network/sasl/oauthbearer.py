@@ -1,0 +1,213 @@
+"""OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token that somebody else has issued.
+
+In: a function that gives tokens; it runs in a worker thread within the setup's deadline, so it may
+ask a server. Out: one message with the token and its extensions. A token is used again until most
+of its time is over (sasl.login.refresh.*), and until its end where no new one can be had.
+Must not: look into a token further than for its end, or put it into an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.errors import (
+    AuthenticationError,
+    CredentialsRefusedError,
+    KafkaError,
+    TokenError,
+    TokenExpiredError,
+)
+from odradek.common.secret import Secret
+from odradek.common.types import Address, Rng
+from odradek.network.sasl.mechanism import Conversation, Outside
+
+_TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
+_KEY = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+LONGEST_TOKEN = 512 * 1024
+"""Characters; brokers take 512 KiB in all (sasl.server.max.receive.size)."""
+SAID = 300
+"""Characters of a broker's words that an error repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, until when it counts (seconds since the epoch, None: unknown), its extensions."""
+
+    value: Secret
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """When a new token is asked for: `sasl.login.refresh.*`, in seconds and shares."""
+
+    factor: float = 0.8
+    jitter: float = 0.05
+    min_period: float = 60.0
+    buffer: float = 300.0
+
+    def due(self, got_at: float, expires_at: float, rng: Rng) -> float:
+        """A time between 80 and 85 % of the token's life; as Java does with short ones, too."""
+        life = expires_at - got_at
+        due = got_at + life * (self.factor + self.jitter * rng.random())
+        if self.min_period + self.buffer <= life:
+            due = min(max(due, got_at + self.min_period), expires_at - self.buffer)
+        return due
+
+
+class Oauthbearer:
+    """The mechanism of one client, with the token that it has now."""
+
+    name = "OAUTHBEARER"
+
+    def __init__(
+        self,
+        fetch: Callable[[], object],
+        wall_clock: Callable[[], float],
+        *,
+        extensions: Mapping[str, str] | None = None,
+        refresh: Refresh | None = None,
+    ) -> None:
+        self._fetch = fetch
+        self._wall_clock = wall_clock
+        self._extensions = dict(extensions or {})
+        self._refresh = refresh or Refresh()
+        self._token: Token | None = None
+        self._due = -math.inf
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        """Show the token; a refusal is answered, as the RFC wants it, and raised."""
+        token = self._token
+        if token is None or self._wall_clock() >= self._due:
+            try:
+                given = yield Outside(self._fetch)
+                token = self._take(given, rng)
+            except Exception as error:
+                token = self._instead(error)
+        answer: bytes = yield self._message(token)
+        if not answer:
+            return
+        self._token = None  # whatever it was, the broker doesn't take it
+        said = _status(answer)
+        kind = TokenExpiredError if "expired" in said.lower() else CredentialsRefusedError
+        refused = kind(
+            f"the broker refused the token: {said}",
+            cure="Check issuer, audience and scope of the token, and the machines' clocks.",
+        )
+        try:
+            yield b"\x01"
+        except AuthenticationError as error:
+            raise refused from error
+        raise refused
+
+    def _take(self, given: object, rng: Rng) -> Token:
+        token, now = read_token(given), self._wall_clock()
+        if token.expires_at is not None and token.expires_at <= now:
+            late = now - token.expires_at
+            raise TokenExpiredError(f"the token function gave a token that ended {late:.0f} s ago")
+        end = token.expires_at
+        self._token = token
+        self._due = -math.inf if end is None else self._refresh.due(now, end, rng)
+        return token
+
+    def _instead(self, error: Exception) -> Token:
+        """The token that is there, as long as it counts; else why there is none."""
+        token = self._token
+        if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
+            return token
+        if isinstance(error, KafkaError):
+            raise error
+        if isinstance(error, TimeoutError):
+            raise TokenError("the token function gave no answer in time") from error
+        raise TokenError(f"the token function raised {type(error).__name__}") from error
+
+    def _message(self, token: Token) -> bytes:
+        extensions = {**self._extensions, **token.extensions}
+        for key, value in extensions.items():
+            if not _KEY.fullmatch(key) or key == "auth" or not _VALUE.fullmatch(value):
+                raise TokenError(f"the SASL extension {key!r} can't be sent")
+        pairs = "".join(f"{key}={value}\x01" for key, value in extensions.items())
+        return f"n,,\x01auth=Bearer {token.value.reveal()}\x01{pairs}\x01".encode()
+
+
+def read_token(given: object) -> Token:
+    """Read what a user's function gave.
+
+    A `Token`; a text; a tuple (token, end in epoch seconds[, principal[, extensions]]) as
+    librdkafka's callbacks give it; or an object with `token()`, as kafka-python's have it.
+    """
+    method = getattr(given, "token", None)
+    if callable(method):
+        given = method()
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = {}
+    if isinstance(given, Token):
+        _check(given.value.reveal())
+        return given
+    if isinstance(given, tuple | list) and 1 <= len(given) <= 4:
+        given, *rest = given
+        expires_at = _end(rest[0]) if rest else None
+        extensions = rest[2] if len(rest) > 2 and isinstance(rest[2], Mapping) else {}
+    if isinstance(given, Secret):
+        given = given.reveal()
+    if isinstance(given, bytes):
+        given = given.decode("latin-1")
+    if not isinstance(given, str):
+        raise TokenError(f"the token function gave {type(given).__name__}, not a token")
+    _check(given)
+    if expires_at is None:
+        expires_at = end_of_jwt(given)
+    return Token(Secret(given), expires_at, dict(extensions))
+
+
+def _check(text: str) -> None:
+    if not text or len(text) > LONGEST_TOKEN or not _TOKEN.fullmatch(text):
+        raise TokenError(
+            f"the token function gave {len(text)} characters that can't be a token"
+            if text
+            else "the token function gave an empty token"
+        )
+
+
+def _end(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TokenError(f"the token function gave {type(value).__name__} as the token's end")
+    return float(value)
+
+
+def end_of_jwt(token: str) -> float | None:
+    """The claim `exp` of a token that is a JWT; None where it has none or is something else."""
+    parts = token.split(".")
+    if len(parts) not in (3, 5):
+        return None
+    try:
+        claims: Any = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        end = claims["exp"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    usable = isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)
+    return float(end) if usable else None
+
+
+def _status(answer: bytes) -> str:
+    """A broker's JSON in words; other bytes as they can be read."""
+    text = answer[:SAID].decode("utf-8", "replace")
+    try:
+        said = json.loads(answer)
+    except (ValueError, RecursionError):
+        return repr(text)
+    if isinstance(said, dict) and said.get("status"):
+        status = str(said["status"])[:SAID]
+        scope = f" (scope {str(said['scope'])[:SAID]!r} is wanted)" if said.get("scope") else ""
+        return f"{status}{scope}"
+    return repr(text)

@@ -1,0 +1,85 @@
+"""Authenticating once more on a connection that is in use (KIP-368), without losing a request.
+
+In: a connection whose session ends soon. Out: the same connection with a new session; or its end as
+an authentication failure, and then every request on it gets `DisconnectedError` and is retried by
+its sender. How: the first token, which may take a token server's time, is had while requests go
+on. Then the gate is shut: requests wait in the session. Those in flight are answered first, since
+brokers answer in order, so SaslHandshake may go out behind them; but it waits while nobody else
+wants to send, because a JoinGroup may be held for minutes. Must not: outlive the session's end
+without a token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.common.backoff import Backoff
+from odradek.common.errors import AuthenticationError, KafkaError
+from odradek.network.connection import Connection
+from odradek.network.flow import START, Flow, Wait
+from odradek.network.sasl.authenticate import exchange, next_token, shake_hands
+from odradek.network.sasl.mechanism import Conversation, Mechanism
+from odradek.network.sasl.session import Session
+
+if TYPE_CHECKING:
+    from odradek.network.network_client import NetworkClient
+
+
+def reauthenticate(
+    network: NetworkClient, connection: Connection, mechanism: Mechanism, session: Session
+) -> Flow[None]:
+    """One re-authentication; the next one is due when the session says so."""
+    now = yield START
+    try:
+        talk, first = yield from _first_token(network, connection, mechanism, session, now)
+        session.gated = True
+        while len(connection.in_flight) and not session.held:
+            yield Wait((network.changed,))
+            if connection.ended:
+                return
+        session.begun_at = began = network.engine.now
+        yield from shake_hands(network, connection, mechanism)
+        deadline = network.engine.now + network.request_timeout
+        lifetime, sent_at = yield from exchange(
+            network, connection, mechanism, talk, first, deadline
+        )
+    except KafkaError as error:
+        network.fail(connection, error, network.engine.now)
+        return
+    if connection.ended:
+        return
+    now = network.engine.now
+    session.renewed(lifetime, sent_at)
+    session.gated = False
+    network.events.emit(
+        now,
+        "reauthenticated",
+        address=str(connection.address),
+        held=len(session.held),
+        seconds=round(now - began, 6),
+    )
+    network.let_go(connection, session.take_held(), now)
+
+
+def _first_token(
+    network: NetworkClient,
+    connection: Connection,
+    mechanism: Mechanism,
+    session: Session,
+    now: float,
+) -> Flow[tuple[Conversation, bytes | None]]:
+    """The credentials anew. While the session lasts, a token server may fail for a while."""
+    backoff = Backoff(network.retry_backoff, network.rng)
+    while True:
+        deadline = max(session.ends_at, now + 1.0)
+        talk = mechanism.conversation(connection.address, network.rng)
+        try:
+            first = yield from next_token(network, connection, mechanism, talk, deadline)
+        except AuthenticationError:
+            now = network.engine.now
+            until = backoff.failed(now)
+            if until >= session.ends_at or connection.ended:
+                raise
+            now = yield Wait((), until)
+        else:
+            return talk, first

@@ -1,0 +1,171 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka speaks them.
+
+In: credentials; a nonce for each conversation. Out: two tokens, none of which gives the password
+away; and the certainty that the broker knows it too: its signature is checked. What a broker may
+ask of us is bounded: fewer iterations than 4096 would make the proof easy to attack, more than a
+million would keep this machine busy. Kafka doesn't prepare passwords (SASLprep); nor do we, else
+the same password would be another one. Must not: accept a broker that didn't prove itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.common.errors import CredentialsRefusedError, ServerNotTrustedError
+from odradek.common.secret import Secret
+from odradek.common.types import Address, Rng
+from odradek.network.sasl.mechanism import Conversation, Credentials, Outside
+
+FEWEST_ITERATIONS = 4096
+MOST_ITERATIONS = 1 << 20
+INLINE_ITERATIONS = 8192
+"""What takes longer than about 5 ms is done by a worker thread."""
+LONGEST_SALT = 1024
+KEPT = 16
+"""Salted passwords that are remembered: brokers of a cluster share one, as a rule."""
+NONCE = 24
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class Challenge(NamedTuple):
+    """What the server's first message says."""
+
+    nonce: str
+    salt: bytes
+    iterations: int
+
+
+class Scram:
+    """The mechanism of one client."""
+
+    def __init__(
+        self,
+        name: str,
+        credentials: Credentials,
+        *,
+        delegation_token: bool = False,
+        random_bytes: Callable[[int], bytes] | None = None,
+    ) -> None:
+        self.name = name
+        self._hash = HASHES[name]
+        self._credentials = credentials
+        self._delegation_token = delegation_token
+        self._random_bytes = random_bytes
+        self._salted: dict[tuple[bytes, int], bytes] = {}
+
+    @property
+    def credentials(self) -> Credentials:
+        """Whose they are."""
+        return self._credentials
+
+    @credentials.setter
+    def credentials(self, new: Credentials) -> None:
+        self._credentials = new
+        self._salted = {}
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        """Say who we are, prove that we know the password, and have the broker prove it."""
+        credentials, kept = self._credentials, self._salted
+        nonce = self._nonce(rng)
+        first = f"n={_escaped(credentials.username)},r={nonce}"
+        if self._delegation_token:
+            first += ",tokenauth=true"
+        answer: bytes = yield f"n,,{first}".encode()
+        challenge = read_challenge(answer, nonce)
+        salted = kept.get((challenge.salt, challenge.iterations))
+        if salted is None:
+            work = (self._hash, credentials.password, challenge.salt, challenge.iterations)
+            if challenge.iterations > INLINE_ITERATIONS:
+                salted = yield Outside(salted_password, work)
+            else:
+                salted = salted_password(*work)
+        final = f"c=biws,r={challenge.nonce}"
+        signed = f"{first},{answer.decode()},{final}".encode()
+        proof, signature = proofs(self._hash, salted, signed)
+        answer = yield f"{final},p={b64encode(proof).decode()}".encode()
+        check_signature(answer, signature)
+        while len(kept) >= KEPT:
+            del kept[next(iter(kept))]
+        kept[challenge.salt, challenge.iterations] = salted
+
+    def _nonce(self, rng: Rng) -> str:
+        if self._random_bytes is not None:
+            return b64encode(self._random_bytes(NONCE)).decode()
+        return b64encode(bytes(int(rng.random() * 256) for _ in range(NONCE))).decode()
+
+
+def _escaped(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def read_challenge(message: bytes, nonce: str) -> Challenge:
+    """Read `r=…,s=…,i=…`; refuse what isn't an answer to our nonce, or asks too much."""
+    fields = _fields(message, "r", "s", "i")
+    found, salt_text, iterations_text = fields
+    if not found.startswith(nonce) or len(found) == len(nonce):
+        raise ServerNotTrustedError("the broker's SCRAM nonce doesn't continue ours")
+    try:
+        salt = b64decode(salt_text, validate=True)
+    except (Base64Error, ValueError):
+        salt = b""
+    if not 0 < len(salt) <= LONGEST_SALT:
+        raise ServerNotTrustedError("the broker's SCRAM salt can't be read")
+    digits = iterations_text.isascii() and iterations_text.isdecimal()
+    iterations = int(iterations_text) if digits and len(iterations_text) < 10 else 0
+    if not digits or not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+        asked = iterations_text[:12]
+        raise ServerNotTrustedError(
+            f"the broker asks for {asked!r} SCRAM iterations; this client takes "
+            f"{FEWEST_ITERATIONS} to {MOST_ITERATIONS}"
+        )
+    return Challenge(found, salt, iterations)
+
+
+def _fields(message: bytes, *names: str) -> list[str]:
+    """The values of a message's fields, which have to come in this order; more may follow."""
+    try:
+        parts = message.decode().split(",")
+    except UnicodeDecodeError:
+        parts = []
+    if len(parts) < len(names) or any(
+        not part.startswith(f"{name}=") for name, part in zip(names, parts, strict=False)
+    ):
+        raise ServerNotTrustedError("the broker's SCRAM message can't be read")
+    return [part[2:] for part in parts[: len(names)]]
+
+
+def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
+    """The expensive step, which makes guessing expensive too."""
+    return hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
+
+
+def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
+    """Our proof, and the signature that the broker has to answer."""
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    stored_key = hashlib.new(hash_name, client_key).digest()
+    client_signature = hmac.digest(stored_key, signed, hash_name)
+    proof = bytes(a ^ b for a, b in zip(client_key, client_signature, strict=True))
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    return proof, hmac.digest(server_key, signed, hash_name)
+
+
+def check_signature(message: bytes, expected: bytes) -> None:
+    """Raise unless the server's final message proves that it knows the password."""
+    if message.startswith(b"e="):
+        said = message[2:82].decode("utf-8", "replace")
+        raise CredentialsRefusedError(f"the broker refused the proof: {said!r}")
+    (text,) = _fields(message, "v")
+    try:
+        signature = b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        signature = b""
+    if not hmac.compare_digest(signature, expected):
+        raise ServerNotTrustedError(
+            "the broker's SCRAM signature is wrong: it doesn't know this user's password"
+        )

@@ -1,0 +1,266 @@
+"""Clients that authenticate, in virtual time: mechanisms, sessions that end, hostile brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import (
+    KafkaTimeoutError,
+    MechanismUnsupportedError,
+    SaslNotExpectedError,
+    ServerNotTrustedError,
+    TokenError,
+)
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.network.connection import COORDINATOR
+from odradek.simulation.sasl import Hostile
+
+pytestmark = pytest.mark.simulation
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+class Tokens:
+    """A token function: new tokens that the listener takes for so long; may fail or give junk."""
+
+    def __init__(self, scene: Scene, lifetime: float = 3600.0) -> None:
+        self.scene, self.lifetime = scene, lifetime
+        self.given = 0
+        self.error: Exception | None = None
+
+    def __call__(self) -> tuple[str, float]:
+        if self.error is not None:
+            raise self.error
+        self.given += 1
+        end = self.scene.world.wall_clock() + self.lifetime
+        self.scene.sasl.tokens[f"token-{self.given}"] = end
+        return f"token-{self.given}", end
+
+
+def settings(scene: Scene, **more: Any) -> dict[str, Any]:
+    found = scene.settings(**more)
+    if scene.mechanism == "OAUTHBEARER":
+        found.setdefault("sasl.oauthbearer.token.provider", Tokens(scene))
+    return found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
+    scene = Scene(mechanism=mechanism)
+    with Producer(settings(scene), _host=scene.world.host("producer")) as producer:
+        for n in range(9):
+            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+        producer.flush(timeout=10)
+    more = {"group_id": "g", "auto_offset_reset": "earliest"}
+    with Consumer(settings(scene, **more), _host=scene.world.host("consumer")) as consumer:
+        consumer.subscribe(["t"])
+        found: list[bytes | None] = []
+        while len(found) < 9:
+            found += [r.value for r in consumer.poll(5.0)]
+        purposes = {p for _, p in consumer._engine.network.connections}
+        assert COORDINATOR in purposes
+    with Admin(settings(scene), _host=scene.world.host("admin")) as admin:
+        assert len(admin.describe_cluster().brokers) == 3
+    assert sorted(int(v or b"") for v in found) == list(range(9))
+    accepted = [d for d in scene.world.dials if d.outcome == "accepted"]
+    assert scene.sasl.authenticated == len(accepted)
+    assert scene.sasl.refused == scene.sasl.killed == 0
+
+
+def test_an_unsupported_mechanism_lists_the_brokers() -> None:
+    scene = Scene(mechanism="SCRAM-SHA-512", mechanisms=("PLAIN", "OAUTHBEARER"))
+    with (
+        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN") as caught,
+    ):
+        admin.list_topics(timeout=10)
+    assert caught.value.mechanisms == ("OAUTHBEARER", "PLAIN")
+    assert caught.value.address is not None
+    assert scene.world.now < 1.0
+
+
+def test_sasl_to_a_port_without_it() -> None:
+    scene = Scene()
+    scene.cluster.sasl = None
+    with (
+        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        pytest.raises(SaslNotExpectedError),
+    ):
+        admin.list_topics(timeout=10)
+    assert scene.world.now < 1.0
+
+
+@pytest.mark.parametrize(
+    ("hostile", "kind"),
+    [
+        (Hostile.WRONG_SIGNATURE, ServerNotTrustedError),
+        (Hostile.NO_PROOF, ServerNotTrustedError),
+        (Hostile.FEW_ITERATIONS, ServerNotTrustedError),
+        (Hostile.MANY_ITERATIONS, ServerNotTrustedError),
+        (Hostile.FOREIGN_NONCE, ServerNotTrustedError),
+        (Hostile.GARBAGE, ServerNotTrustedError),
+        (Hostile.HUGE, ServerNotTrustedError),
+        (Hostile.ENDLESS, ServerNotTrustedError),
+        (Hostile.SILENT, KafkaTimeoutError),
+        (Hostile.CLOSES, KafkaTimeoutError),
+    ],
+)
+def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Exception]) -> None:
+    scene = Scene(hostile=hostile)
+    with (
+        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        pytest.raises(kind) as caught,
+    ):
+        admin.list_topics(timeout=15)
+    text = str(caught.value)
+    assert PASSWORD not in text
+    if kind is ServerNotTrustedError:
+        assert scene.world.now < 1.0
+    else:
+        assert scene.world.now < 15.2
+        words = {Hostile.SILENT: "authenticating", Hostile.CLOSES: "during SASL authentication"}
+        assert words[hostile] in text
+    assert scene.sasl.authenticated == 0 or hostile is Hostile.WRONG_SIGNATURE
+
+
+def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None:
+    class Patient:
+        name = "PLAIN"
+
+        def conversation(self, address: Any, rng: Any) -> Any:
+            while True:
+                yield b"and?"
+
+    scene = Scene(mechanism="PLAIN", hostile=Hostile.ENDLESS)
+    with Admin(scene.settings(), _host=scene.world.host("admin")) as admin:
+        admin._engine.network.mechanism = Patient()
+        with pytest.raises(ServerNotTrustedError, match="16 SASL tokens"):
+            admin.list_topics(timeout=10)
+
+
+# Sessions that end (KIP-368)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> None:
+    scene = Scene(seed, mechanism, session_lifetime=1.5 + seed % 3)
+    config = settings(scene, linger_ms=seed % 3 * 4)
+    events: list[str] = []
+
+    def note(event: Event) -> None:
+        if event.kind != "disconnected" or event.fields["failure"]:
+            events.append(event.kind)
+
+    with (
+        Producer(config, _host=scene.world.host("producer")) as producer,
+        Consumer(
+            settings(scene, auto_offset_reset="earliest"), _host=scene.world.host("consumer")
+        ) as consumer,
+    ):
+        producer.listen(note)
+        consumer.listen(note)
+        consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])
+        read: list[int] = []
+        count = 400
+        for n in range(count):
+            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+            if n % 4 == 0:
+                read += [int(r.value or b"") for r in consumer.poll(0.1)]
+            scene.world.advance(0.02)
+        producer.flush(timeout=30)
+        while len(read) < count:
+            read += [int(r.value or b"") for r in consumer.poll(1.0)]
+    assert sorted(scene.values()) == sorted(read) == list(range(count))
+    assert events.count("reauthenticated") == scene.sasl.reauthenticated > 6
+    assert scene.sasl.killed == scene.sasl.refused == 0
+    assert not {"retry", "disconnected", "dial_failed"} & set(events)
+
+
+def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> None:
+    scene = Scene(session_lifetime=2.0)
+    config = scene.settings(connections_max_idle_ms=10_000, metadata_max_age_ms=600_000)
+    with Admin(config, _host=scene.world.host("admin")) as admin:
+        admin.list_topics()
+        scene.world.advance(9.0)
+        again = scene.sasl.reauthenticated
+        assert again >= 4
+        admin.list_topics()
+        scene.world.advance(30.0)
+        assert not admin._engine.network.connections
+        assert scene.sasl.reauthenticated <= again * 3
+
+
+def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> None:
+    scene = Scene(session_lifetime=2.0)
+    with Producer(scene.settings(), _host=scene.world.host("producer")) as producer:
+        producer.send("t", b"0", partition=0).result(timeout=5)
+        scene.sasl.users.clear()
+        scene.world.after(6.0, lambda: scene.sasl.users.update(alice=PASSWORD))
+        for n in range(1, 200):
+            producer.send("t", b"%d" % n, partition=0)
+            scene.world.advance(0.05)
+        producer.flush(timeout=30)
+    assert scene.values() == list(range(200))
+    assert scene.sasl.refused > 0
+    assert scene.sasl.killed == 0
+
+
+@pytest.mark.parametrize("outage", [0.2, 30.0])
+def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) -> None:
+    scene = Scene(mechanism="OAUTHBEARER", session_lifetime=60.0)
+    tokens = Tokens(scene, lifetime=60.0)
+    config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
+    events: list[str] = []
+    with Admin(config, _host=scene.world.host("admin")) as admin:
+        admin.listen(lambda e: events.append(e.kind))
+        admin.list_topics()
+        scene.world.advance(50.0)
+        tokens.error = OSError("the token server is down")
+        scene.world.advance(outage)
+        tokens.error = None
+        admin.list_topics()
+        if outage < 1.0:
+            assert "dial_failed" not in events
+            assert "disconnected" not in events
+        assert scene.sasl.killed == 0
+
+
+def test_a_token_function_that_raises_is_told_at_once() -> None:
+    scene = Scene(mechanism="OAUTHBEARER")
+    tokens = Tokens(scene)
+    tokens.error = RuntimeError("no luck")
+    config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
+    with (
+        Admin(config, _host=scene.world.host("admin")) as admin,
+        pytest.raises(TokenError, match="RuntimeError") as caught,
+    ):
+        admin.list_topics(timeout=10)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert scene.world.now < 1.0
+
+
+def test_a_slow_token_function_makes_no_broker_suspect() -> None:
+    scene = Scene(mechanism="OAUTHBEARER")
+    host = scene.world.host("admin")
+    host.worker_delay = 4.0
+    with Admin(settings(scene), _host=host) as admin:
+        admin.list_topics(timeout=30)
+    kinds = [e.kind for e in host.trace.events]
+    assert "silent" not in kinds
+
+
+def test_a_token_function_that_hangs_is_a_token_error_within_the_setup_timeout() -> None:
+    scene = Scene(mechanism="OAUTHBEARER")
+    host = scene.world.host("admin")
+    host.worker_delay = 1e6
+    with Admin(settings(scene), _host=host) as admin, pytest.raises(TokenError, match="in time"):
+        admin.list_topics(timeout=60)
+    assert scene.world.now < 14.0

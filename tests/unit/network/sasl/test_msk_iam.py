@@ -1,0 +1,147 @@
+"""AWS_MSK_IAM: AWS's published signatures, and the layout that aws-msk-iam-auth documents."""
+
+from __future__ import annotations
+
+import json
+import random
+from base64 import urlsafe_b64decode
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from odradek.common.errors import ServerNotTrustedError, TokenError
+from odradek.common.secret import Secret
+from odradek.common.types import Address
+from odradek.network.sasl.mechanism import Outside
+from odradek.network.sasl.msk_iam import (
+    AwsCredentials,
+    MskIam,
+    Scope,
+    bearer_token,
+    payload,
+    presigned,
+    region_of,
+)
+
+KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+THEN = 1440938160.0  # 2015-08-30T12:36:00Z, as in all of AWS's vectors
+PLAIN = AwsCredentials("AKIDEXAMPLE", Secret(KEY))
+SESSION = "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267"
+TEMPORARY = AwsCredentials("AKIDEXAMPLE", Secret(KEY), Secret(SESSION))
+UNRESERVED = "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+BROKER = Address("b-1.mine.abcdef.c2.kafka.eu-central-1.amazonaws.com", 9098)
+
+
+# AWS's own signing test suite, version 4, signatures of queries.
+@pytest.mark.parametrize(
+    ("credentials", "query", "signature"),
+    [
+        (PLAIN, {}, "e93c787ed7f371d5c6b165c1b38ede9550f4dce4144713e844b25b7192d3865d"),
+        (TEMPORARY, {}, "7ff2b50b376cb4d151970630573d6291dc128cc5c2a12ffb237f73cc53f67b6c"),
+        (
+            PLAIN,
+            {"Param2": "value2", "Param1": "value1"},
+            "86012e2c9ad4d77369f5d81c11f75158aae4f895a085212cc6d3f923d300bed5",
+        ),
+        (
+            PLAIN,
+            {UNRESERVED: UNRESERVED},
+            "8e76a88a7433637b12778d5592799b29ad21ecd6cf6325051c21d86f0acda2bf",
+        ),
+    ],
+    ids=["vanilla", "session token", "order", "unreserved"],
+)
+def test_published_signatures(
+    credentials: AwsCredentials, query: dict[str, str], signature: str
+) -> None:
+    scope = Scope("us-east-1", "service", THEN, 3600)
+    signed = presigned("example.amazonaws.com", query, credentials, scope)
+    assert signed["X-Amz-Signature"] == signature
+
+
+def test_the_payload_has_the_documented_layout() -> None:
+    found = json.loads(payload(BROKER.host, TEMPORARY, "eu-central-1", THEN).reveal())
+    signature = found.pop("x-amz-signature")
+    assert len(bytes.fromhex(signature)) == 32
+    assert found == {
+        "version": "2020_10_22",
+        "host": BROKER.host,
+        "user-agent": "odradek",
+        "action": "kafka-cluster:Connect",
+        "x-amz-algorithm": "AWS4-HMAC-SHA256",
+        "x-amz-credential": "AKIDEXAMPLE/20150830/eu-central-1/kafka-cluster/aws4_request",
+        "x-amz-date": "20150830T123600Z",
+        "x-amz-security-token": SESSION,
+        "x-amz-signedheaders": "host",
+        "x-amz-expires": "900",
+    }
+    scope = Scope("eu-central-1", "kafka-cluster", THEN)
+    query = {"Action": "kafka-cluster:Connect"}
+    assert signature == presigned(BROKER.host, query, TEMPORARY, scope)["X-Amz-Signature"]
+    assert "x-amz-security-token" not in payload(BROKER.host, PLAIN, "x", THEN).reveal()
+
+
+def test_the_bearer_token_is_a_signed_url() -> None:
+    token, end = bearer_token(TEMPORARY, "us-west-2", THEN + 0.7)
+    assert end == THEN + 900
+    text = token.reveal()
+    url = urlsplit(urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+    assert (url.scheme, url.netloc, url.path) == ("https", "kafka.us-west-2.amazonaws.com", "/")
+    query = {name: values[0] for name, values in parse_qs(url.query).items()}
+    assert query.pop("User-Agent") == "odradek"
+    scope = Scope("us-west-2", "kafka-cluster", THEN)
+    action = {"Action": "kafka-cluster:Connect"}
+    assert query == presigned(url.netloc, action, TEMPORARY, scope)
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        (BROKER.host, "eu-central-1"),
+        ("boot-abc.c1.kafka-serverless.ap-southeast-2.amazonaws.com", "ap-southeast-2"),
+        ("b-1.x.c3.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("b-1.x.c3.kafka.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+        ("kafka.example.com", None),
+        ("10.0.0.1", None),
+    ],
+)
+def test_the_region_in_a_name(host: str, region: str | None) -> None:
+    assert region_of(host) == region
+
+
+def conversation(signed: str = "{}") -> tuple[MskIam, list[Address]]:
+    asked: list[Address] = []
+
+    def sign(address: Address) -> Secret:
+        asked.append(address)
+        return Secret(signed)
+
+    return MskIam(sign), asked
+
+
+def test_a_conversation() -> None:
+    mechanism, asked = conversation('{"a": 1}')
+    talk = mechanism.conversation(BROKER, random.Random(1))
+    outside = next(talk)
+    assert isinstance(outside, Outside)
+    assert asked == []
+    assert talk.send(outside.function(*outside.arguments)) == b'{"a": 1}'
+    assert asked == [BROKER]
+    with pytest.raises(StopIteration):
+        talk.send(b'{"version": "2020_10_22", "request-id": "one"}')
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"[]", b"{}", b'{"version": 1}', b"[" * 100000])
+def test_an_answer_that_is_none(answer: bytes) -> None:
+    talk = conversation()[0].conversation(BROKER, random.Random(1))
+    next(talk)
+    talk.send(Secret("{}"))
+    with pytest.raises(ServerNotTrustedError, match=f"answered {len(answer)} bytes"):
+        talk.send(answer)
+
+
+def test_credentials_that_hang() -> None:
+    talk = conversation()[0].conversation(BROKER, random.Random(1))
+    next(talk)
+    with pytest.raises(TokenError, match="couldn't be had in time"):
+        talk.throw(TimeoutError())

@@ -1,0 +1,195 @@
+"""OAUTHBEARER: where tokens come from, how long they are used, what is said of a refusal."""
+
+from __future__ import annotations
+
+import json
+import random
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import pytest
+from tests.unit.network.sasl.conversations import BROKER, talk
+
+from odradek.common.errors import (
+    CredentialsRefusedError,
+    TokenError,
+    TokenExpiredError,
+)
+from odradek.common.secret import Secret
+from odradek.network.sasl.mechanism import Outside
+from odradek.network.sasl.oauthbearer import (
+    LONGEST_TOKEN,
+    Oauthbearer,
+    Refresh,
+    Token,
+    end_of_jwt,
+    read_token,
+)
+
+
+class Issuer:
+    """Gives a new token at each call, for a while, until it is told to fail."""
+
+    def __init__(self, lifetime: float | None = 3600.0) -> None:
+        self.now = 1000.0
+        self.lifetime = lifetime
+        self.asked = 0
+        self.error: Exception | None = None
+
+    def __call__(self) -> object:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return f"token-{self.asked}", None if self.lifetime is None else self.now + self.lifetime
+
+    def mechanism(self, **more: Any) -> Oauthbearer:
+        return Oauthbearer(self, lambda: self.now, **more)
+
+
+def jwt(claims: object) -> str:
+    body = urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+def test_the_message_and_its_extensions() -> None:
+    mechanism = Issuer().mechanism(extensions={"logicalCluster": "lkc-1", "traceId": "7 x"})
+    assert talk(mechanism, [b""]) == [
+        b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01traceId=7 x\x01\x01"
+    ]
+
+
+@pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a b": "x"}, {"a": "x\x01y"}, {"a": ""}])
+def test_extensions_that_can_not_be_sent(extensions: dict[str, str]) -> None:
+    with pytest.raises(TokenError, match="extension"):
+        talk(Issuer().mechanism(extensions=extensions), [b""])
+
+
+def test_a_token_is_used_until_most_of_its_time_is_over() -> None:
+    issuer = Issuer()
+    mechanism = issuer.mechanism()
+    talk(mechanism, [b""])
+    issuer.now += 0.79 * 3600
+    talk(mechanism, [b""])
+    assert issuer.asked == 1
+    issuer.now += 0.07 * 3600
+    assert b"token-2" in talk(mechanism, [b""])[0]
+
+
+def test_without_an_end_each_connection_asks() -> None:
+    issuer = Issuer(lifetime=None)
+    mechanism = issuer.mechanism()
+    talk(mechanism, [b""])
+    talk(mechanism, [b""])
+    assert issuer.asked == 2
+
+
+def test_while_a_token_counts_a_server_may_fail() -> None:
+    issuer = Issuer()
+    mechanism = issuer.mechanism()
+    talk(mechanism, [b""])
+    issuer.now += 3500
+    issuer.error = OSError("down")
+    assert b"token-1" in talk(mechanism, [b""])[0]
+    issuer.now += 101
+    with pytest.raises(TokenError, match="OSError") as caught:
+        talk(mechanism, [b""])
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_function_that_hangs() -> None:
+    conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
+    assert isinstance(next(conversation), Outside)
+    with pytest.raises(TokenError, match="in time"):
+        conversation.throw(TimeoutError("no answer in time"))
+
+
+def test_a_token_that_is_over_is_not_sent() -> None:
+    with pytest.raises(TokenExpiredError, match="5 s ago"):
+        talk(Issuer(lifetime=-5.0).mechanism(), [b""])
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (b'{"status":"invalid_token"}', CredentialsRefusedError, "invalid_token"),
+        (b'{"status":"x","scope":"kafka"}', CredentialsRefusedError, "'kafka' is wanted"),
+        (b'{"status":"token expired"}', TokenExpiredError, "expired"),
+        (b"\xff" * 5000, CredentialsRefusedError, "refused"),
+        (b"[" * 100_000, CredentialsRefusedError, "refused"),
+    ],
+)
+def test_a_refusal_is_answered_and_the_token_forgotten(
+    answer: bytes, kind: type[Exception], says: str
+) -> None:
+    issuer = Issuer()
+    mechanism = issuer.mechanism()
+    conversation = mechanism.conversation(BROKER, random.Random(1))
+    next(conversation)
+    conversation.send(issuer())
+    assert conversation.send(answer) == b"\x01"
+    with pytest.raises(kind, match=says) as caught:
+        conversation.throw(CredentialsRefusedError("the broker says: no"))
+    assert len(str(caught.value)) < 1000
+    assert "token-1" not in str(caught.value)
+    assert b"token-2" in talk(mechanism, [b""])[0]
+
+
+class Provider:
+    """As kafka-python has them."""
+
+    def token(self) -> str:
+        return "abc"
+
+
+@pytest.mark.parametrize(
+    ("given", "end", "extensions"),
+    [
+        ("abc", None, {}),
+        (b"abc", None, {}),
+        (Provider(), None, {}),
+        (("abc", 17), 17.0, {}),
+        (("abc", 17.5, "user"), 17.5, {}),
+        (("abc", 17, "user", {"k": "v"}), 17.0, {"k": "v"}),
+        (Token(Secret("abc"), 3.0), 3.0, {}),
+        (Secret("abc"), None, {}),
+    ],
+)
+def test_what_functions_give(given: object, end: float | None, extensions: object) -> None:
+    token = read_token(given)
+    assert (token.value.reveal(), token.expires_at, token.extensions) == ("abc", end, extensions)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, "", 17, (), ("a",) * 5, "planted\x01", "planted secret", ("planted", "soon"),
+     ("planted", float("nan")), ("planted", True), "x" * (LONGEST_TOKEN + 1), ("",)],
+)  # fmt: skip
+def test_nonsense_is_an_error_that_gives_nothing_away(given: object) -> None:
+    with pytest.raises(TokenError) as caught:
+        read_token(given)
+    assert "planted" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "end"),
+    [
+        (jwt({"exp": 12345}), 12345.0),
+        (jwt({"exp": True}), None),
+        (jwt({"exp": "12345"}), None),
+        (jwt([1]), None),
+        (jwt({}), None),
+        ("a.b.c", None),
+        ("opaque", None),
+        ("e30." + "W1" * 100_000 + ".x", None),
+    ],
+)
+def test_the_end_of_a_jwt(token: str, end: float | None) -> None:
+    assert end_of_jwt(token) == end
+
+
+def test_refreshes_keep_their_distances() -> None:
+    rng = random.Random(1)
+    for _ in range(100):
+        assert Refresh().due(0.0, 1000.0, rng) <= 700, "300 s before its end at the latest"
+        assert 8.0 <= Refresh().due(0.0, 10.0, rng) <= 8.5, "short ones: by their share alone"
+        assert Refresh(min_period=900, buffer=10).due(0.0, 1000.0, rng) >= 900

@@ -1,0 +1,122 @@
+"""SCRAM against the RFCs' own examples, and everything that a broker must not get away with."""
+
+from __future__ import annotations
+
+import random
+from base64 import b64decode
+
+import pytest
+from tests.unit.network.sasl.conversations import BROKER, talk
+
+from odradek.common.errors import CredentialsRefusedError, ServerNotTrustedError
+from odradek.common.secret import Secret
+from odradek.network.sasl.mechanism import Credentials, Outside
+from odradek.network.sasl.scram import KEPT, MOST_ITERATIONS, Scram, read_challenge
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def rfc_7677() -> Scram:
+    credentials = Credentials("user", Secret("pencil"))
+    return Scram("SCRAM-SHA-256", credentials, random_bytes=lambda _: b64decode(NONCE))
+
+
+def test_the_example_of_rfc_7677() -> None:
+    sent = talk(rfc_7677(), [FIRST, FINAL])
+    assert sent == [
+        b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
+        (
+            b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+            b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+        ),
+    ]
+
+
+def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
+    scram = rfc_7677()
+    assert talk(scram, [FIRST, FINAL]) == talk(scram, [FIRST, FINAL])
+    assert len(scram._salted) == 1
+    scram.credentials = Credentials("user", Secret("another"))
+    with pytest.raises(ServerNotTrustedError, match="signature"):
+        talk(scram, [FIRST, FINAL])
+    assert len(scram._salted) == 0, "what proved nothing isn't kept"
+    scram.credentials = Credentials("user", Secret("pencil"))
+    for n in range(KEPT + 3):
+        scram._salted[b"%d" % n, 4096] = b""
+    talk(scram, [FIRST, FINAL])
+    assert len(scram._salted) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"), [("a,b=c", b"n,,n=a=2Cb=3Dc,r="), ("Käthe", "n,,n=Käthe,r=".encode())]
+)
+def test_names_are_escaped(name: str, sent: bytes) -> None:
+    conversation = Scram("SCRAM-SHA-512", Credentials(name, Secret("x"))).conversation(
+        BROKER, random.Random(3)
+    )
+    first = next(conversation)
+    assert isinstance(first, bytes)
+    assert first.startswith(sent)
+    assert len(first) > len(sent) + 20
+
+
+def test_a_delegation_token_says_so() -> None:
+    scram = Scram("SCRAM-SHA-256", Credentials("id", Secret("mac")), delegation_token=True)
+    first = next(scram.conversation(BROKER, random.Random(1)))
+    assert isinstance(first, bytes)
+    assert first.endswith(b",tokenauth=true")
+
+
+def test_nonces_differ() -> None:
+    scram = Scram("SCRAM-SHA-256", Credentials("u", Secret("p")))
+    rng = random.Random(1)
+    assert next(scram.conversation(BROKER, rng)) != next(scram.conversation(BROKER, rng))
+
+
+def test_many_iterations_go_to_a_worker() -> None:
+    conversation = rfc_7677().conversation(BROKER, random.Random(1))
+    next(conversation)
+    wanted = conversation.send(FIRST.replace(b"i=4096", b"i=65536"))
+    assert isinstance(wanted, Outside)
+    assert "pencil" not in repr(wanted)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (b"r=other,s=AAAA,i=4096", "nonce"),
+        (b"r=ours,s=AAAA,i=4096", "nonce"),
+        (b"r=ours1,s=,i=4096", "salt"),
+        (b"r=ours1,s=!!!!,i=4096", "salt"),
+        (b"r=ours1,s=" + b"A" * 4000 + b",i=4096", "salt"),
+        (b"r=ours1,s=AAAA,i=4095", "4095"),
+        (b"r=ours1,s=AAAA,i=1", "iterations"),
+        (b"r=ours1,s=AAAA,i=-5", "iterations"),
+        (b"r=ours1,s=AAAA,i=%d" % (MOST_ITERATIONS + 1), "iterations"),
+        (b"r=ours1,s=AAAA,i=" + b"9" * 5000, "iterations"),
+        ("r=ours1,s=AAAA,i=٤٠٩٦".encode(), "iterations"),
+        (b"m=ext,r=ours1,s=AAAA,i=4096", "can't be read"),
+        (b"r=ours1,s=AAAA", "can't be read"),
+        (b"", "can't be read"),
+        (b"\xff\xfe", "can't be read"),
+    ],
+)
+def test_a_first_message_that_asks_too_much_or_too_little(message: bytes, says: str) -> None:
+    with pytest.raises(ServerNotTrustedError, match=says) as caught:
+        read_challenge(message, "ours")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "final", [b"", b"v=", b"v=AAAA", b"v=!", b"x=1", FINAL[:-2] + b"A=", b"\xff"]
+)
+def test_a_broker_that_does_not_prove_itself_is_left(final: bytes) -> None:
+    with pytest.raises(ServerNotTrustedError):
+        talk(rfc_7677(), [FIRST, final])
+
+
+def test_a_refusal_inside_the_mechanism() -> None:
+    with pytest.raises(CredentialsRefusedError, match="invalid-proof"):
+        talk(rfc_7677(), [FIRST, b"e=invalid-proof"])
