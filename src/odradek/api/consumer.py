@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import BEGINNING, END
+from odradek.clients.consumer.partition_arguments import (
+    one_partition,
+    some_or_all,
+    some_partitions,
+)
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
@@ -98,6 +103,8 @@ class Consumer(GroupConsumer):
     ) -> None:
         """Read these partitions from now on, and no others; those that stay keep their positions.
 
+        Here and everywhere a pair of topic and number does as well as a `TopicPartition`.
+
         `until` gives, per partition, the first offset that isn't wanted: records end exactly
         there, and `position()` is at or behind it then, also across gaps of compaction and
         transactions. A partition without a position starts where `auto.offset.reset` says;
@@ -106,7 +113,8 @@ class Consumer(GroupConsumer):
         committed, where it has.
         """
         self._check_open()
-        self._engine.assign(partitions, until)
+        ends = None if until is None else {one_partition(p): o for p, o in until.items()}
+        self._engine.assign(some_partitions(partitions), ends)
         if self._engine.group is not None:
             self._host.wake()
 
@@ -118,19 +126,19 @@ class Consumer(GroupConsumer):
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
         self._check_open()
         with self._engine.lock:
-            self._engine.subscription.seek(tp, offset)
+            self._engine.subscription.seek(one_partition(tp), offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
         self._check_open()
         with self._engine.lock:
-            self._engine.subscription.request_reset(partitions, EARLIEST)
+            self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
         self._check_open()
         with self._engine.lock:
-            self._engine.subscription.request_reset(partitions, LATEST)
+            self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record that `poll` will hand out.
@@ -138,6 +146,7 @@ class Consumer(GroupConsumer):
         It moves when records are handed out, and by nothing else. Waits for a lookup where there is
         no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
         """
+        tp = one_partition(tp)
         state = self._engine.subscription.get(tp)
         if state.position is not None:
             return state.position
@@ -149,13 +158,13 @@ class Consumer(GroupConsumer):
         """Hand out nothing of these partitions until `resume`."""
         self._check_open()
         with self._engine.lock:
-            self._engine.subscription.pause(partitions, paused=True)
+            self._engine.subscription.pause(some_partitions(partitions), paused=True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
         self._check_open()
         with self._engine.lock:
-            self._engine.subscription.pause(partitions, paused=False)
+            self._engine.subscription.pause(some_partitions(partitions), paused=False)
 
     # Reading
 
@@ -303,8 +312,9 @@ class Consumer(GroupConsumer):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset that is there, per partition."""
+        wanted = some_partitions(partitions)
         return self._call(
-            lambda deadline: self._engine.offsets_at(partitions, BEGINNING, deadline),
+            lambda deadline: self._engine.offsets_at(wanted, BEGINNING, deadline),
             timeout,
             "beginning offsets",
         )
@@ -313,8 +323,9 @@ class Consumer(GroupConsumer):
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset that the next record will get (read_committed: the last stable offset)."""
+        wanted = some_partitions(partitions)
         return self._call(
-            lambda deadline: self._engine.offsets_at(partitions, END, deadline),
+            lambda deadline: self._engine.offsets_at(wanted, END, deadline),
             timeout,
             "end offsets",
         )
@@ -323,11 +334,12 @@ class Consumer(GroupConsumer):
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Per partition the first record at or after a time in ms since the epoch, else None."""
-        for tp, time_ms in times.items():
+        wanted = {one_partition(tp): time_ms for tp, time_ms in times.items()}
+        for tp, time_ms in wanted.items():
             if time_ms < 0:
                 raise ConfigurationError(f"the time for {tp} must be 0 or more, not {time_ms}")
         return self._call(
-            lambda deadline: self._engine.offsets_for_times(times, deadline),
+            lambda deadline: self._engine.offsets_for_times(wanted, deadline),
             timeout,
             "offsets for times",
         )

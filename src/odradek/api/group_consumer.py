@@ -18,6 +18,7 @@ from odradek.clients.consumer.closing_fetch import CLOSING_PATIENCE, close_sessi
 from odradek.clients.consumer.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.consumer_group import ConsumerGroup, Listener, Listeners
+from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -231,7 +232,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         to the group (KIP-447).
         """
         group = self._group("committed()")
-        wanted = list(partitions)
+        wanted = some_partitions(partitions)
         return self._call(
             lambda d: group.commits.stored.fetch(wanted, d), timeout, "committed offsets"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
 from odradek.common.errors import ConfigurationError
@@ -23,7 +24,7 @@ def offsets_to_commit(given: Any) -> Offsets:
     if isinstance(given, ConsumerRecord):
         return _behind_records([given])
     if isinstance(given, Mapping):
-        return {TopicPartition(*tp): _offset(tp, offset) for tp, offset in given.items()}
+        return {(p := one_partition(tp)): _offset(p, offset) for tp, offset in given.items()}
     if hasattr(given, "schema") and hasattr(given, "column"):
         return _behind_rows(given)
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
@@ -36,8 +37,8 @@ def offsets_to_commit(given: Any) -> Offsets:
     )
 
 
-def _offset(partition: Any, given: Any) -> OffsetAndMetadata:
-    check_partition(TopicPartition(*partition))
+def _offset(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
+    check_partition(partition)
     if isinstance(given, int) and not isinstance(given, bool):
         given = OffsetAndMetadata(given)
     if not isinstance(given, OffsetAndMetadata):
