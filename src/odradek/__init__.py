@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from odradek.api.consumer import Consumer as Consumer
     from odradek.api.explain import Explanation as Explanation
     from odradek.api.producer import Producer as Producer
+    from odradek.api.properties import read_properties as read_properties
     from odradek.api.record_future import ArrowFuture as ArrowFuture
     from odradek.api.record_future import RecordFuture as RecordFuture
     from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from odradek.common.errors import *  # noqa: F403
     from odradek.common.events import Event as Event
     from odradek.common.kafka_errors import *  # noqa: F403
+    from odradek.common.secret import Secret as Secret
     from odradek.common.types import Address as Address
     from odradek.common.types import PartitionFunction as PartitionFunction
     from odradek.common.types import TopicPartition as TopicPartition
@@ -85,7 +87,9 @@ _HOME = {
     "RecordFuture": "odradek.api.record_future",
     "RecordMetadata": "odradek.clients.producer.batch",
     "TopicDescription": "odradek.clients.descriptions",
+    "Secret": "odradek.common.secret",
     "TopicPartition": "odradek.common.types",
+    "read_properties": "odradek.api.properties",
 }
 _ERROR_HOMES = ("odradek.common.errors", "odradek.common.kafka_errors")
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from odradek.api.admin import Admin
-from odradek.cli.console.properties import read_properties
+from odradek.cli.console.properties import read_client_file
 from odradek.cli.console.waiting import PROGRESS, checked, ending, in_words, say
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
 from odradek.common.config import ADMIN
@@ -36,10 +36,9 @@ TOLD_FROM = 3
 """The first tries that fail aren't worth a word."""
 
 
-def config_of(params: Mapping[str, Any]) -> dict[str, str]:
+def config_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """The admin client's configuration: the file over the defaults, over it the flag."""
-    path = params["command_config"]
-    given = {**DEFAULTS, **(read_properties(path) if path is not None else {})}
+    given = {**DEFAULTS, **read_client_file(params["command_config"], ADMIN)}
     return {**given, "bootstrap.servers": params["bootstrap_server"]}
 
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.api.admin import Admin
-from odradek.cli.console.properties import UsageError, parse_words, read_properties
+from odradek.cli.console.properties import UsageError, parse_words, read_client_file
 from odradek.cli.console.waiting import checked, ending, say
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
+from odradek.common.spellings import sealed
 
 if TYPE_CHECKING:
     from odradek.api.explain import AddressExplanation, Explanation
@@ -68,8 +69,8 @@ def explain(
             raise UsageError("SECONDS goes with --watch")
         if seconds is not None and not 0.01 <= seconds <= LONGEST_PERIOD:
             raise UsageError(f"SECONDS must be 0.01 to {LONGEST_PERIOD:.0f}, not {seconds}")
-        given = read_properties(command_config) if command_config is not None else {}
-        given.update(parse_words(config or (), "--config"))
+        given = read_client_file(command_config, ADMIN)
+        given.update(sealed(parse_words(config or (), "--config")))
         given["bootstrap.servers"] = bootstrap
         given.setdefault("client.id", "odradek-explain")
         checked(ADMIN, given)
@@ -83,7 +84,7 @@ def explain(
 # One picture
 
 
-def _once(given: dict[str, str], timeout: float, *, json: bool) -> bool:
+def _once(given: dict[str, Any], timeout: float, *, json: bool) -> bool:
     started = time.monotonic()
     error: KafkaError | None = None
     with Admin(given) as admin:
@@ -152,7 +153,7 @@ class _Asker:
         self._stop.set()
 
 
-def _watch(given: dict[str, str], period: float, timeout: float | None, *, json: bool) -> bool:
+def _watch(given: dict[str, Any], period: float, timeout: float | None, *, json: bool) -> bool:
     started = time.monotonic()
     admin = Admin(given, _background=True)
     asker = _Asker(admin)

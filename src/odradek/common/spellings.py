@@ -60,6 +60,7 @@ REFUSED: dict[str, str] = {
     "ssl.key": "give ssl.key.location or ssl.keystore.key",
     "ssl.certificate": "give ssl.certificate.location or ssl.keystore.certificate.chain",
     "ssl.ca": "give ssl.truststore.location or ssl.truststore.certificates",
+    "config.providers": "values like ${file:…} aren't looked up; give the values themselves",
     "sasl.kerberos.domain.name": "the brokers' own host names are used",
     f"{OAUTH}.metadata.authentication.type": f"give {OAUTH}.token.provider=<a function>",
     f"{OAUTH}.assertion.template.file": f"give {OAUTH}.assertion.claim.* instead",

@@ -8,14 +8,14 @@ option may be; `common.config` does.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
-_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+from odradek.api import properties
+from odradek.common.errors import ConfigurationError
+from odradek.common.properties import parse_properties
+from odradek.common.spellings import sealed
 
 _SPELLINGS = {
     "producer_config": "--producer.config",
@@ -33,50 +33,24 @@ def refuse(message: str) -> NoReturn:
     raise UsageError(message)
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    r"""Read Java's properties format: `# comment`, `key=value`, `key: value`, `\` at line ends."""
-    found = {}
-    for line in _logical_lines(text):
-        key = _KEY.match(line)
-        end = key.end() if key else 0
-        separator = _SEPARATOR.match(line, end)
-        found[_unescape(line[:end])] = _unescape(line[separator.end() if separator else end :])
-    return found
-
-
-def _logical_lines(text: str) -> Iterable[str]:
-    """Lines without comments and empty ones, joined where one ends with an odd backslash."""
-    waiting = ""
-    for raw in re.split(r"\r\n|\n|\r", text):
-        line = raw.lstrip(" \t\f")
-        if not waiting and (not line or line[0] in "#!"):
-            continue
-        waiting += line
-        if (len(waiting) - len(waiting.rstrip("\\"))) % 2:
-            waiting = waiting[:-1]
-            continue
-        yield waiting
-        waiting = ""
-    if waiting:
-        yield waiting
-
-
-def _unescape(text: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        code, letter = match.groups()
-        return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
-
-
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a property file."""
+    """Read a property file as it is."""
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
         refuse(f"{path} can't be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
         refuse(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}")
+
+
+def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
+    """Read the settings of a client, of whichever Kafka client; without a path there are none."""
+    if path is None:
+        return {}
+    try:
+        return properties.read_properties(path, client)
+    except ConfigurationError as error:
+        refuse(str(error))
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
@@ -104,15 +78,15 @@ def _flag(name: str) -> str:
 
 def client_config(
     params: Mapping[str, Any], *, tool: str, flags: Mapping[str, str]
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """A client's configuration: the file, over it the properties, over them the flags.
 
     `tool` is "producer" or "consumer"; `flags` gives the option that each parameter sets.
     """
     path, _ = one_of(params, "command_config", f"{tool}_config")
     words, spelling = one_of(params, "command_property", f"{tool}_property")
-    config = read_properties(path) if path is not None else {}
-    config.update(parse_words(words or (), spelling))
+    config = read_client_file(path, tool)
+    config.update(sealed(parse_words(words or (), spelling)))
     for parameter, option in flags.items():
         value = params.get(parameter)
         if value is not None:

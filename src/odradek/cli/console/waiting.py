@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -51,7 +51,7 @@ def ending(tool: str) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def checked(client: str, given: Mapping[str, str]) -> Config:
+def checked(client: str, given: Mapping[str, Any]) -> Config:
     """A client's configuration; what can't be used is a wrong use of the command."""
     try:
         return Config(client, given)

@@ -1,0 +1,100 @@
+r"""Settings as Java's clients and librdkafka's keep them: the text of a properties file.
+
+In: the text. Out: a dict with the names as they stand there, and which of them mean nothing to one
+of our clients. Must not: read files (`api.properties` does), or check values (`config` does).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odradek.common.config import OPTIONS
+from odradek.common.spellings import ALIASES, dotted
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+
+OF_OTHERS = frozenset(
+    (
+        # Java: classes of the application's side, and what the Java machine measures and buffers
+        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
+        *("interceptor.classes", "metric.reporters", "auto.include.jmx.reporter"),
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+        *("enable.metrics.push", "allow.auto.create.topics", "check.crcs", "metadata.max.idle.ms"),
+        *("receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
+        *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
+        *("use.latest.version", "specific.avro.reader", "share.acknowledgement.mode"),
+        "share.acquire.mode",
+        # librdkafka: its logs, its queues, its sockets, brokers of long ago
+        *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
+        *("statistics.interval.ms", "builtin.features", "enable.random.seed"),
+        *("api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms"),
+        *("broker.version.fallback", "broker.address.ttl", "broker.address.family"),
+        *("socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails"),
+        *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "socket.blocking.max.ms"),
+        *("socket.timeout.ms", "message.max.bytes", "message.copy.max.bytes"),
+        *("receive.message.max.bytes", "topic.metadata.refresh.interval.ms"),
+        *("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt"),
+        *("topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"),
+        *("queued.min.messages", "queued.max.messages.kbytes", "queue.buffering.max.messages"),
+        *("queue.buffering.max.kbytes", "queue.buffering.backpressure.threshold"),
+        *("batch.num.messages", "delivery.report.only.error", "sticky.partitioning.linger.ms"),
+        *("enable.partition.eof", "fetch.queue.backoff.ms", "fetch.error.backoff.ms"),
+        *("coordinator.query.interval.ms", "group.protocol.type", "offset.store.method"),
+        *("reconnect.backoff.jitter.ms", "internal.termination.signal"),
+    )
+)
+"""Settings of other clients that a file may hold, and that nothing here depends on. What changes
+the meaning of a program (`enable.auto.offset.store`, `partitioner.class` …) isn't among them."""
+OTHERS_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read Java's properties format: `# comment`, `key=value`, `key: value`, `\` at line ends."""
+    found = {}
+    for line in _logical_lines(text):
+        key = _KEY.match(line)
+        end = key.end() if key else 0
+        separator = _SEPARATOR.match(line, end)
+        found[_unescape(line[:end])] = _unescape(line[separator.end() if separator else end :])
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments and empty ones, joined where one ends with an odd backslash."""
+    waiting = ""
+    for raw in re.split(r"\r\n|\n|\r", text):
+        line = raw.lstrip(" \t\f")
+        if not waiting and (not line or line[0] in "#!"):
+            continue
+        waiting += line
+        if (len(waiting) - len(waiting.rstrip("\\"))) % 2:
+            waiting = waiting[:-1]
+            continue
+        yield waiting
+        waiting = ""
+    if waiting:
+        yield waiting
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code, letter = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(letter, letter)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
+
+
+def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
+    """The names that mean nothing here, or (where a client is named) to another client only."""
+    return [name for name in given if _is_idle(dotted(name), client)]
+
+
+def _is_idle(name: str, client: str | None) -> bool:
+    option = OPTIONS.get(ALIASES.get(name, name))
+    if option is not None:
+        return client is not None and client not in option.clients
+    return name in OF_OTHERS or name.startswith(OTHERS_PREFIXES)
