@@ -1,0 +1,347 @@
+"""Tokens from an OAuth 2 / OpenID Connect server: client credentials (KIP-768), JWT bearer
+(KIP-1139), or a file.
+
+In: a configuration; `fetch` runs in a worker thread, because it blocks. Out: a `Token`, or a
+`TokenError` that says what the server said. All attempts together end before the connection's
+setup would, so that the error is the server's and not "no answer in time".
+Must not: follow a redirect (it would carry the client's secret to another place), or put a secret
+or a token into a text or into what a traceback shows.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.secret import Secret
+from odradek.common.types import Rng
+from odradek.network.sasl.oauthbearer import Token, end_of_jwt
+from odradek.runtime.system_clock import SystemClock
+
+LONGEST_ANSWER = 1 << 20
+"""Bytes of a token server's answer."""
+SAID = 300
+"""Characters of the server's words that an error repeats."""
+RETRIED = frozenset((408, 425, 429))
+"""With all of 5xx: states that may pass by themselves. The rest of 4xx is the client's fault."""
+CLIENT_CREDENTIALS = "client_credentials"
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, in seconds."""
+
+    budget: float
+    """All attempts and the waits between them."""
+    connect: float | None = None
+    """`sasl.login.connect.timeout.ms`; None: what is left of the budget."""
+    read: float | None = None
+    """`sasl.login.read.timeout.ms`: of one wait for bytes."""
+
+
+class TryAgain(Exception):  # noqa: N818 - never leaves this module
+    """An attempt failed in a way that may pass."""
+
+    def __init__(self, error: TokenError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class TokenServer:
+    """One token endpoint. `post` may be called from any thread."""
+
+    def __init__(
+        self,
+        url: str,
+        limits: Limits,
+        backoff: ExponentialBackoff,
+        rng: Rng,
+        tls: Callable[[], ssl.SSLContext],
+        clock: SystemClock | None = None,
+    ) -> None:
+        self._url = url
+        self.place = shown(url)
+        self._limits = limits
+        self._backoff = backoff
+        self._rng = rng
+        self._tls = tls
+        self._clock = clock or SystemClock()
+
+    def post(
+        self, form: Callable[[], Mapping[str, str]], authorization: Secret | None
+    ) -> dict[str, Any]:
+        """Ask until there is an answer, a refusal, or no time left; give the answer's JSON."""
+        deadline = self._clock.now() + self._limits.budget
+        failures = 0
+        while True:
+            try:
+                return self._attempt(form, authorization, deadline)
+            except TryAgain as again:
+                failed = again.error
+            wait = self._backoff.delay(failures, self._rng)
+            failures += 1
+            if self._clock.now() + wait >= deadline:
+                what, cause = failed.what, failed.__cause__
+                if failures > 1:
+                    what += f" ({failures} attempts in {self._limits.budget:.0f} s)"
+                raise TokenError(what, cure=failed.cure) from cause
+            self._clock.pause(wait)
+
+    def _attempt(
+        self,
+        form: Callable[[], Mapping[str, str]],
+        authorization: Secret | None,
+        deadline: float,
+    ) -> dict[str, Any]:
+        request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only
+            self._url, urlencode(form()).encode("ascii"), method="POST"
+        )
+        request.add_header("Accept", "application/json")
+        request.add_header("Cache-Control", "no-cache")
+        request.add_header("User-Agent", "odradek")
+        if authorization is not None:
+            request.add_unredirected_header("Authorization", authorization.reveal())
+        left = max(0.001, deadline - self._clock.now())
+        connect = min(left, self._limits.connect or left)
+        read = min(left, self._limits.read or left)
+        try:
+            with opener(self._tls(), connect, read).open(request, timeout=connect) as answer:
+                body = self._body(answer, deadline)
+        except urllib.error.HTTPError as error:
+            with error:
+                failure = self._refusal(error)
+        except (OSError, http.client.HTTPException) as error:
+            failure = self._failure(error)
+        else:
+            return self._json(body)
+        # Outside of `except`, and the causes without their tracebacks: the frames of urllib have
+        # the header in their variables.
+        raise failure
+
+    def _body(self, answer: Any, deadline: float) -> Secret:
+        """Read the answer, but not for ever: a server may drip."""
+        pieces, size = [], 0
+        while piece := answer.read1(65536):
+            pieces.append(piece)
+            size += len(piece)
+            if size > LONGEST_ANSWER:
+                pieces.clear()
+                raise TokenError(f"{self.place} answered more than {LONGEST_ANSWER} bytes")
+            if self._clock.now() >= deadline:
+                pieces.clear()
+                raise TimeoutError("the answer came too slowly")
+        return Secret(b"".join(pieces).decode("utf-8", "replace"))
+
+    def _json(self, body: Secret) -> dict[str, Any]:
+        try:
+            found = json.loads(body.reveal())
+        except (ValueError, RecursionError):  # its text would show the answer
+            found = None
+        if isinstance(found, dict):
+            return found
+        raise TokenError(
+            f"{self.place} answered {len(body.reveal())} characters that aren't a JSON object",
+            cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
+        )
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+        said, code = _said(error), error.code
+        what = f"{self.place} answered HTTP {code}" + (f": {said}" if said else "")
+        if code in RETRIED or code >= 500:
+            refused = TokenError(what, cure="The token server has a problem of its own; ask there.")
+            refused.__cause__ = error.with_traceback(None)
+            return TryAgain(refused)
+        refused = TokenError(what, cure=_cure(code, said))
+        refused.__cause__ = error.with_traceback(None)
+        return refused
+
+    def _failure(self, error: Exception) -> Exception:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        cause = (reason if isinstance(reason, BaseException) else error).with_traceback(None)
+        if isinstance(reason, ssl.SSLError):
+            words = getattr(reason, "verify_message", "") or reason.reason or str(reason)
+            failed = TokenError(
+                f"{self.place}: TLS failed: {words}",
+                cure="Name the authority that signed its certificate in https.ca.location, and "
+                "use a name that stands in it.",
+            )
+            failed.__cause__ = cause
+            return failed
+        if isinstance(reason, TimeoutError):
+            words = "no answer in time"
+        else:
+            words = str(reason) or type(reason).__name__
+        failed = TokenError(
+            f"{self.place} can't be reached: {words[:SAID]}",
+            cure="Check sasl.oauthbearer.token.endpoint.url and the way there (proxy, firewall).",
+        )
+        failed.__cause__ = cause
+        return TryAgain(failed)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class _Http(urllib.request.HTTPHandler):
+    """Plain HTTP, with one limit for the connection and one for each read."""
+
+    def __init__(self, read: float) -> None:
+        super().__init__()
+        self._read = read
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_HttpConnection, read=self._read), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, read: float, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._read = read
+        self._own_context = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        connection = partial(_HttpsConnection, read=self._read, context=self._own_context)
+        return self.do_open(connection, req)
+
+
+class _HttpConnection(http.client.HTTPConnection):
+    def __init__(self, host: str, read: float, **rest: Any) -> None:
+        super().__init__(host, **rest)
+        self._read_limit = read
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(self._read_limit)
+
+
+class _HttpsConnection(http.client.HTTPSConnection):
+    def __init__(self, host: str, read: float, **rest: Any) -> None:
+        super().__init__(host, **rest)
+        self._read_limit = read
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(self._read_limit)
+
+
+def opener(context: ssl.SSLContext, connect: float, read: float) -> urllib.request.OpenerDirector:
+    """Something that opens http and https, through the proxy of the environment, and no more."""
+    director = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _NoRedirect(),
+        _Http(read),
+        _Https(read, context),
+    ):
+        director.add_handler(handler)
+    return director
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """RFC 6749, 5.2: `error` and `error_description`. Anything else isn't repeated."""
+    try:
+        found = json.loads(error.read(65536))
+    except (OSError, ValueError, RecursionError, http.client.HTTPException):
+        return ""
+    if not isinstance(found, dict):
+        return ""
+    code = found.get("error") or found.get("errorCode")
+    words = found.get("error_description") or found.get("errorSummary")
+    said = ": ".join(part for part in (code, words) if isinstance(part, str))
+    return "".join(c if c.isprintable() else " " for c in said[:SAID])
+
+
+def _cure(code: int, said: str) -> str:
+    if "invalid_scope" in said:
+        return "Check sasl.oauthbearer.scope."
+    if "invalid_grant" in said:
+        return "Check the assertion: its key, issuer, subject, audience and times."
+    if code in (401, 403) or "client" in said:
+        return (
+            "Check sasl.oauthbearer.client.credentials.client.id and .client.secret, and that the "
+            "server allows this client the grant."
+        )
+    if 300 <= code < 400:
+        return "Put the place that it redirects to into sasl.oauthbearer.token.endpoint.url."
+    return "Check sasl.oauthbearer.token.endpoint.url and sasl.oauthbearer.scope."
+
+
+def shown(url: str) -> str:
+    """A URL without what may be secret in it: user, password, query, fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
+    """The header of RFC 7617; url-encoded before, where the server follows RFC 6749 in that."""
+    pair = (client_id, secret.reveal())
+    if url_encode:
+        pair = (quote_plus(pair[0]), quote_plus(pair[1]))
+    return Secret("Basic " + b64encode(":".join(pair).encode()).decode())
+
+
+def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
+    """The token of a server's answer.
+
+    `expires_in` comes first, as it doesn't depend on this machine's clock; else a JWT's own end.
+    """
+    text = answer.get("access_token") or answer.get("id_token")
+    if not isinstance(text, str) or not text.strip():
+        names = ", ".join(sorted(str(name)[:40] for name in answer)[:10]) or "nothing"
+        del answer
+        raise TokenError(
+            f"{place} gave no access_token (its answer has: {names})",
+            cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
+        )
+    token = Secret(text.strip())
+    del text
+    left = answer.get("expires_in")
+    if isinstance(left, str) and left.isascii() and left.isdecimal() and len(left) < 12:
+        left = int(left)
+    if isinstance(left, int | float) and not isinstance(left, bool) and abs(left) < 1e11:
+        return Token(token, now + left)
+    return Token(token, end_of_jwt(token.reveal()))
+
+
+def from_file(path: Path) -> Token:
+    """A token that somebody else keeps fresh in a file, as KIP-768 allows."""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenError(
+            f"the token's file {path} can't be read: {getattr(error, 'strerror', None) or error}",
+            cure="Check sasl.oauthbearer.token.endpoint.url.",
+        ) from error
+    token = Secret(text)
+    del text
+    if not token:
+        raise TokenError(f"the token's file {path} is empty")
+    return Token(token, end_of_jwt(token.reveal()))
+
+
+def checked_url(url: str) -> str:
+    """Refuse what isn't http, https or file: urllib would open much else."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname):
+        return url
+    raise ConfigurationError(
+        "sasl.oauthbearer.token.endpoint.url must be an http, https or file URL, "
+        f"not {shown(url)!r}"
+    )

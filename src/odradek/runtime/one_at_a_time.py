@@ -1,0 +1,76 @@
+"""A slow function that many threads want the result of at once: it is run once for all of them.
+
+In: calls from the worker threads of one client's connections. Out: the result of the run that was
+going on, or of a new one. A run that hangs is given up after a while, and the next caller begins
+another. Must not: keep a result for later callers: how long one counts is for others to know.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Run(Generic[T]):
+    began: float
+    done: threading.Event = field(default_factory=threading.Event)
+    result: T | None = None
+    error: BaseException | None = None
+
+
+class OneAtATime(Generic[T]):
+    """Wraps a function without arguments."""
+
+    def __init__(
+        self,
+        function: Callable[[], T],
+        patience: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._function = function
+        self._patience = patience
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._run: _Run[T] | None = None
+
+    def __call__(self) -> T:
+        """The result of the run that is going on, or of one that this call does itself."""
+        with self._lock:
+            run, now = self._run, self._clock()
+            mine = run is None or now - run.began >= self._patience
+            if run is None or mine:
+                run = self._run = _Run(now)
+        if mine:
+            self._do(run)
+        elif not run.done.wait(max(0.0, run.began + self._patience - self._clock())):
+            raise TimeoutError("the call that was already going on gave no answer in time")
+        if run.error is not None:
+            # Each caller gets an error of its own to chain and to trace: the cause is shared.
+            raise run.error if mine else _again(run.error)
+        return run.result  # type: ignore[return-value]  # set by _do()
+
+    def _do(self, run: _Run[T]) -> None:
+        try:
+            run.result = self._function()
+        except BaseException as error:
+            run.error = error
+        with self._lock:
+            if self._run is run:
+                self._run = None
+        run.done.set()
+
+
+def _again(error: BaseException) -> BaseException:
+    """A copy for another thread: one exception raised in two would mix their tracebacks."""
+    try:
+        copy = type(error)(*error.args)
+    except Exception:
+        return error
+    copy.__cause__ = error.__cause__ or error
+    return copy

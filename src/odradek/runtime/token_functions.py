@@ -1,0 +1,223 @@
+"""From a configuration to the function that gives OAUTHBEARER its tokens.
+
+In: the user's function in any of its spellings, or where a token server is, or that AWS signs.
+Out: one function without arguments, for worker threads; connections that ask at once share one run
+of it. Whatever a user's function does wrong is said by `network/sasl/oauthbearer`, which reads what
+it gave. Must not: ask anybody before it is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+from odradek.network.sasl.oauthbearer import Token
+from odradek.runtime.jwt_assertion import AssertionSettings, assertion_in, assertion_of, encoded
+from odradek.runtime.oidc import (
+    CLIENT_CREDENTIALS,
+    JWT_BEARER,
+    Limits,
+    TokenServer,
+    basic,
+    checked_url,
+    from_file,
+    token_of,
+)
+from odradek.runtime.one_at_a_time import OneAtATime
+from odradek.runtime.tls_context import https_context
+
+TokenFunction = Callable[[], object]
+
+SHARE_OF_SETUP = 0.8
+"""Of the setup's time, for the token server: what went wrong there is to be said before it ends."""
+UNSECURED_LIFETIME = 3600.0
+"""Seconds, as in Java."""
+
+
+def token_function(config: Config) -> TokenFunction:
+    """The function that gives this client's tokens; a `ConfigurationError` where none can."""
+    return OneAtATime(_function(config))
+
+
+def _function(config: Config) -> TokenFunction:
+    provider = config["sasl.oauthbearer.token.provider"]
+    if provider is not None:
+        return user_function(provider, config["sasl.oauthbearer.config"])
+    method = config["sasl.oauthbearer.method"]
+    if method == "aws_msk_iam":
+        from odradek.runtime.msk_iam_credentials import msk_iam_tokens
+
+        return msk_iam_tokens(config)
+    if method == "unsecured":
+        return unsecured(config["sasl.oauthbearer.unsecured"] or {}, time.time)
+    if config["sasl.oauthbearer.token.endpoint.url"]:
+        return oidc(config)
+    raise ConfigurationError(
+        "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.provider (a function that gives "
+        "tokens), or sasl.oauthbearer.token.endpoint.url with "
+        "sasl.oauthbearer.client.credentials.client.id and .client.secret"
+    )
+
+
+def user_function(provider: Any, argument: str | None) -> TokenFunction:
+    """A user's function, or an object with `token()` (and perhaps `extensions()`).
+
+    confluent-kafka's `oauth_cb` takes a text; aiokafka's providers are coroutines.
+    """
+    token = getattr(provider, "token", None)
+    if callable(token):
+        return lambda: _of_object(provider)
+    if _takes_text(provider):
+        return lambda: _awaited(provider(argument))
+    return lambda: _awaited(provider())
+
+
+def _of_object(provider: Any) -> object:
+    """What kafka-python's and aiokafka's providers give; their extensions are a method beside."""
+    given = _awaited(provider.token())
+    method = getattr(provider, "extensions", None)
+    extensions = _awaited(method()) if callable(method) else None
+    if extensions and isinstance(given, str):
+        return (given, None, "", extensions)
+    return given
+
+
+def _awaited(given: Any) -> object:
+    """A coroutine's result: the thread is a worker's, no loop runs in it."""
+    return asyncio.run(given) if inspect.iscoroutine(given) else given
+
+
+def _takes_text(provider: Callable[..., Any]) -> bool:
+    """Whether it has a parameter that must be given, in its place."""
+    try:
+        parameters = inspect.signature(provider).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in by_place and p.default is p.empty for p in parameters)
+
+
+def oidc(config: Config) -> TokenFunction:
+    """Tokens of the server (or in the file) at `sasl.oauthbearer.token.endpoint.url`."""
+    url = checked_url(config["sasl.oauthbearer.token.endpoint.url"])
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        path = Path(unquote(parts.path))
+        return lambda: from_file(path)
+    server = TokenServer(
+        url,
+        Limits(
+            config["socket.connection.setup.timeout.ms"] * SHARE_OF_SETUP,
+            config["sasl.login.connect.timeout.ms"],
+            config["sasl.login.read.timeout.ms"],
+        ),
+        ExponentialBackoff(
+            config["sasl.login.retry.backoff.ms"], config["sasl.login.retry.backoff.max.ms"]
+        ),
+        random.Random(),
+        lambda: https_context(config),
+    )
+    form, authorization = _grant(config)
+
+    def fetch() -> Token:
+        # One line: an answer in a variable would be seen in a traceback's locals.
+        return token_of(server.post(form, authorization), server.place, time.time())
+
+    return fetch
+
+
+def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
+    """What is sent to the server: a form, made anew for each attempt, and a header."""
+    scope = config["sasl.oauthbearer.scope"]
+    more = {"scope": scope} if scope else {}
+    settings = _assertion_settings(config)
+    ready = config["sasl.oauthbearer.assertion.file"]
+    if ready is not None:
+        path = Path(ready)
+        return lambda: {
+            "grant_type": JWT_BEARER,
+            "assertion": assertion_in(path).reveal(),
+            **more,
+        }, None
+    if settings is not None:
+        return lambda: {
+            "grant_type": JWT_BEARER,
+            "assertion": assertion_of(settings, time.time()).reveal(),
+            **more,
+        }, None
+    client_id = config["sasl.oauthbearer.client.credentials.client.id"]
+    secret = config["sasl.oauthbearer.client.credentials.client.secret"]
+    if client_id is None or secret is None:
+        missing = "id" if client_id is None else "secret"
+        raise ConfigurationError(
+            f"sasl.oauthbearer.client.credentials.client.{missing} is missing: "
+            "sasl.oauthbearer.token.endpoint.url needs it"
+        )
+    header = basic(client_id, secret, url_encode=bool(config["sasl.oauthbearer.header.urlencode"]))
+    return lambda: {"grant_type": CLIENT_CREDENTIALS, **more}, header
+
+
+def _assertion_settings(config: Config) -> AssertionSettings | None:
+    key_file = config["sasl.oauthbearer.assertion.private.key.file"]
+    key_pem = config["sasl.oauthbearer.assertion.private.key.pem"]
+    if key_file is None and key_pem is None:
+        return None
+    claims = {
+        name: config[f"sasl.oauthbearer.assertion.claim.{name}"] for name in ("iss", "sub", "aud")
+    }
+    return AssertionSettings(
+        key_file,
+        config["sasl.oauthbearer.assertion.private.key.passphrase"],
+        key_pem,
+        config["sasl.oauthbearer.assertion.algorithm"],
+        {name: value for name, value in claims.items() if value is not None},
+        config["sasl.oauthbearer.assertion.claim.exp.seconds"],
+        config["sasl.oauthbearer.assertion.claim.nbf.seconds"],
+        bool(config["sasl.oauthbearer.assertion.claim.jti.include"]),
+    )
+
+
+def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> TokenFunction:
+    """Tokens that nobody signed, for tests of brokers that take them (KIP-255).
+
+    The settings are Java's unsecuredLogin…: StringClaim_x, NumberClaim_x, ListClaim_x (whose first
+    character separates), LifetimeSeconds.
+    """
+    claims: dict[str, Any] = {}
+    for name, text in settings.items():
+        kind, _, claim = name.partition("_")
+        if kind == "StringClaim":
+            claims[claim] = text
+        elif kind == "NumberClaim":
+            claims[claim] = _number(name, text)
+        elif kind == "ListClaim":
+            claims[claim] = text[1:].split(text[:1]) if len(text) > 1 else []
+    lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
+
+    def fetch() -> Token:
+        now = wall_clock()
+        body = {**claims, "iat": now, "exp": now + lifetime}
+        parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]
+        return Token(Secret(".".join([*parts, ""])), now + lifetime)
+
+    return fetch
+
+
+def _number(name: str, value: str | float) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"sasl.oauthbearer.unsecured: {name} must be a number, not {value!r}"
+        ) from None

@@ -1,0 +1,241 @@
+"""Tokens from an OAuth server: what is asked, what becomes of answers, how long it takes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import socket
+import ssl
+import traceback
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.secret import Secret
+from odradek.network.sasl.oauthbearer import Token
+from odradek.runtime import oidc
+from odradek.runtime.system_clock import SystemClock
+from odradek.testing.authority import Authority
+
+FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
+AUTHORIZATION = oidc.basic(CLIENT_ID, Secret(CLIENT_SECRET), url_encode=False)
+
+
+class VirtualClock(SystemClock):
+    """Time that passes by pauses alone."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return 1000.0 + sum(self.pauses)
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as running:
+        yield running
+
+
+def asking(
+    url: str,
+    clock: VirtualClock | None = None,
+    tls: ssl.SSLContext | None = None,
+    limits: oidc.Limits | None = None,
+) -> oidc.TokenServer:
+    return oidc.TokenServer(
+        url,
+        limits or oidc.Limits(8.0),
+        ExponentialBackoff(0.1, 10.0),
+        random.Random(1),
+        lambda: tls or ssl.create_default_context(),
+        clock or VirtualClock(),
+    )
+
+
+def fetch(asked: oidc.TokenServer, now: float = 5000.0) -> Token:
+    return oidc.token_of(asked.post(lambda: FORM, AUTHORIZATION), asked.place, now)
+
+
+def refused(asked: oidc.TokenServer) -> TokenError:
+    with pytest.raises(TokenError) as caught:
+        fetch(asked)
+    shown = "".join(
+        traceback.TracebackException.from_exception(caught.value, capture_locals=True).format()
+    )
+    assert CLIENT_SECRET not in shown
+    assert AUTHORIZATION.reveal() not in shown
+    return caught.value
+
+
+def test_client_credentials(server: TokenServer) -> None:
+    token = fetch(asking(server.url()))
+    assert token.value.reveal().count(".") == 2
+    assert token.expires_at == 5000.0 + 3600
+    assert server.forms == [FORM]
+    assert server.headers[0]["accept"] == "application/json"
+    assert server.headers[0]["content-type"] == "application/x-www-form-urlencoded"
+    assert str(token.value) == "[hidden]"
+
+
+def test_the_header_is_url_encoded_on_request() -> None:
+    header = oidc.basic("a b", Secret("c+d:"), url_encode=True).reveal()
+    assert b64decode(header.removeprefix("Basic ")) == b"a+b:c%2Bd%3A"
+
+
+def test_a_refusal_is_final_and_says_what_the_server_said(server: TokenServer) -> None:
+    clock = VirtualClock()
+    asked = asking(server.url("/token?key=hush"), clock)
+    server.faults.append((400, b'{"error": "invalid_scope", "error_description": "no\\nsuch"}'))
+    error = refused(asked)
+    assert f"{server.url()} answered HTTP 400: invalid_scope: no such" in str(error)
+    assert "sasl.oauthbearer.scope" in str(error)
+    assert "hush" not in str(error)
+    assert clock.pauses == []
+
+
+def test_a_wrong_secret(server: TokenServer) -> None:
+    asked = asking(server.url())
+    with pytest.raises(TokenError, match=r"401: invalid_client: Who are you\?.*client\.secret"):
+        asked.post(lambda: FORM, oidc.basic(CLIENT_ID, Secret("wrong"), url_encode=False))
+
+
+def test_troubles_of_the_server_are_waited_out(server: TokenServer) -> None:
+    server.faults += [(503, b""), (500, b"<html>"), (429, b"{}")]
+    clock = VirtualClock()
+    assert fetch(asking(server.url(), clock)).expires_at is not None
+    assert [pytest.approx(base, rel=0.21) for base in (0.1, 0.2, 0.4)] == clock.pauses
+
+
+def test_a_trouble_that_lasts_is_told_within_the_budget(server: TokenServer) -> None:
+    server.faults += [(503, b"")] * 50
+    clock = VirtualClock()
+    error = refused(asking(server.url(), clock))
+    assert "answered HTTP 503" in str(error)
+    assert "attempts in 8 s" in str(error)
+    assert sum(clock.pauses) < 8
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    error = refused(asking(f"http://127.0.0.1:{port}/token"))
+    assert "can't be reached: [Errno 111] Connection refused" in str(error)
+    assert isinstance(error.__cause__, ConnectionRefusedError)
+
+
+def test_a_server_that_hangs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
+        limits = oidc.Limits(8.0, connect=5.0, read=0.01)
+        error = refused(asking(url, limits=limits))
+    assert "no answer in time" in str(error)
+
+
+def test_a_server_that_drips(server: TokenServer) -> None:
+    clock = VirtualClock()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100000")
+        handler.end_headers()
+        handler.wfile.write(b"{")
+        clock.pauses.append(9.0)
+        handler.wfile.write(b" ")
+
+    server.faults.append(drip)
+    assert "no answer in time" in str(refused(asking(server.url(), clock)))
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
+    def redirect(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Location", server.url("/elsewhere"))
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.faults.append(redirect)
+    assert f"answered HTTP {status}" in str(refused(asking(server.url())))
+    assert len(server.forms) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "0 characters that aren't a JSON object"),
+        (b"[1]", "aren't a JSON object"),
+        (b"<html>login</html>", "aren't a JSON object"),
+        (b"[" * 100000, "aren't a JSON object"),
+        (b'{"token": "a.b.c", "x": 1}', r"no access_token \(its answer has: token, x\)"),
+        (b'{"access_token": ""}', "no access_token"),
+        (b'{"access_token": 5}', "no access_token"),
+        (b" " * ((1 << 20) + 1), "more than 1048576 bytes"),
+    ],
+)
+def test_nonsense(server: TokenServer, answer: bytes, said: str) -> None:
+    server.faults.append((200, answer))
+    error = refused(asking(server.url()))
+    assert re.search(said, str(error))
+    assert "a.b.c" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "end"),
+    [(60, 1060.0), ("60", 1060.0), (-5, 995.0), (None, 777.0), (True, 777.0), ("soon", 777.0)],
+)
+def test_when_a_token_ends(expires_in: object, end: float) -> None:
+    body = b64encode(json.dumps({"exp": 777}).encode()).decode().rstrip("=")
+    answer = {"access_token": f"e30.{body}.e30", "expires_in": expires_in}
+    assert oidc.token_of(answer, "here", 1000.0).expires_at == end
+
+
+def test_an_opaque_token_has_no_known_end() -> None:
+    assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == Token(Secret("opaque"), None)
+
+
+def test_https_asks_for_a_certificate_that_is_trusted(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    identity = authority.issue("localhost", hosts=["localhost"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(identity.both)
+    trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    with TokenServer(context) as server:
+        good = server.url(host="localhost")
+        assert fetch(asking(good, tls=trusting)).expires_at is not None
+        strange = asking(good)
+        assert "self-signed certificate in certificate chain" in str(refused(strange))
+        assert "https.ca.location" in str(refused(strange))
+        assert "IP address mismatch" in str(refused(asking(server.url(), tls=trusting)))
+    assert len(server.forms) == 1
+
+
+def test_a_token_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    with pytest.raises(TokenError, match="can't be read: No such file"):
+        oidc.from_file(path)
+    path.write_text(" \n")
+    with pytest.raises(TokenError, match="is empty"):
+        oidc.from_file(path)
+    path.write_text("opaque\n")
+    assert oidc.from_file(path) == Token(Secret("opaque"))
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "x/y", "http:///y", "data:,x"])
+def test_urls_of_other_kinds_are_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be an http, https or file URL"):
+        oidc.checked_url(url)
+
+
+def test_a_url_is_shown_without_what_may_be_secret() -> None:
+    assert oidc.shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"

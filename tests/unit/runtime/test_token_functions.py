@@ -1,0 +1,237 @@
+"""Which function gives the tokens, by the configuration; users' functions in every spelling."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
+from cryptography.hazmat.primitives.hashes import SHA256
+from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer, decoded
+
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.secret import Secret
+from odradek.network.sasl.oauthbearer import Token, read_token
+from odradek.runtime.jwt_assertion import AssertionSettings, assertion_of
+from odradek.runtime.token_functions import token_function
+
+BASE = {
+    "bootstrap.servers": "localhost:9093",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+}
+ASKING = {
+    "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+    "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+}
+
+
+def function(**options: Any) -> Callable[[], object]:
+    return token_function(Config("consumer", {**BASE, **options}))
+
+
+def given(provider: object, **more: Any) -> Token:
+    return read_token(function(**{"sasl.oauthbearer.token.provider": provider, **more})())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as running:
+        yield running
+
+
+class KafkaPythons:
+    def token(self) -> str:
+        return "theirs"
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "one"}
+
+
+class Aiokafkas:
+    async def token(self) -> str:
+        return "theirs"
+
+
+def test_users_functions_in_every_spelling() -> None:
+    assert given(lambda: ("mine", 99.0)) == Token(Secret("mine"), 99.0)
+    assert given(lambda: "mine") == Token(Secret("mine"))
+    # confluent-kafka: a text in; token, end, principal, extensions out
+    answer = ("theirs", 99.0, "me", {"traceId": "7"})
+    asked: list[str | None] = []
+
+    def oauth_cb(config: str | None) -> tuple[Any, ...]:
+        asked.append(config)
+        return answer
+
+    options = {"oauth_cb": oauth_cb, "sasl.oauthbearer.config": "scope=a"}
+    assert read_token(function(**options)()) == Token(Secret("theirs"), 99.0, {"traceId": "7"})
+    assert asked == ["scope=a"]
+    assert given(KafkaPythons()) == Token(Secret("theirs"), None, {"logicalCluster": "one"})
+    assert given(Aiokafkas()) == Token(Secret("theirs"))
+    assert given(lambda config=None: ("mine", 1.0 if config is None else 2.0)).expires_at == 1.0
+
+
+def test_what_a_users_function_raises_comes_through() -> None:
+    def broken() -> str:
+        raise LookupError("vault is sealed")
+
+    with pytest.raises(LookupError, match="vault is sealed"):
+        given(broken)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sasl.oauthbearer.scope": "kafka", **ASKING},
+        {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": CLIENT_ID,
+            "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+            "sasl.oauthbearer.scope": "kafka",
+        },
+        {
+            "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer."
+            f'OAuthBearerLoginModule required clientId="{CLIENT_ID}" '
+            f'clientSecret="{CLIENT_SECRET}" scope="kafka";'
+        },
+    ],
+    ids=["Kafka", "librdkafka", "JAAS"],
+)
+def test_oidc_in_every_spelling(server: TokenServer, options: dict[str, Any]) -> None:
+    url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
+    token = function(**url, **options)()
+    assert isinstance(token, Token)
+    assert token.expires_at is not None
+    assert decoded(token.value.reveal().split(".")[1])["sub"] == CLIENT_ID
+    assert server.forms[-1] == {"grant_type": "client_credentials", "scope": "kafka"}
+
+
+def test_oidc_without_its_secret_is_refused_at_once() -> None:
+    url = {"sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1/token"}
+    with pytest.raises(ConfigurationError, match=r"client\.id"):
+        function(**url)
+    with pytest.raises(ConfigurationError, match=r"client\.secret"):
+        function(**url, **{"sasl.oauthbearer.client.credentials.client.id": "me"})
+
+
+def test_a_file_instead_of_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "a token"
+    path.write_text("opaque")
+    fetch = function(**{"sasl.oauthbearer.token.endpoint.url": path.as_uri()})
+    assert fetch() == Token(Secret("opaque"))
+
+
+def test_msk_iam_through_oauthbearer() -> None:
+    handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    token = function(
+        **{
+            "sasl.login.callback.handler.class": handler,
+            "sasl.aws.msk.iam.region": "eu-west-1",
+            "sasl.aws.msk.iam.access.key.id": "AKID",
+            "sasl.aws.msk.iam.secret.access.key": "s",
+        }
+    )()
+    assert isinstance(token, Token)
+    text = token.value.reveal()
+    url = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert url.startswith(b"https://kafka.eu-west-1.amazonaws.com/?Action=kafka-cluster%3AConnect&")
+
+
+def test_unsecured_tokens() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    jaas = (
+        f'{module} required unsecuredLoginStringClaim_sub="alice" '
+        'unsecuredLoginNumberClaim_n="7" unsecuredLoginListClaim_scope=",a,b";'
+    )
+    token = function(**{"sasl.jaas.config": jaas})()
+    assert isinstance(token, Token)
+    header, body, signature = token.value.reveal().split(".")
+    assert decoded(header) == {"alg": "none"}
+    assert signature == ""
+    claims = decoded(body)
+    assert claims["exp"] == token.expires_at == claims["iat"] + 3600
+    assert (claims["sub"], claims["n"], claims["scope"]) == ("alice", 7, ["a", "b"])
+
+
+def pem(key: Any, password: bytes | None = None) -> bytes:
+    hidden = serialization.BestAvailableEncryption(password) if password else None
+    made: bytes = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        hidden or serialization.NoEncryption(),
+    )
+    return made
+
+
+def test_a_signed_assertion(server: TokenServer, tmp_path: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    path = tmp_path / "key.pem"
+    path.write_bytes(pem(key, b"phrase"))
+    token = function(
+        **{
+            "sasl.oauthbearer.token.endpoint.url": server.url(),
+            "sasl.oauthbearer.assertion.private.key.file": str(path),
+            "sasl.oauthbearer.assertion.private.key.passphrase": "phrase",
+            "sasl.oauthbearer.assertion.claim.iss": "us",
+            "sasl.oauthbearer.assertion.claim.sub": "alice",
+            "sasl.oauthbearer.assertion.claim.aud": "them",
+            "sasl.oauthbearer.assertion.claim.jti.include": "true",
+        }
+    )()
+    assert isinstance(token, Token)
+    assert decoded(token.value.reveal().split(".")[1])["sub"] == "alice"
+    form = server.forms[-1]
+    assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    message, _, signature = form["assertion"].rpartition(".")
+    key.public_key().verify(
+        urlsafe_b64decode(signature + "=="), message.encode(), padding.PKCS1v15(), SHA256()
+    )
+    header, body = map(decoded, message.split("."))
+    assert header == {"alg": "RS256", "typ": "JWT"}
+    assert (body["iss"], body["sub"], body["aud"]) == ("us", "alice", "them")
+    assert body["exp"] - body["iat"] == 300
+    assert body["iat"] - body["nbf"] == 60
+    assert len(body["jti"]) == 36
+    assert "authorization" not in server.headers[-1]
+
+
+def test_an_assertion_by_an_elliptic_curve() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    settings = AssertionSettings(None, None, Secret(pem(key).decode()), "ES256", {"sub": "a"})
+    message, _, signature = assertion_of(settings, 1000.0).reveal().rpartition(".")
+    raw = urlsafe_b64decode(signature + "==")
+    assert len(raw) == 64
+    r, s = int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big")
+    key.public_key().verify(utils.encode_dss_signature(r, s), message.encode(), ec.ECDSA(SHA256()))
+    assert json.dumps(decoded(message.split(".")[1])) == (
+        '{"sub": "a", "iat": 1000, "exp": 1300, "nbf": 940}'
+    )
+    wrong = AssertionSettings(None, None, Secret(pem(key).decode()), "RS256")
+    with pytest.raises(TokenError, match="isn't one for RS256"):
+        assertion_of(wrong, 1000.0)
+
+
+def test_an_assertion_or_its_key_that_cannot_be_read(server: TokenServer, tmp_path: Path) -> None:
+    url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
+    ready = tmp_path / "ready"
+    fetch = function(**url, **{"sasl.oauthbearer.assertion.file": str(ready)})
+    with pytest.raises(TokenError, match=r"ready can't be read"):
+        fetch()
+    ready.write_text("")
+    with pytest.raises(TokenError, match=r"ready is empty"):
+        fetch()
+    ready.write_text(server.token("bob"))
+    token = fetch()
+    assert isinstance(token, Token)
+    assert decoded(token.value.reveal().split(".")[1])["sub"] == "bob"
+    ready.write_text("no key")
+    broken = function(**url, **{"sasl.oauthbearer.assertion.private.key.file": str(ready)})
+    with pytest.raises(TokenError, match=r"private key can't be read"):
+        broken()
