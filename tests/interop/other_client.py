@@ -6,13 +6,15 @@ In: bootstrap servers, a topic. Out: rows as plain values. Must not: import Odra
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
+Servers = str | Mapping[str, str]
+"""Bootstrap servers alone, or with what a secured cluster asks for (`librdkafka_config()`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,10 @@ class Row:
     offset: int = field(default=-1, compare=False)
 
 
-def settings(servers: str, **more: Any) -> dict[str, Any]:
+def settings(servers: Servers, **more: Any) -> dict[str, Any]:
     """The configuration that all of them share."""
     return {
-        "bootstrap.servers": servers,
+        **({"bootstrap.servers": servers} if isinstance(servers, str) else servers),
         "log_level": 0,  # it would report every broker that a test takes away
         "broker.address.family": "v4",
         **more,
@@ -38,7 +40,7 @@ def settings(servers: str, **more: Any) -> dict[str, Any]:
 
 
 def read_all(
-    servers: str, topic: str, partitions: int, timeout: float = 30.0
+    servers: Servers, topic: str, partitions: int, timeout: float = 30.0
 ) -> dict[int, list[Row]]:
     """Every record of a topic, by partition, in the order of the log."""
     consumer = Consumer(
@@ -77,7 +79,7 @@ def _row(message: Any) -> Row:
 
 
 def write_all(
-    servers: str, topic: str, rows: Iterable[Row], partitions: Sequence[int] = (), **more: Any
+    servers: Servers, topic: str, rows: Iterable[Row], partitions: Sequence[int] = (), **more: Any
 ) -> None:
     """Write rows; row n goes to `partitions[n % len]`, or where librdkafka's partitioner says."""
     producer = Producer(settings(servers, **more))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from odradek.testing import LocalCluster, ensure_java_environment
 
 Row = tuple[bytes | None, bytes | None]
+_numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,15 +40,13 @@ class Topics:
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self._settings: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            **cluster.librdkafka_config(),
             "log_level": 0,  # it would report every broker that a test takes away
         }
         self._admin = AdminClient(self._settings)
-        self._number = 0
 
     def create(self, partitions: int = 2, name: str | None = None, **config: str) -> str:
-        self._number += 1
-        topic = name or f"topic-{self._number}"
+        topic = name or f"topic-{next(_numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self._admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(
             30
@@ -75,6 +75,11 @@ class Topics:
         assert producer.flush(60) == 0
 
 
+def spark_options(config: Mapping[str, str]) -> dict[str, str]:
+    """A client's settings as options of the data source."""
+    return {f"kafka.{name}": value for name, value in config.items()}
+
+
 def numbered(start: int, stop: int) -> list[Row]:
     return [(f"k{n}".encode() if n % 3 else None, f"{n}".encode()) for n in range(start, stop)]
 
@@ -85,7 +90,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a module may have a cluster of its own
 def topics(cluster: LocalCluster) -> Topics:
     return Topics(cluster)
 
@@ -127,7 +132,7 @@ def read(spark: SparkSession, cluster: LocalCluster) -> Callable[..., DataFrame]
 
     def load(topic: str, schema: str | None = None, **options: str) -> DataFrame:
         reader = spark.read.format("odradek")
-        reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        reader = reader.options(**spark_options(cluster.client_config()))
         reader = reader.option("subscribe", topic).options(**options)
         return (reader.schema(schema) if schema else reader).load()
 
@@ -137,15 +142,17 @@ def read(spark: SparkSession, cluster: LocalCluster) -> Callable[..., DataFrame]
 class Query:
     """One stream from a topic to Parquet with a checkpoint, started as often as wished."""
 
-    def __init__(self, spark: SparkSession, folder: Path, servers: str, topic: str) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, config: Mapping[str, str], topic: str
+    ) -> None:
         self._spark, self._folder = spark, folder
-        self.servers, self._topic = servers, topic
+        self.config, self._topic = config, topic
         self._running: list[Any] = []
 
     def start(self, trigger: dict[str, Any], **options: str) -> Any:
         frame = (
             self._spark.readStream.format("odradek")
-            .option("kafka.bootstrap.servers", self.servers)
+            .options(**spark_options(self.config))
             .option("subscribe", self._topic)
             .options(**options)
             .load()
@@ -201,7 +208,7 @@ def stream(
     made: list[Query] = []
 
     def make(topic: str) -> Query:
-        made.append(Query(spark, tmp_path, cluster.bootstrap_servers, topic))
+        made.append(Query(spark, tmp_path, cluster.client_config(), topic))
         return made[-1]
 
     yield make

@@ -1,10 +1,12 @@
 """A driver of its own process: a topic to Parquet, which hangs inside its third batch.
 
-Arguments: bootstrap servers, topic, folder. Not a test; run by one, which kills it.
+Arguments: topic, folder; a client's settings (JSON) on standard input. Not a test; run by one,
+which kills it.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ def dawdle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.Record
         yield batch
 
 
-def main(servers: str, topic: str, folder: str) -> None:
+def main(topic: str, folder: str) -> None:
+    config = json.loads(sys.stdin.read())
     ensure_java_environment()
     builder: Any = SparkSession.builder
     spark = (
@@ -46,7 +49,7 @@ def main(servers: str, topic: str, folder: str) -> None:
     )
     frame = (
         spark.readStream.format("odradek")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**{f"kafka.{name}": value for name, value in config.items()})
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", "500")

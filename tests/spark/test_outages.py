@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -55,7 +56,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
     job.run(startingOffsets="earliest")
     with LocalCluster(brokers=1) as other:
         other.create_topic(topic, partitions=2)
-        job.servers = other.bootstrap_servers
+        job.config = other.client_config()
         for trigger in ({"availableNow": True}, {"processingTime": "1 second"}):
             query = job.start(trigger)
             with pytest.raises(StreamingQueryException) as caught:
@@ -71,8 +72,11 @@ def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
     topic = topics.create()
     total = 4000
     topics.fill(topic, rows(0, total))
-    command = [sys.executable, str(DRIVER), cluster.bootstrap_servers, topic, str(tmp_path)]
-    first = subprocess.Popen(command, start_new_session=True)
+    command = [sys.executable, str(DRIVER), topic, str(tmp_path)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    assert first.stdin is not None
+    with first.stdin as given:
+        given.write(json.dumps(cluster.client_config()).encode())
     try:
         marker = tmp_path / "in-the-middle"
         deadline = time.monotonic() + 90

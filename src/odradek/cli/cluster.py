@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -22,12 +23,29 @@ import typer
 from odradek.testing import jars
 from odradek.testing.detached import read_state, start_time, state_directory
 from odradek.testing.errors import JarsError
+from odradek.testing.security import Security
 
 app = typer.Typer(
     help="Real Kafka brokers on this machine, behind one address.", no_args_is_help=True
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+SecurityOption = Annotated[
+    str, typer.Option(help="What clients must speak: PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT.")
+]
+MechanismOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A SASL mechanism; may be given more than once [SCRAM-SHA-512]."),
+]
+UserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A user, as name or name:password; may be given more than once [odradek]. "
+        "A password that isn't given is made up, and stands in the user's properties file."
+    ),
+]
+MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]
+Acls = Annotated[bool, typer.Option("--acls", help="Nobody may do what isn't allowed.")]
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
@@ -47,9 +65,18 @@ def start(
     auto_create_topics: Annotated[
         bool, typer.Option(help="Whether brokers create topics on first use.")
     ] = True,
+    security: SecurityOption = "PLAINTEXT",
+    mechanism: MechanismOption = None,
+    user: UserOption = None,
+    mutual_tls: MutualTls = False,
+    acls: Acls = False,
     json: Json = False,
 ) -> None:
-    """Start a cluster in the background; it runs until `odradek cluster stop`."""
+    """Start a cluster in the background; it runs until `odradek cluster stop`.
+
+    For a secured one, certificates and users are made, and for each user a
+    properties file that clients and tools take as it is (--command-config).
+    """
     running = read_state()
     if running is not None:
         _fail(f"a cluster runs already at {running['bootstrap_servers']}; stop it first")
@@ -57,25 +84,29 @@ def start(
         version = jars.resolve_version(version)
     except JarsError as error:
         _fail(str(error), status=2)
-    options = {
+    options: dict[str, Any] = {
         "brokers": brokers,
         "version": version,
         "port": port,
         "auto_create_topics": auto_create_topics,
         "directory": str(directory.resolve()) if directory else None,
+        **_security(security.upper(), mechanism, user, mutual_tls=mutual_tls, acls=acls),
     }
     state_directory().mkdir(parents=True, exist_ok=True)
     # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
     with (state_directory() / "cluster.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "odradek.testing.detached", jsonlib.dumps(options)],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "odradek.testing.detached"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
             cwd="/",
         )
     try:
+        if process.stdin is not None:
+            with process.stdin as given:
+                given.write(jsonlib.dumps(options).encode())
         _follow(process, Path(log.name))
     except KeyboardInterrupt:
         process.terminate()
@@ -119,6 +150,31 @@ def stop() -> None:
             _fail(f"process {state['pid']} or one of its brokers does not end")
     read_state()  # forgets the file of a process that was killed
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
+
+
+def _security(
+    security: str,
+    mechanisms: list[str] | None,
+    users: list[str] | None,
+    *,
+    mutual_tls: bool,
+    acls: bool,
+) -> dict[str, Any]:
+    """The options of the cluster that secure it; refused here when they don't fit together."""
+    named = users or (["odradek"] if security.startswith("SASL") else [])
+    words = [one.partition(":") for one in named]
+    options: dict[str, Any] = {
+        "security": security,
+        "mechanisms": [one.upper() for one in mechanisms or ()],
+        "users": {name: word or secrets.token_urlsafe(12) for name, _, word in words},
+        "mutual_tls": "required" if mutual_tls else False,
+        "acls": acls,
+    }
+    try:
+        Security(*options.values())
+    except ValueError as error:
+        _fail(str(error), status=2)
+    return options
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path) -> None:
@@ -171,6 +227,8 @@ def _public(state: dict[str, Any]) -> dict[str, Any]:
         "cluster_id": state["cluster_id"],
         "version": state["version"],
         "directory": state["directory"],
+        "security": state["security"],
+        "client_properties": state["client_properties"],
         "pid": state["pid"],
         "brokers": [
             {
@@ -189,6 +247,10 @@ def _show(state: dict[str, Any]) -> None:
     typer.echo(f"Kafka version      {state['version']}")
     typer.echo(f"cluster id         {state['cluster_id']}")
     typer.echo(f"logs and data      {state['directory']}")
+    if state["security"] != "PLAINTEXT":
+        typer.echo(f"security           {state['security']}")
+    for name, path in state["client_properties"].items():
+        typer.echo(f"settings of {name:<7}{path}")
     for one in state["brokers"]:
         how = f"running, process {one['pid']}" if _lives(one) else "not running"
         typer.echo(f"broker {one['id']}           {one['address']}  {how}")

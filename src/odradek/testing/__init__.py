@@ -15,6 +15,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from odradek.testing.authority import Authority as Authority
+    from odradek.testing.authority import Identity as Identity
     from odradek.testing.broker_set import TimelineEvent as TimelineEvent
     from odradek.testing.errors import ClusterStartError as ClusterStartError
     from odradek.testing.errors import JarsError as JarsError
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from odradek.testing.simulated import KafkaSimulation as KafkaSimulation
 
 _HOME = {
+    "Authority": "odradek.testing.authority",
     "ClusterStartError": "odradek.testing.errors",
     "FrontDoor": "odradek.testing.front_door",
+    "Identity": "odradek.testing.authority",
     "JarsError": "odradek.testing.errors",
     "JavaNotFoundError": "odradek.testing.errors",
     "KafkaSimulation": "odradek.testing.simulated",

@@ -54,6 +54,9 @@ _SMALL = {
 
 # The second compiler and the parallel collector cost more than they bring in minutes.
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+CLIENT_LISTENER = "CLIENT"
+"""The listener for clients of a secured cluster; of a plaintext one it is the only one."""
+
 # What Kafka's own start scripts set, without the diagnostics.
 FULL_JVM = (
     "-server",
@@ -86,6 +89,8 @@ class Broker:
     directory: Path
     address: Address
     controller_address: Address
+    inner: Address | None = None
+    """Where brokers and Kafka's tools find it in plaintext when clients need security."""
     child: Child | None = None
     paused: bool = False
     answered: bool = False
@@ -105,12 +110,21 @@ class Broker:
         """Whether its process exists (a paused one does)."""
         return self.child is not None and self.child.alive
 
+    @property
+    def plain_address(self) -> Address:
+        """Where it speaks plaintext."""
+        return self.inner or self.address
+
     def move_to(self, host: str) -> None:
         """Take another address with fresh ports; the process must not run."""
         self.address = Address(host, free_port(host))
         self.controller_address = Address(host, free_port(host))
+        if self.inner is not None:
+            self.inner = Address(host, free_port(host))
 
-    def write_properties(self, voters: Sequence[Broker], config: Mapping[str, str]) -> None:
+    def write_properties(
+        self, voters: Sequence[Broker], config: Mapping[str, str], protocol: str = "PLAINTEXT"
+    ) -> None:
         """Write the configuration for the present addresses of all brokers."""
         copies = str(min(3, len(voters)))
         enough = str(min(2, len(voters)))
@@ -120,10 +134,8 @@ class Broker:
             "controller.quorum.voters": ",".join(
                 f"{one.node_id}@{one.controller_address}" for one in voters
             ),
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{self.controller_address}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            **self._listeners(protocol),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.directory / "data"),
             "default.replication.factor": copies,
             "offsets.topic.replication.factor": copies,
@@ -137,6 +149,22 @@ class Broker:
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
         self.properties.write_text(text)
+
+    def _listeners(self, protocol: str) -> dict[str, str]:
+        """The lines that say where it listens; brokers among themselves always in plaintext."""
+        open_at = f"PLAINTEXT://{self.address}"
+        names = "PLAINTEXT:PLAINTEXT"
+        more = {}
+        if self.inner is not None:
+            open_at = f"{CLIENT_LISTENER}://{self.address},INNER://{self.inner}"
+            names = f"{CLIENT_LISTENER}:{protocol},INNER:PLAINTEXT"
+            more = {"inter.broker.listener.name": "INNER"}
+        return {
+            "listeners": f"{open_at},CONTROLLER://{self.controller_address}",
+            "advertised.listeners": open_at,
+            "listener.security.protocol.map": f"{names},CONTROLLER:PLAINTEXT",
+            **more,
+        }
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """Return the last lines of its log, which is what an error about it should show."""

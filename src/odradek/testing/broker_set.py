@@ -76,13 +76,13 @@ class BrokerSet:
         count: int,
         config: Mapping[str, str],
         timeline: Timeline,
-        security: Security,
+        security: Security | None = None,
         java_options: Sequence[str] = (),
     ) -> None:
         self._keeper = keeper
         self._java = java
         self._config = dict(config)
-        self._security = security
+        self._security = security = security or Security("PLAINTEXT")
         self._java_options = (*security.java_options, *java_options)
         self._timeline = timeline
         self.directory = directory

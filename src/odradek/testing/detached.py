@@ -1,8 +1,9 @@
 """A cluster that outlives the command which started it: one process that holds a `LocalCluster`.
 
-In: its options as JSON, from `odradek cluster start`. Out: a state file that tells where the
-cluster is, until SIGTERM ends it. Must not: be found by anything but its state file, nor trust a
-pid in it without the start time beside it: pids are used again.
+In: its options as JSON on standard input, from `odradek cluster start` (users' passwords may be
+among them, and arguments are seen by everybody). Out: a state file that tells where the cluster is,
+until SIGTERM ends it. Must not: be found by anything but its state file, nor trust a pid in it
+without the start time beside it: pids are used again.
 """
 
 from __future__ import annotations
@@ -79,6 +80,10 @@ def describe(cluster: LocalCluster) -> dict[str, Any]:
         "cluster_id": cluster.cluster_id,
         "version": cluster.version,
         "directory": str(cluster.directory),
+        "security": cluster.security,
+        "client_properties": {
+            user: str(cluster.java_properties(user)) for user in cluster.client_names
+        },
         "brokers": [
             {"id": i, "address": address, "pid": pids.get(i), "start_time": start_time(pids[i])}
             for i, address in enumerate(cluster.broker_addresses)
@@ -89,7 +94,7 @@ def describe(cluster: LocalCluster) -> dict[str, Any]:
 
 def main() -> None:
     """Hold a cluster open until SIGTERM or SIGINT; say `up` or what failed on standard output."""
-    options = json.loads(sys.argv[1])
+    options = json.loads(sys.stdin.read())
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())

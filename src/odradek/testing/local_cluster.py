@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.testing import jars
 from odradek.testing.broker import FULL_JVM, SMALL_JVM, Broker, JavaSetup
@@ -23,6 +23,10 @@ from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.java import cache_directory, java_home
 from odradek.testing.process import Keeper
+from odradek.testing.security import ClientCertificates, Protocol, Security, properties_text
+
+if TYPE_CHECKING:
+    from odradek.testing.authority import Authority, Kind
 
 _LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more JVMs
 
@@ -34,6 +38,13 @@ class LocalCluster:
     broker's properties. With a `directory` the data stays there and is taken up again by the next
     cluster of the same size; else it is temporary. `port` fixes the front door's port. Brokers
     start quickly and stay small; `full_jvm` runs them as Kafka's own scripts do, for benchmarks.
+
+    `security` is what clients must speak: SSL, SASL_SSL or SASL_PLAINTEXT. Certificates, keys and
+    `users` (name: password) are made; `client_config`, `java_properties` and `librdkafka_config`
+    are ways in. `mutual_tls` asks clients for certificates ("required" or "requested"); with `acls`
+    users may do what `allow` allowed and nothing else. OAUTHBEARER takes unsigned tokens, or those
+    signed by a key found at `jwks`. The brokers among themselves, and Kafka's tools, use plaintext
+    listeners beside it (`inner_servers`).
     """
 
     def __init__(
@@ -47,6 +58,13 @@ class LocalCluster:
         heap: str = "384m",
         full_jvm: bool = False,
         port: int = 0,
+        security: Protocol = "PLAINTEXT",
+        mechanisms: Sequence[str] = (),
+        users: Mapping[str, str] | None = None,
+        mutual_tls: ClientCertificates | Literal[False] = False,
+        acls: bool = False,
+        jwks: str | None = None,
+        java_options: Sequence[str] = (),
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         if not 1 <= brokers <= _LARGEST:
@@ -60,6 +78,8 @@ class LocalCluster:
         self._kept = directory.resolve() if directory is not None else None
         self._heap = heap
         self._options = FULL_JVM if full_jvm else SMALL_JVM
+        self._security = Security(security, mechanisms, users or {}, mutual_tls, acls, jwks)
+        self._java_options = tuple(java_options)
         self._report = report
         self._door = FrontDoor(port=port)
         self._keeper: Keeper | None = None
@@ -90,6 +110,7 @@ class LocalCluster:
             self._keeper.remove_at_end(temporary)
             self._directory = self._kept or temporary
             self._prepare_archive(temporary)
+            self._security.prepare(self._directory)
             self._report(f"starting {self._count} brokers of Kafka {self.version}")
             self._original = self._current = self._new_set(self._directory)
             self._original.format()
@@ -279,6 +300,105 @@ class LocalCluster:
             check=max_messages is not None,
         )
 
+    # How clients get in
+
+    def client_config(
+        self, user: str | None = None, mechanism: str | None = None, password: str | None = None
+    ) -> dict[str, Any]:
+        """Settings for Odradek's clients: the front door, and what the security asks for.
+
+        By default the first user by the first mechanism; `password` replaces the right one.
+        """
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **self._security.ours(user, mechanism, password),
+        }
+
+    def java_config(
+        self,
+        user: str | None = None,
+        mechanism: str | None = None,
+        password: str | None = None,
+        stores: Kind = "PEM",
+    ) -> dict[str, str]:
+        """The same in Kafka's own words; `stores` is the kind of its key and trust stores."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **self._security.java(user, mechanism, password, stores),
+        }
+
+    def java_properties(
+        self, user: str | None = None, mechanism: str | None = None, stores: Kind = "PEM"
+    ) -> Path:
+        """Write `java_config` to a properties file, as Java's clients and tools read it."""
+        settings = self.java_config(user, mechanism, stores=stores)
+        words = [user or "client", settings.get("sasl.mechanism", ""), stores]
+        path = self._directory / f"{'-'.join(filter(None, words)).lower()}.properties"
+        path.touch(mode=0o600)
+        path.write_text(properties_text(settings))
+        return path
+
+    def librdkafka_config(
+        self, user: str | None = None, mechanism: str | None = None, password: str | None = None
+    ) -> dict[str, str]:
+        """The same in librdkafka's words, for confluent-kafka."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **self._security.librdkafka(user, mechanism, password),
+        }
+
+    @property
+    def security(self) -> Protocol:
+        """What clients must speak."""
+        return self._security.protocol
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """Who may come in, by name: the users, or one for all where nobody is asked."""
+        return self._security.client_names
+
+    @property
+    def authority(self) -> Authority:
+        """Who signed the brokers' certificates, and signs those of clients."""
+        return self._security.authority
+
+    @property
+    def inner_servers(self) -> str:
+        """The running brokers' plaintext addresses, where nobody is asked who he is."""
+        return self._live
+
+    def change_password(self, user: str, password: str) -> None:
+        """Give a user another password; connections that are there stay until they log in again.
+
+        PLAIN's passwords stand in the brokers' files: with it each broker is restarted in turn.
+        """
+        for change in self._security.change_password(user, password):
+            self.run_tool(
+                "kafka.admin.ConfigCommand",
+                ["--bootstrap-server", self._live, "--alter", "--entity-type", "users",
+                 "--entity-name", user, "--add-config", change],
+            )  # fmt: skip
+        self._now.rewrite_properties()
+        if "PLAIN" in self._security.mechanisms:
+            for i in self.running:
+                self.stop(i)
+                self.start(i)
+
+    def rotate_certificates(self) -> None:
+        """Give the brokers new keys and certificates of the same authority; none is restarted."""
+        self._now.rotate_certificates()
+
+    def allow(self, user: str, *arguments: str) -> None:
+        """Allow a user something, in the words of Kafka's tool: "--operation", "Read", "--topic" …
+
+        Needs `acls`; until then a user may do nothing.
+        """
+        self.run_tool(
+            "org.apache.kafka.tools.AclCommand",
+            ["--bootstrap-server", self._live, "--add", "--allow-principal", f"User:{user}",
+             *arguments],
+        )  # fmt: skip
+
     @property
     def _now(self) -> BrokerSet:
         if self._current is None:
@@ -287,7 +407,7 @@ class LocalCluster:
 
     @property
     def _live(self) -> str:
-        return ",".join(str(one.address) for one in self._now.brokers if one.running)
+        return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
 
     def _broker(self, i: int) -> Broker:
         if not 0 <= i < self._count:
@@ -297,7 +417,9 @@ class LocalCluster:
     def _lead(self) -> None:
         self._door.lead_to(one.address for one in self._now.brokers if one.running)
 
-    def _new_set(self, directory: Path, count: int | None = None) -> BrokerSet:
+    def _new_set(
+        self, directory: Path, count: int | None = None, security: Security | None = None
+    ) -> BrokerSet:
         if self._keeper is None or self._java is None:
             raise RuntimeError("the cluster is not open")
         return BrokerSet(
@@ -307,6 +429,8 @@ class LocalCluster:
             count=count or self._count,
             config=self._config,
             timeline=self.timeline,
+            security=security or self._security,
+            java_options=self._java_options,
         )
 
     def _prepare_archive(self, temporary: Path) -> None:
@@ -321,7 +445,8 @@ class LocalCluster:
             self._report("preparing a class data archive (once)")
             timeline, self.timeline = self.timeline, Timeline()
             try:
-                trainee = self._new_set(temporary / "training", count=1)
+                plain = Security("PLAINTEXT")
+                trainee = self._new_set(temporary / "training", count=1, security=plain)
                 trainee.format()
                 trainee.train_archive()
             finally:

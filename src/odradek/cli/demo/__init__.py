@@ -26,8 +26,17 @@ MEANT_FOR: dict[str, tuple[Kind, ...]] = {
     "rows": ("full", "simulated"),
     "seconds": ("full", "simulated"),
     "patience": ("versus",),
+    "secure": ("full",),
     "seed": ("simulated",),
 }
+
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="The cluster lets nobody in without TLS and a password (SASL_SSL, SCRAM-SHA-512).",
+    ),
+]
 
 
 class Outcome(Protocol):
@@ -65,6 +74,7 @@ def demo(
             "nothing about the exit status.",
         ),
     ] = False,
+    secure: Secure = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
     ] = False,
@@ -100,10 +110,17 @@ def demo(
     demo couldn't run.
     """
     kind = _kind(simulated=simulated, versus=versus)
-    _refuse(kind, {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed})
+    given = {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed}
+    _refuse(kind, given | {"secure": secure or None})
     folder = (output or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")).resolve()
     settings = Settings(
-        folder, rows, seconds or SECONDS, brokers, patience or PATIENCE, 1 if seed is None else seed
+        folder=folder,
+        rows=rows,
+        seconds=seconds or SECONDS,
+        brokers=brokers,
+        patience=patience or PATIENCE,
+        seed=1 if seed is None else seed,
+        secure=secure,
     )
     outcome = _run(kind, settings, json=json)
     for line in outcome.closing():
@@ -128,6 +145,7 @@ class Settings:
     brokers: int
     patience: float
     seed: int
+    secure: bool
 
 
 def _kind(*, simulated: bool, versus: bool) -> Kind:
@@ -208,6 +226,7 @@ def _full(settings: Settings, *, json: bool) -> Outcome:
         rows=settings.rows,
         seconds=settings.seconds,
         brokers=settings.brokers,
+        secure=settings.secure,
         json=json,
     ).run()
 

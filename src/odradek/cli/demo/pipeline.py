@@ -1,6 +1,6 @@
 """The Spark half of the demo: two streaming queries over `format("odradek")`.
 
-In: the front door's address and a topic. Out: an aggregate by carrier and month, raw rows in
+In: a client's settings and a topic. Out: an aggregate by carrier and month, raw rows in
 Parquet, and how far both have come. Must not: know that the cluster will move.
 """
 
@@ -29,12 +29,12 @@ class PipelineError(KafkaError):
 class Pipeline:
     """A Spark session and the two queries."""
 
-    def __init__(self, bootstrap: str, folder: Path, events: Path) -> None:
+    def __init__(self, config: Mapping[str, str], folder: Path, events: Path) -> None:
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        self._bootstrap = bootstrap
+        self._config = {f"kafka.{name}": value for name, value in config.items()}
         self._folder = folder
         self._events = events
         self._queries: list[Any] = []
@@ -66,7 +66,7 @@ class Pipeline:
 
         source = (
             self.spark.readStream.format("odradek")
-            .option("kafka.bootstrap.servers", self._bootstrap)
+            .options(**self._config)
             .option("subscribe", TOPIC)
             .option("startingOffsets", "earliest")
             .option("eventsDir", str(self._events))

@@ -1,17 +1,19 @@
 """The demo from start to end: cluster, producer, Spark, the move, the comparison.
 
 In: the options of `odradek demo`. Out: a `Result`, files in the output folder. Must not: help the
-clients in any way: they are told one address and nothing else.
+clients in any way: they are told one address, what a secured cluster asks for, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
@@ -81,13 +83,21 @@ class Demo:
     """One run."""
 
     def __init__(
-        self, output: Path, *, rows: int | None, seconds: float, brokers: int, json: bool
+        self,
+        output: Path,
+        *,
+        rows: int | None,
+        seconds: float,
+        brokers: int,
+        json: bool,
+        secure: bool = False,
     ) -> None:
         self._output = output
         self._events = output / "events"
         self._flights = Flights(rows)
         self._seconds = seconds
         self._brokers = brokers
+        self._security = _security() if secure else {}
         self._display = Display(SHOWN, to_stderr=json)
         self._reader = EventReader(self._events)
         self._samples: list[report.Sample] = []
@@ -99,14 +109,16 @@ class Demo:
         self._events.mkdir(parents=True, exist_ok=True)
         os.environ["ODRADEK_EVENTS_DIR"] = str(self._events)
         ensure_java_environment()
-        with self._display, LocalCluster(self._brokers, report=self._say) as cluster:
-            self._say(f"{self._brokers} Kafka {cluster.version} brokers are up")
+        options = {**self._security, "report": self._say}
+        with self._display, LocalCluster(self._brokers, **options) as cluster:
+            spoken = f"; they speak {cluster.security}" if self._security else ""
+            self._say(f"{self._brokers} Kafka {cluster.version} brokers are up{spoken}")
             self._create_topic(cluster)
             with self._pipeline(cluster) as pipeline:
                 return self._publish(cluster, pipeline)
 
     def _create_topic(self, cluster: LocalCluster) -> None:
-        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo-admin"}
+        config = {**cluster.client_config(), "client.id": "demo-admin"}
         with Admin(config) as admin:
             replication = min(3, self._brokers)
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, replication)], timeout=60)
@@ -114,7 +126,7 @@ class Demo:
 
     @contextmanager
     def _pipeline(self, cluster: LocalCluster) -> Iterator[Pipeline]:
-        pipeline = Pipeline(cluster.bootstrap_servers, self._output, self._events)
+        pipeline = Pipeline(cluster.client_config(), self._output, self._events)
         try:
             pipeline.start()
             self._say("Spark runs two streaming queries on it")
@@ -124,7 +136,7 @@ class Demo:
 
     def _publish(self, cluster: LocalCluster, pipeline: Pipeline) -> report.Result:
         total = self._flights.rows
-        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": PRODUCER}
+        config = {**cluster.client_config(), "client.id": PRODUCER}
         with Producer(config) as producer:
             sending = Sending(producer, self._flights, self._seconds)
             self._display.begin(total)
@@ -220,3 +232,12 @@ class Demo:
 
     def _say(self, text: str, *, style: str = "") -> None:
         self._display.tell(time.time() - self._begin, text, style=style)
+
+
+def _security() -> dict[str, Any]:
+    """What the demo's cluster asks for; the password is made for this run."""
+    return {
+        "security": "SASL_SSL",
+        "mechanisms": ["SCRAM-SHA-512"],
+        "users": {"demo": secrets.token_urlsafe(16)},
+    }

@@ -1,0 +1,127 @@
+"""What a secured cluster tells its brokers and its clients."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.testing import LocalCluster
+from odradek.testing.broker import Broker
+from odradek.testing.security import (
+    MECHANISMS,
+    Security,
+    properties_text,
+    token_function,
+    unsecured_token,
+)
+
+INNER = Address("127.3.2.10", 3)
+
+
+def broker(tmp_path: Path, inner: Address | None = INNER) -> Broker:
+    return Broker(0, tmp_path, Address("127.3.2.10", 1), Address("127.3.2.10", 2), inner)
+
+
+def written(security: Security, tmp_path: Path) -> dict[str, str]:
+    """The properties that a broker gets."""
+    security.prepare(tmp_path)
+    one = broker(tmp_path, INNER if security.secured else None)
+    security.certify(one)
+    one.write_properties([one], security.broker_lines(one), security.protocol)
+    lines = (line.partition("=") for line in one.properties.read_text().splitlines())
+    return {name: value for name, _, value in lines}
+
+
+def test_a_plaintext_cluster_has_two_listeners_and_no_certificates(tmp_path: Path) -> None:
+    found = written(Security("PLAINTEXT"), tmp_path)
+    assert found["listeners"] == "PLAINTEXT://127.3.2.10:1,CONTROLLER://127.3.2.10:2"
+    assert found["advertised.listeners"] == "PLAINTEXT://127.3.2.10:1"
+    assert found["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert not any(name.startswith(("listener.name", "inter", "super")) for name in found)
+    assert [path.name for path in tmp_path.iterdir()] == ["server.properties"]
+
+
+def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
+    security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"}, acls=True)
+    found = written(security, tmp_path)
+    assert found["listener.security.protocol.map"] == (
+        "CLIENT:SASL_SSL,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    )
+    assert found["inter.broker.listener.name"] == "INNER"
+    assert found["advertised.listeners"] == "CLIENT://127.3.2.10:1,INNER://127.3.2.10:3"
+    assert found["listener.name.client.sasl.enabled.mechanisms"] == "PLAIN,SCRAM-SHA-256"
+    assert found["listener.name.client.plain.sasl.jaas.config"].endswith(
+        'PlainLoginModule required user_alice="a-secret";'
+    )
+    assert found["super.users"] == "User:ANONYMOUS"
+    assert security.format_arguments() == [
+        "--add-scram", "SCRAM-SHA-256=[name=alice,password=a-secret]",
+    ]  # fmt: skip
+    assert Path(found["listener.name.client.ssl.keystore.location"]).is_file()
+
+
+def test_the_words_of_each_client(tmp_path: Path) -> None:
+    security = Security("SASL_SSL", MECHANISMS[:4], {"alice": "a-secret"}, "required")
+    security.prepare(tmp_path)
+    java = security.java(mechanism="SCRAM-SHA-256", stores="PKCS12")
+    assert java["sasl.jaas.config"].endswith(
+        'ScramLoginModule required username="alice" password="a-secret";'
+    )
+    assert java["ssl.keystore.location"].endswith("alice.p12")
+    assert java["ssl.truststore.type"] == "PKCS12"
+    confluent = security.librdkafka("alice", "PLAIN", "wrong")
+    assert (confluent["sasl.username"], confluent["sasl.password"]) == ("alice", "wrong")
+    assert Path(confluent["ssl.key.location"]).is_file()
+    ours = security.ours(mechanism="OAUTHBEARER")
+    assert "sasl.jaas.config" not in ours
+    token, ends = ours["sasl.oauthbearer.token.provider"]()
+    assert json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))["sub"] == "alice"
+    assert ends > time.time()
+    assert security.java("bob", "PLAIN")["sasl.jaas.config"].endswith('password="";')
+    for words in (Security("PLAINTEXT").java(), Security("PLAINTEXT").librdkafka()):
+        assert words == {}
+
+
+def test_tokens_may_be_as_short_as_one_wishes() -> None:
+    _, ends = unsecured_token("alice", lifetime=-5)
+    assert ends < time.time()
+    assert token_function("alice", 9)()[1] == pytest.approx(time.time() + 9, abs=2)
+
+
+def test_a_password_is_changed_for_both_sides() -> None:
+    security = Security("SASL_PLAINTEXT", ["SCRAM-SHA-256", "PLAIN"], {"alice": "first"})
+    assert security.change_password("alice", "second") == ["SCRAM-SHA-256=[password=second]"]
+    assert security.librdkafka()["sasl.password"] == "second"
+    with pytest.raises(KeyError):
+        security.change_password("bob", "second")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"security": "TLS"}, "can't be 'TLS'"),
+        ({"security": "SSL", "mechanisms": ["PLAIN"]}, "no mechanisms"),
+        ({"users": {"alice": "x"}}, "no mechanisms nor users"),
+        ({"security": "SASL_SSL", "mechanisms": ["DIGEST-MD5"]}, "no mechanism DIGEST-MD5"),
+        ({"security": "SASL_PLAINTEXT", "mutual_tls": "required"}, "mutual_tls needs"),
+        ({"security": "SSL", "acls": True}, "acls need users"),
+        ({"security": "SSL", "mutual_tls": "requested", "acls": True}, "acls need users"),
+        ({"security": "SASL_SSL", "users": {"alice": "a,b"}}, "names and passwords"),
+        ({"security": "SASL_SSL", "users": {"alice": ""}}, "names and passwords"),
+    ],
+)
+def test_what_doesnt_fit_together_is_refused_before_anything_starts(
+    options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        LocalCluster(**options)
+
+
+def test_a_properties_file_keeps_backslashes() -> None:
+    assert properties_text({"a": r'"x\"y"'}) == 'a="x\\\\"y"\n'
