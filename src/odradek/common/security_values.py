@@ -6,12 +6,13 @@ files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import text
-from odradek.common.secret import Secret
+from odradek.common.secret import NotText, Secret, hidden
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
@@ -20,16 +21,11 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 def secret(name: str, value: Any) -> Secret:
     """A text that is kept from every output; spaces count, as in a password."""
+    value = hidden(value)
     if isinstance(value, Secret):
         return value
-    if isinstance(value, bytes):
-        try:
-            return Secret(value.decode())
-        except UnicodeDecodeError:
-            raise ConfigurationError(f"{name} is bytes, but not UTF-8 text") from None
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
-    return Secret(value)
+    kind = value.kind if isinstance(value, NotText) else "None"
+    raise ConfigurationError(f"{name} must be a text, not {kind}")
 
 
 def upper(*allowed: str, hint: str = "") -> Callable[[str, Any], str]:
@@ -139,13 +135,28 @@ def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
 
 
 def provider(name: str, value: Any) -> Any:
-    """A function that gives a token, or an object with `token()`, as kafka-python's providers."""
+    """A function that gives a token, or an object with `token()`, as kafka-python's providers.
+
+    `package.module:function` names one where only text can be given, as in Spark's options.
+    """
+    if isinstance(value, str):
+        value = _imported(name, value.strip())
     if callable(value) or callable(getattr(value, "token", None)):
         return value
     raise ConfigurationError(
         f"{name} must be a function that gives (token, its end in seconds since 1970), or an "
         f"object with token(), not {type(value).__name__}"
     )
+
+
+def _imported(name: str, place: str) -> Any:
+    module, colon, attribute = place.partition(":")
+    try:
+        if not colon:
+            raise ValueError("it has to look like package.module:function")
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise ConfigurationError(f"{name}: {place} can't be imported: {error}") from error
 
 
 def tls_context(name: str, value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Options of the Spark source: each stands here once, with the JVM connector's name and meaning.
 
-In: the options that Spark hands over (names in any case). Out: a checked `SourceOptions`.
+In: the options that Spark hands over (names in any case). Out: a checked `SourceOptions`, which
+holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
 Must not: connect, or print a value of `kafka.*` (it may be a secret).
 Unknown options are errors with a suggestion; what a later release brings says so by name.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.group_options import GROUP_OPTIONS
+from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import EARLIEST, LATEST, Positions, is_own, positions_from_json
 from odradek.spark.problems import OptionError
@@ -25,6 +27,7 @@ from odradek.spark.problems import OptionError
 logger = logging.getLogger("odradek.spark")
 
 BATCH, STREAM = "batch", "stream"
+PREFIX = "kafka."
 BOTH = frozenset((BATCH, STREAM))
 
 
@@ -143,7 +146,7 @@ class OffsetSpec:
 class SourceOptions:
     """The checked options of one query; plain data, so it travels to planners and tasks."""
 
-    kafka: Mapping[str, str] = field(repr=False)
+    kafka: Mapping[str, Any] = field(repr=False)
     """The pass-through, without the prefix; not in repr, since it may hold a secret."""
     topics: tuple[str, ...]
     assigned: tuple[TopicPartition, ...] | None
@@ -156,7 +159,7 @@ class SourceOptions:
     poll_timeout: float = 120.0
     outage_tolerance: float = 300.0
 
-    def consumer_config(self, expected_cluster: str | None) -> dict[str, str]:
+    def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
         """Build the configuration of a client that refuses every cluster but the expected one."""
         config = dict(self.kafka)
         config["auto.offset.reset"] = "none"
@@ -166,11 +169,18 @@ class SourceOptions:
         return config
 
 
-def parse_options(given: Mapping[str, str], query: str) -> SourceOptions:
-    """Check the options of a batch or a stream query; every error names its option."""
+def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the secrets among `kafka.*` wrapped; names in small letters."""
     options = {name.lower(): value for name, value in given.items()}
-    kafka = {n.removeprefix("kafka."): v for n, v in options.items() if n.startswith("kafka.")}
-    plain = {n: v for n, v in options.items() if not n.startswith("kafka.")}
+    kafka = sealed({n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)})
+    return options | {PREFIX + name: value for name, value in kafka.items()}
+
+
+def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
+    """Check the options of a batch or a stream query; every error names its option."""
+    options = given = sealed_options(given)
+    kafka = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
     _refuse_unknown(plain, query)
     if "eventsdir" in plain:
         kafka["events.dir"] = plain["eventsdir"]
@@ -226,7 +236,7 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
             )
 
 
-def _check_kafka(kafka: Mapping[str, str]) -> None:
+def _check_kafka(kafka: Mapping[str, Any]) -> None:
     for name, instead in PROTECTED.items():
         if name in kafka:
             raise OptionError(f"option kafka.{name} can't be set: {instead}")

@@ -7,7 +7,7 @@ processes, pickles it, and throws most copies away. Streams are in `stream_sourc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from odradek.common.errors import KafkaError, UnsupportedFeatureError
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options
+from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options, sealed_options
 from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema, full_schema
@@ -52,7 +52,7 @@ class KafkaInputPartition(InputPartition):
 class PlanningClients:
     """The process's cached clients as the tracker sees them."""
 
-    def connect(self, config: Mapping[str, str]) -> ClusterConsumer:
+    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer:
         """Give the planner process's client."""
         return process_clients().checkout(config)
 
@@ -107,6 +107,9 @@ class KafkaDataSource(DataSource):
     and `spark.readStream.format("odradek")` work. A schema given by the user may name any of the
     columns: the others are never built, which saves time.
     """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(sealed_options(options))
 
     @classmethod
     def name(cls) -> str:

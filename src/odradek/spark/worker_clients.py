@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
+from odradek.common.secret import Secret
 from odradek.common.types import TopicPartition
 
 logger = logging.getLogger("odradek.spark")
@@ -88,12 +89,14 @@ def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:
     return str(number) if number.int else None
 
 
-Make = Callable[[Mapping[str, str], Hint | None], ClusterConsumer]
+Make = Callable[[Mapping[str, Any], Hint | None], ClusterConsumer]
 
 
-def fingerprint(config: Mapping[str, str]) -> str:
+def fingerprint(config: Mapping[str, Any]) -> str:
     """Name a configuration without showing it (it may hold a secret)."""
-    return hashlib.sha256(json.dumps(sorted(config.items())).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(sorted(config.items()), default=Secret.reveal).encode()
+    ).hexdigest()
 
 
 class ClientCache:
@@ -106,7 +109,7 @@ class ClientCache:
         self._clients: dict[tuple[int, str], ClusterConsumer] = {}
 
     def checkout(
-        self, config: Mapping[str, str], hint: Hint | None = None, *, fresh: bool = False
+        self, config: Mapping[str, Any], hint: Hint | None = None, *, fresh: bool = False
     ) -> ClusterConsumer:
         """Give the process's client for a configuration, made where there is none.
 
@@ -135,7 +138,7 @@ class ClientCache:
         return len(self._clients)
 
 
-def make_consumer(config: Mapping[str, str], hint: Hint | None) -> ClusterConsumer:
+def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> ClusterConsumer:
     """Make the real one; imported here, so that planning an option error costs no client."""
     from odradek.api.consumer import Consumer
 
