@@ -1,0 +1,207 @@
+"""R-CS-4: what waiting doesn't mend is told to every waiting call at once, and makes no storm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import CredentialsRefusedError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+
+pytestmark = pytest.mark.simulation
+
+ONE_ATTEMPT = 1.0
+"""Seconds for a name, a dial, a broker's held answer and a round of all brokers."""
+
+
+def _send(producer: Producer) -> object:
+    return producer.send("t", b"1").result(timeout=30)
+
+
+def _read(consumer: Consumer) -> object:
+    consumer.assign([TopicPartition("t", 0)])
+    return consumer.poll(30.0)
+
+
+def _join(consumer: Consumer) -> object:
+    consumer.subscribe(["t"])
+    return consumer.poll(30.0)
+
+
+CALLS: dict[str, tuple[type, dict[str, Any], Callable[[Any], object]]] = {
+    "producer": (Producer, {}, _send),
+    "idempotent producer": (Producer, {"enable.idempotence": True}, _send),
+    "transactional producer": (
+        Producer,
+        {"transactional.id": "x"},
+        lambda p: p.init_transactions(timeout=30),
+    ),
+    "consumer": (Consumer, {}, _read),
+    "group consumer": (Consumer, {"group.id": "g"}, _join),
+    "group consumer of KIP-848": (Consumer, {"group.id": "g", "group.protocol": "consumer"}, _join),
+    "admin": (Admin, {}, lambda a: a.list_topics(timeout=30)),
+    "admin's description": (Admin, {}, lambda a: a.describe_cluster(timeout=30)),
+}
+
+
+@contextmanager
+def client_of(scene: Scene, which: str, **more: Any) -> Iterator[Any]:
+    kind, config, _ = CALLS[which]
+    host = scene.world.host(which.replace(" ", "-"))
+    with kind({**scene.settings(**more), **config}, _host=host) as client:
+        yield client
+
+
+def dials_since(scene: Scene, since: float) -> int:
+    return sum(d.at >= since for d in scene.world.dials)
+
+
+@pytest.mark.parametrize("which", CALLS)
+def test_a_wrong_password_is_every_calls_error_within_one_attempt(which: str) -> None:
+    scene = Scene()
+    scene.sasl.users["alice"] = "another"
+    call = CALLS[which][2]
+    with client_of(scene, which) as client:
+        for _ in range(3):
+            began = scene.world.now
+            with pytest.raises(CredentialsRefusedError) as caught:
+                call(client)
+            assert scene.world.now - began < ONE_ATTEMPT
+            assert PASSWORD not in repr(caught.value)
+            assert caught.value.address is not None
+            scene.world.advance(1.5)
+        began, dials = scene.world.now, len(scene.world.dials)
+        scene.world.advance(60.0)
+        assert len(scene.world.dials) - dials <= 75, "no storm"
+        scene.sasl.users["alice"] = PASSWORD
+        scene.world.advance(2.0)
+        call(client)
+
+
+def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
+    scene = Scene()
+    scene.sasl.users.clear()
+    host = scene.world.host("admin", background=False)
+    with Admin(scene.settings(), _host=host) as admin:
+        with pytest.raises(CredentialsRefusedError):
+            admin.list_topics(timeout=30)
+        dials, now = len(scene.world.dials), scene.world.now
+        errors = []
+        for _ in range(5):
+            with pytest.raises(CredentialsRefusedError) as caught:
+                admin.list_topics(timeout=30)
+            errors.append(caught.value)
+        assert scene.world.now == now
+        assert len(scene.world.dials) == dials
+        assert len({id(e) for e in errors}) == 5, "each caller gets an error of its own"
+        scene.world.advance(5.0)
+        with pytest.raises(CredentialsRefusedError):
+            admin.list_topics(timeout=30)
+        assert len(scene.world.dials) == dials + 1
+
+
+@pytest.mark.parametrize("refusing", [1, 2, 3])
+def test_one_broker_of_three_that_refuses_keeps_nobody_from_the_others(refusing: int) -> None:
+    scene = Scene(refusing={refusing})
+    addresses = [str(b.address) for b in scene.cluster.brokers.values()]
+    first = scene.cluster.brokers[refusing].address
+    servers = ",".join([str(first), *(a for a in addresses if a != str(first))])
+    config = {"bootstrap_servers": servers, "delivery_timeout_ms": 4000, "linger_ms": 0}
+    config["request_timeout_ms"] = 2000
+    with client_of(scene, "producer", **config) as producer:
+        futures = [producer.send("t", b"%d" % n, partition=n) for n in range(PARTITIONS)]
+        led = [scene.cluster.leader("t", p) for p in range(PARTITIONS)]
+        for future, leader in zip(futures, led, strict=True):
+            assert leader is not None
+            if leader.id != refusing:
+                future.result(timeout=10)
+                continue
+            with pytest.raises(KafkaTimeoutError) as caught:
+                future.result(timeout=10)
+            assert isinstance(caught.value.__cause__, CredentialsRefusedError)
+        with pytest.raises(KafkaTimeoutError):
+            producer.send("t", b"4", partition=refusing - 1).result(timeout=10)
+    refused = [d for d in scene.world.dials if d.ip == first.host]
+    assert len(refused) <= 2 + scene.world.now * 1.3
+
+
+def test_a_running_client_with_good_connections_isnt_touched() -> None:
+    scene = Scene()
+    with client_of(scene, "producer", linger_ms=0) as producer:
+        for n in range(PARTITIONS):
+            producer.send("t", b"%d" % n, partition=n).result(timeout=5)
+        scene.sasl.users.clear()
+        scene.cluster.brokers[1].disconnect_all()
+        futures = []
+        for n in range(3, 60):
+            futures.append(producer.send("t", b"%d" % n, partition=n % PARTITIONS))
+            scene.world.advance(0.1)
+        done = [f.done() for f in futures]
+        assert done.count(True) > 30
+        scene.sasl.users["alice"] = PASSWORD
+        producer.flush(timeout=10)
+        for future in futures:
+            future.result(timeout=1)
+    assert sorted(scene.values()) == list(range(60))
+
+
+def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired() -> None:
+    scene = Scene()
+    config = {"linger_ms": 0, "delivery_timeout_ms": 6000, "request_timeout_ms": 2000}
+    with client_of(scene, "producer", **config) as producer:
+        producer.send("t", b"0", partition=0).result(timeout=5)
+        scene.sasl.users.clear()
+        for broker in scene.cluster.brokers.values():
+            broker.disconnect_all()
+        late = producer.send("t", b"1", partition=1)
+        with pytest.raises(KafkaTimeoutError) as caught:
+            late.result(timeout=20)
+        assert isinstance(caught.value.__cause__, CredentialsRefusedError)
+        assert 5.9 < scene.world.now < 7.0
+        kept = producer.send("t", b"2", partition=1)
+        scene.world.after(3.0, lambda: scene.sasl.users.update(alice=PASSWORD))
+        producer.flush(timeout=10)
+        kept.result(timeout=1)
+    assert scene.values() == [0, 2]
+
+
+@pytest.mark.parametrize("which", ["consumer", "group consumer", "admin"])
+def test_a_password_changed_under_a_running_client(which: str) -> None:
+    scene = Scene()
+    call = CALLS[which][2]
+    more = {} if which == "admin" else {"auto_offset_reset": "earliest"}
+    with client_of(scene, which, **more) as client:
+        with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+            writer.send("t", b"0", partition=0).result(timeout=5)
+        assert call(client)
+        scene.sasl.users["alice"] = "another"
+        for broker in scene.cluster.brokers.values():
+            broker.disconnect_all()
+        began = scene.world.now
+        with pytest.raises(CredentialsRefusedError):
+            call(client)
+        assert scene.world.now - began < 2 * ONE_ATTEMPT
+        scene.sasl.users["alice"] = PASSWORD
+        scene.world.advance(3.0)
+        if which != "admin":
+            with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+                writer.send("t", b"1", partition=0).result(timeout=5)
+        assert call(client)
+
+
+def test_an_outage_isnt_mistaken_for_a_refusal() -> None:
+    scene = Scene()
+    with client_of(scene, "admin") as admin:
+        admin.list_topics()
+        for i in scene.cluster.brokers:
+            scene.cluster.crash(i)
+        with pytest.raises(KafkaTimeoutError) as caught:
+            admin.list_topics(timeout=5)
+        assert caught.value.__cause__ is None
