@@ -121,7 +121,8 @@ def with_locals(error: BaseException) -> str:
         parts += [str(each)]
         for frame in each.stack:
             if "/odradek/" in frame.filename and "/tests/" not in frame.filename:
-                parts.append(f"{frame.name}: {frame.locals}")
+                found = (frame.locals or {}).items()
+                parts += [f"{frame.name}: {name} = {value}" for name, value in found]
         seen += [other for other in (each.__cause__, each.__context__) if other is not None]
     return "\n".join(parts)
 

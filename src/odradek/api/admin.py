@@ -13,6 +13,7 @@ from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription, 
 from odradek.clients.admin.api_versions import BrokerApiVersions
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import ADMIN, Config
+from odradek.common.spellings import sealed
 from odradek.network.host import Host
 
 
@@ -36,6 +37,7 @@ class Admin(Client[AdminEngine]):
         **keywords: Any,
     ) -> None:
         """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
+        config, keywords = sealed(config), sealed(keywords)
         settled = Config(ADMIN, config, **keywords)
         self._background = _background
         super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))

@@ -215,6 +215,8 @@ class Client(Generic[E]):
         self.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_config"):  # its construction failed, and somebody looks at why
+            return f"<{type(self).__name__}>"
         servers = ",".join(str(a) for a in self._config["bootstrap.servers"])
         state = " closed" if self._closed else ""
         return f"<{type(self).__name__} {self._config['client.id']} of {servers}{state}>"

@@ -23,6 +23,7 @@ from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, KafkaTimeoutError
+from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
 
@@ -73,6 +74,7 @@ class Consumer(GroupConsumer):
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
         """
+        config, keywords = sealed(config), sealed(keywords)
         settled = Config(CONSUMER, config, **keywords)
         self._background = background
         super().__init__(

@@ -21,6 +21,7 @@ from odradek.common.errors import (
     ConfigurationError,
     RecordTooLargeError,
 )
+from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import Completion
@@ -58,6 +59,7 @@ class Producer(Transactional):
         """
         from odradek.runtime.fork import ForkSwitch
 
+        config, keywords = sealed(config), sealed(keywords)
         settled = Config(PRODUCER, config, **keywords)
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)

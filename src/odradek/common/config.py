@@ -125,7 +125,10 @@ class Config:
         return self._values[name]
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={self._values[name]!r}" for name in sorted(self.given))
+        if not hasattr(self, "_values"):  # it isn't read yet, and somebody looks at why it failed
+            return f"Config({getattr(self, 'client', '')})"
+        known = sorted(name for name in self.given if name in self._values)
+        given = ", ".join(f"{name}={self._values[name]!r}" for name in known)
         return f"Config({self.client}: {given})"
 
     def backoff(self, name: str) -> ExponentialBackoff:

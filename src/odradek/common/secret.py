@@ -8,6 +8,7 @@ pickled (Spark's tasks need their credentials), and what is unpickled is a `Secr
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass
 from typing import Any
 
 HIDDEN = "[hidden]"
@@ -60,6 +61,25 @@ class Secret:
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
         return Secret, (self._text,)
+
+
+@dataclass(frozen=True, slots=True)
+class NotText:
+    """Stands for what was given in place of a secret's text, which is kept by nobody."""
+
+    kind: str
+
+
+def hidden(value: object) -> Secret | NotText | None:
+    """Wrap what was given as a secret, whatever it is; None stays None."""
+    if value is None or isinstance(value, Secret | NotText):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return Secret(value.decode())
+        except UnicodeDecodeError:
+            return NotText("bytes that aren't UTF-8 text")
+    return Secret(value) if isinstance(value, str) else NotText(type(value).__name__)
 
 
 def _bytes(text: str) -> bytes:

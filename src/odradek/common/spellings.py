@@ -7,13 +7,14 @@ to use instead. Must not: check values.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.option_values import boolean
-from odradek.common.secret import Secret
-from odradek.common.security_options import OAUTH, SECRETS
+from odradek.common.secret import hidden
+from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
 
 ALIASES: dict[str, str] = {
     # librdkafka
@@ -89,9 +90,15 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 
 def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same, with its secrets wrapped: done first, so that no traceback's locals show them."""
-    found: dict[str, Any] = {}
-    for name, value in (given or {}).items():
-        meaning = ALIASES.get(dotted(name), dotted(name))
-        hide = meaning in SECRETS and isinstance(value, str)
-        found[name] = Secret(value) if hide else value
-    return found
+    return {
+        name: hidden(value) if _means_secret(dotted(name)) else value
+        for name, value in (given or {}).items()
+    }
+
+
+def _means_secret(name: str) -> bool:
+    """Whether an option holds a secret, or would if its name were spelled right."""
+    meaning = ALIASES.get(name, name)
+    if meaning in SECURITY_OPTIONS:
+        return meaning in SECRETS
+    return bool(difflib.get_close_matches(meaning, SECRETS, n=1, cutoff=0.8))

@@ -29,7 +29,13 @@ from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import Flow, Wait
-from odradek.network.sasl.mechanism import MAX_CHALLENGE, Conversation, Mechanism, Outside
+from odradek.network.sasl.mechanism import (
+    MAX_CHALLENGE,
+    Conversation,
+    HiddenBytes,
+    Mechanism,
+    Outside,
+)
 from odradek.network.sasl.session import Session
 from odradek.protocol.message import Message
 from odradek.protocol.messages.sasl_authenticate import (
@@ -119,7 +125,8 @@ def next_token(
 
 def _go_on(mechanism: Mechanism, talk: Conversation, heard: Any) -> bytes | Outside | None:
     try:
-        return talk.throw(heard) if isinstance(heard, BaseException) else talk.send(heard)
+        wanted = talk.throw(heard) if isinstance(heard, BaseException) else talk.send(heard)
+        return wanted if isinstance(wanted, Outside) else HiddenBytes(wanted)
     except StopIteration:
         return None
     except KafkaError:

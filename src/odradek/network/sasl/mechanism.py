@@ -14,11 +14,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from odradek.common.errors import ServerNotTrustedError
-from odradek.common.secret import Secret
+from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
 MAX_CHALLENGE = 128 * 1024
 """Bytes of one token from a broker; Kerberos tickets with many groups are the largest."""
+
+
+class HiddenBytes(bytes):
+    """A token or a key that the locals in a traceback mustn't show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    __str__ = __repr__
 
 
 class Outside(NamedTuple):

@@ -25,7 +25,7 @@ from odradek.common.errors import (
 )
 from odradek.common.secret import Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Outside
+from odradek.network.sasl.mechanism import Conversation, HiddenBytes, Outside
 
 _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
@@ -88,8 +88,7 @@ class Oauthbearer:
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
-                given = yield Outside(self._fetch)
-                token = self._take(given, rng)
+                token = self._take(read_token((yield Outside(self._fetched))), rng)
             except Exception as error:
                 token = self._instead(error)
         answer: bytes = yield self._message(token)
@@ -108,8 +107,11 @@ class Oauthbearer:
             raise refused from error
         raise refused
 
-    def _take(self, given: object, rng: Rng) -> Token:
-        token, now = read_token(given), self._wall_clock()
+    def _fetched(self) -> Token:
+        return read_token(self._fetch())
+
+    def _take(self, token: Token, rng: Rng) -> Token:
+        now = self._wall_clock()
         if token.expires_at is not None and token.expires_at <= now:
             late = now - token.expires_at
             raise TokenExpiredError(f"the token function gave a token that ended {late:.0f} s ago")
@@ -135,7 +137,8 @@ class Oauthbearer:
             if not _KEY.fullmatch(key) or key == "auth" or not _VALUE.fullmatch(value):
                 raise TokenError(f"the SASL extension {key!r} can't be sent")
         pairs = "".join(f"{key}={value}\x01" for key, value in extensions.items())
-        return f"n,,\x01auth=Bearer {token.value.reveal()}\x01{pairs}\x01".encode()
+        text = f"n,,\x01auth=Bearer {token.value.reveal()}\x01{pairs}\x01"
+        return HiddenBytes(text.encode())
 
 
 def read_token(given: object) -> Token:
@@ -143,7 +146,17 @@ def read_token(given: object) -> Token:
 
     A `Token`; a text; a tuple (token, end in epoch seconds[, principal[, extensions]]) as
     librdkafka's callbacks give it; or an object with `token()`, as kafka-python's have it.
+    What is wrong with it is said without the frames that saw it: their locals would show it.
     """
+    try:
+        return _read(given)
+    except TokenError as error:
+        wrong = error.with_traceback(None)
+    del given
+    raise wrong
+
+
+def _read(given: object) -> Token:
     method = getattr(given, "token", None)
     if callable(method):
         given = method()

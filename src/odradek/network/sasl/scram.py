@@ -19,7 +19,7 @@ from typing import NamedTuple
 from odradek.common.errors import CredentialsRefusedError, ServerNotTrustedError
 from odradek.common.secret import Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, Credentials, Outside
+from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenBytes, Outside
 
 FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1 << 20
@@ -142,7 +142,8 @@ def _fields(message: bytes, *names: str) -> list[str]:
 
 def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
     """The expensive step, which makes guessing expensive too."""
-    return hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
+    salted = hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
+    return HiddenBytes(salted)  # it lets in whoever has it, as the password does
 
 
 def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
