@@ -1,0 +1,389 @@
+"""Options of TLS and SASL: spellings, what they mean together, contradictions, nothing shown."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import traceback
+from typing import Any
+
+import pytest
+
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
+from odradek.common.errors import ConfigurationError, KafkaError, UnsupportedFeatureError
+from odradek.common.secret import Secret
+from odradek.common.security_options import IGNORED, SECRETS, SECURITY_OPTIONS
+from odradek.common.spellings import ALIASES, REFUSED
+
+B = {"bootstrap.servers": "h:9092"}
+PLANTED = "planted-Pa55"
+OAUTH = "sasl.oauthbearer"
+SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+MODULES = "org.apache.kafka.common.security"
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
+KEY = f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----"
+
+
+def config(given: dict[str, Any], **keywords: Any) -> Config:
+    return Config(ADMIN, {**B, **given}, **keywords)
+
+
+def jaas(module: str, rest: str) -> dict[str, Any]:
+    return {"security.protocol": "SASL_SSL", "sasl.jaas.config": f"{module} required {rest};"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {**SCRAM, "sasl.username": "alice", "sasl.password": PLANTED},
+        {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanisms": "scram-sha-512",
+            "sasl.username": "alice",
+            "sasl.password": PLANTED,
+        },
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": PLANTED,
+        },
+        {
+            **jaas(f"{MODULES}.scram.ScramLoginModule", f"username='alice' password='{PLANTED}'"),
+            "sasl.mechanism": "SCRAM-SHA-512",
+        },
+        {**SCRAM, "sasl.username": "alice", "sasl.password": Secret(PLANTED)},
+        {**SCRAM, "sasl.username": "alice", "sasl.password": PLANTED.encode()},
+    ],
+)
+@pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
+def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> None:
+    found = Config(client, {**B, **given})
+    assert found["security.protocol"] == "SASL_SSL"
+    assert found["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert found["sasl.username"] == "alice"
+    assert found["sasl.password"].reveal() == PLANTED
+    for shown in (repr(found), str(copy.deepcopy(found)), f"{found}"):
+        assert PLANTED not in shown
+    again = pickle.loads(pickle.dumps(found))  # noqa: S301  our own
+    assert isinstance(again["sasl.password"], Secret)
+    assert again["sasl.password"] == found["sasl.password"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"ssl.ca.location": "/ca"}, "ssl.truststore.location", "/ca"),
+        ({"ssl.ca.location": "probe"}, "ssl.truststore.location", None),
+        ({"ssl_cafile": "/ca"}, "ssl.truststore.location", "/ca"),
+        ({"ssl.ca.pem": PEM}, "ssl.truststore.certificates", PEM),
+        ({"ssl.ca.pem": PEM.replace("\n", "\\n")}, "ssl.truststore.certificates", PEM),
+        ({"ssl_certfile": "/c"}, "ssl.certificate.location", "/c"),
+        ({"ssl_check_hostname": False}, "ssl.endpoint.identification.algorithm", ""),
+        ({"ssl_check_hostname": True}, "ssl.endpoint.identification.algorithm", "https"),
+        (
+            {"ssl.endpoint.identification.algorithm": "none"},
+            "ssl.endpoint.identification.algorithm",
+            "",
+        ),
+        (
+            {"ssl.endpoint.identification.algorithm": "HTTPS"},
+            "ssl.endpoint.identification.algorithm",
+            "https",
+        ),
+        ({"ssl.cipher.suites": "A, B"}, "ssl.cipher.suites", ("A", "B")),
+        ({"ssl_ciphers": "HIGH:!aNULL"}, "ssl.cipher.suites", "HIGH:!aNULL"),
+        ({"ssl.truststore.type": "p12"}, "ssl.truststore.type", "PKCS12"),
+        ({"ssl.keystore.type": "pem"}, "ssl.keystore.type", "PEM"),
+        ({"ssl.engine.factory.class": "a.DefaultSslEngineFactory"}, "sasl.username", None),
+    ],
+)
+def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
+    assert config({"security.protocol": "SSL", **given})[name] == value
+
+
+@pytest.mark.parametrize(
+    ("given", "mechanism", "found"),
+    [
+        (
+            jaas("shaded.PlainLoginModule", f"username=u password={PLANTED}"),
+            "PLAIN",
+            {"sasl.username": "u", "sasl.password": Secret(PLANTED)},
+        ),
+        (
+            {
+                **jaas("ScramLoginModule", f"username=u password={PLANTED} tokenauth='true'"),
+                "sasl.mechanism": "SCRAM-SHA-256",
+            },
+            "SCRAM-SHA-256",
+            {"sasl.scram.tokenauth": True},
+        ),
+        (
+            {
+                **jaas(
+                    "OAuthBearerLoginModule",
+                    f"clientId=me clientSecret={PLANTED} scope='a b' extension_lkc='lkc-1'",
+                ),
+                f"{OAUTH}.token.endpoint.url": "https://x/token",
+                "sasl.login.callback.handler.class": f"{MODULES}.oauthbearer.secured."
+                "OAuthBearerLoginCallbackHandler",
+            },
+            "OAUTHBEARER",
+            {
+                f"{OAUTH}.client.credentials.client.id": "me",
+                f"{OAUTH}.client.credentials.client.secret": Secret(PLANTED),
+                f"{OAUTH}.scope": "a b",
+                f"{OAUTH}.extensions": {"lkc": "lkc-1"},
+                f"{OAUTH}.method": "oidc",
+            },
+        ),
+        (
+            jaas("OAuthBearerLoginModule", "unsecuredLoginStringClaim_sub=alice"),
+            "OAUTHBEARER",
+            {f"{OAUTH}.method": "unsecured", f"{OAUTH}.unsecured": {"StringClaim_sub": "alice"}},
+        ),
+        (
+            {
+                **jaas("OAuthBearerLoginModule", "awsProfileName=dev"),
+                "sasl.login.callback.handler.class": "software.amazon.msk.auth.iam."
+                "IAMOAuthBearerLoginCallbackHandler",
+            },
+            "OAUTHBEARER",
+            {f"{OAUTH}.method": "aws_msk_iam", "sasl.aws.msk.iam.profile": "dev"},
+        ),
+        (
+            {
+                **jaas(
+                    "com.sun.security.auth.module.Krb5LoginModule",
+                    "useKeyTab=true keyTab='/etc/k' principal='me@REALM' serviceName=broker",
+                ),
+                "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
+            },
+            "GSSAPI",
+            {
+                "sasl.kerberos.keytab": "/etc/k",
+                "sasl.kerberos.principal": "me@REALM",
+                "sasl.kerberos.service.name": "broker",
+            },
+        ),
+        (
+            jaas(
+                "software.amazon.msk.auth.iam.IAMLoginModule",
+                f"awsRoleArn='arn:x' awsRoleSecretAccessKey={PLANTED}",
+            ),
+            "AWS_MSK_IAM",
+            {
+                "sasl.aws.msk.iam.role.arn": "arn:x",
+                "sasl.aws.msk.iam.role.secret.access.key": Secret(PLANTED),
+            },
+        ),
+        ({"security.protocol": "SASL_SSL"}, "GSSAPI", {"sasl.kerberos.service.name": "kafka"}),
+        (
+            {"security.protocol": "SASL_SSL", "oauth_cb": len},
+            "OAUTHBEARER",
+            {f"{OAUTH}.token.provider": len, f"{OAUTH}.method": "default"},
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                f"{OAUTH}.token.provider": "json:loads",
+            },
+            "OAUTHBEARER",
+            {f"{OAUTH}.method": "default"},
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanisms": "OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                f"{OAUTH}.config": "principal=bob lifeSeconds=60 scope=a,b extension_x=y",
+            },
+            "OAUTHBEARER",
+            {
+                f"{OAUTH}.unsecured": {
+                    "StringClaim_sub": "bob",
+                    "PrincipalClaimName": "sub",
+                    "ListClaim_scope": ",a,b",
+                    "ScopeClaimName": "scope",
+                    "LifetimeSeconds": "60",
+                },
+                f"{OAUTH}.extensions": {"x": "y"},
+            },
+        ),
+    ],
+)
+def test_mechanisms_and_what_modules_say(
+    given: dict[str, Any], mechanism: str, found: dict[str, Any]
+) -> None:
+    settled = config(given)
+    assert settled["sasl.mechanism"] == mechanism
+    assert {name: settled[name] for name in found} == found
+    assert PLANTED not in repr(settled)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL"),
+    ({**SCRAM, "sasl.username": "u"}, "SCRAM-SHA-512 needs sasl.password"),
+    ({**SCRAM, "sasl.password": PLANTED}, "SCRAM-SHA-512 needs sasl.username"),
+    (
+        {"security.protocol": "SASL_SSL", "sasl.username": "u", "sasl.password": PLANTED},
+        "sasl.mechanism is missing: PLAIN, SCRAM",
+    ),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism must be"),
+    ({**SCRAM, "sasl.mechanism": ["PLAIN", "GSSAPI"]}, "one mechanism, not 2"),
+    (
+        jaas(f"{MODULES}.scram.ScramLoginModule", f"username=u password={PLANTED}"),
+        "ScramLoginModule goes with SCRAM-SHA-256 and",
+    ),
+    (
+        {**jaas("PlainLoginModule", f"username=u password={PLANTED}"), **SCRAM},
+        "names PlainLoginModule, but sasl.mechanism is SCRAM-SHA-512, which goes with ScramLogin",
+    ),
+    (
+        {**jaas("PlainLoginModule", f"username=u password={PLANTED}"), "sasl.username": "v"},
+        "sasl.username is given, and sasl.jaas.config says something else",
+    ),
+    (jaas("com.example.VaultLoginModule", f"password={PLANTED}"), f"{OAUTH}.token.provider=<a"),
+    (
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+        f"OAUTHBEARER needs a source of tokens: {OAUTH}.token.provider",
+    ),
+    (
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            f"{OAUTH}.method": "oidc",
+        },
+        f"method=oidc needs {OAUTH}.token.endpoint.url",
+    ),
+    (
+        {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": "/x",
+            "ssl.truststore.certificates": PEM,
+        },
+        "ssl.truststore.location and ssl.truststore.certificates can't be given together",
+    ),
+    ({"security.protocol": "SSL", "ssl.keystore.key": KEY}, "ssl.keystore.key needs the cert"),
+    (
+        {"security.protocol": "SSL", "ssl.keystore.certificate.chain": PEM},
+        "ssl.keystore.certificate.chain needs the key",
+    ),
+    (
+        {
+            "security.protocol": "SSL",
+            "ssl.keystore.location": "/x",
+            "ssl.key.location": "/k",
+            "ssl.certificate.location": "/c",
+        },
+        "ssl.keystore.location and ssl.key.location and ssl.certificate.location can't",
+    ),
+    ({"security.protocol": "SSL", "ssl.keystore.key": PLANTED}, "ssl.keystore.key holds no PEM"),
+    ({"security.protocol": "SSL", "ssl.ca.pem": "/ca.pem"}, "holds no PEM.*ssl.truststore.loc"),
+    ({"security.protocol": "SSL", "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
+    ({"security.protocol": "SSL", "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
+    ({"security.protocol": "SSL", "ssl.context": 1}, "must be an ssl.SSLContext, not int"),
+    ({"security.protocol": "SSL", "sasl.password": 1}, "sasl.password must be a text, not int"),
+    (
+        {"security.protocol": "SSL", "ssl_cadata": b"\x30\x82"},
+        "ssl.cadata must be PEM text; DER certificates",
+    ),
+    (
+        {"sasl.username": "a", "sasl.plain.username": "b"},
+        "sasl.username is given twice, as sasl.plain.username as well",
+    ),
+    ({f"{OAUTH}.token.provider": "no.such:thing"}, "no.such:thing can't be imported"),
+    ({f"{OAUTH}.token.provider": "json"}, "package.module:function"),
+    ({f"{OAUTH}.extensions": "a"}, "must be key=value"),
+    ({"ssl.truststore.lokation": "x"}, "did you mean ssl.truststore.location"),
+]
+
+
+@pytest.mark.parametrize(("given", "problem"), WRONG)
+def test_what_is_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as caught:
+        config(given)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert PLANTED not in str(caught.value)
+    for frame in shown.stack:
+        if "/odradek/" in frame.filename:
+            assert PLANTED not in str(frame.locals), frame
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_others_have_and_we_have_not(name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        config({name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.login.class"],
+)
+def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"{name}: the Java class Mine.*use "):
+        config({name: "com.example.Mine"})
+
+
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        ({"ssl.truststore.location": "/x"}, "no effect with security.protocol=PLAINTEXT; is SSL"),
+        (
+            {"security.protocol": "SSL", "sasl.username": "u"},
+            "sasl.username: no effect with security.protocol=SSL; is SASL_SSL meant",
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "u",
+                "sasl.password": PLANTED,
+            },
+            "sees the credentials; SASL_SSL hides them",
+        ),
+        (
+            {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"},
+            "anybody can pass for the brokers of h:9092",
+        ),
+        ({"ssl.provider": "SunJSSE"}, "ssl.provider has no effect: it chooses among parts"),
+    ],
+)
+def test_what_is_warned_of(
+    given: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    config(given)
+    (record,) = caplog.records
+    assert warning in record.getMessage()
+    assert PLANTED not in record.getMessage()
+
+
+def test_an_own_context_goes_alone() -> None:
+    class Context:
+        def wrap_socket(self) -> None: ...
+
+    found = Context()
+    given = {"security.protocol": "SSL", "ssl_context": found}
+    assert config(given)["ssl.context"] is found
+    with pytest.raises(ConfigurationError, match="what ssl.truststore.location should do"):
+        config({**given, "ssl_cafile": "/x"})
+
+
+def test_the_tables_fit_together() -> None:
+    assert SECURITY_OPTIONS.keys() >= SECRETS
+    assert IGNORED.keys() <= SECURITY_OPTIONS.keys()
+    assert not ALIASES.keys() & SECURITY_OPTIONS.keys()
+    for name in SECRETS:
+        pem = name.endswith((".key", "key.pem")) and name.startswith(("ssl.", OAUTH))
+        value = KEY if pem else PLANTED
+        found = SECURITY_OPTIONS[name].parse(name, value)
+        assert PLANTED not in repr(found)
+        assert isinstance(found, Secret)
+
+
+def test_errors_of_other_options_are_errors_of_kafka() -> None:
+    with pytest.raises(KafkaError):
+        config({"sasl.login.refresh.window.factor": "2"})
