@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +14,11 @@ from odradek.clients.consumer.assignors import (
     MemberSubscription,
     find,
     user_data,
+)
+from odradek.clients.consumer.assignors.assignor import PartitionRacks
+from odradek.clients.consumer.assignors.sticky_assignor import (
+    CooperativeStickyAssignor,
+    StickyAssignor,
 )
 from odradek.common.types import TopicPartition
 
@@ -48,8 +54,13 @@ def joined(
     return members
 
 
-def run(name: str, members: Members, topics: Mapping[str, int]) -> Assignments:
+def run(
+    name: str, members: Members, topics: Mapping[str, int], racks: PartitionRacks | None = None
+) -> Assignments:
     (assignor,) = find([name])
+    if racks is not None:
+        assert isinstance(assignor, StickyAssignor | CooperativeStickyAssignor)
+        assignor.partition_racks = racks
     return {m: list(p) for m, p in assignor.assign(members, topics).items()}
 
 
@@ -123,6 +134,63 @@ def test_cooperative_rounds_give_nothing_away_that_is_still_owned(
     else:
         raise AssertionError(f"no end of rounds: {owned}")
     check_balanced(owned, topics, after)
+
+
+def near(given: Assignments, members: Members, racks: PartitionRacks) -> int:
+    """How many partitions have a replica in their member's rack."""
+    return sum(members[m].rack in racks.get(p, ()) for m, found in given.items() for p in found)
+
+
+@settings(max_examples=80)
+@given(groups, groups, counts, st.randoms(use_true_random=False))
+def test_with_racks_balance_comes_first_and_rounds_still_end(
+    before: dict[str, frozenset[str]],
+    after: dict[str, frozenset[str]],
+    topics: dict[str, int],
+    rng: random.Random,
+) -> None:
+    name = "cooperative-sticky"
+    every = [TopicPartition(t, n) for t, count in topics.items() for n in range(count)]
+    racks = {p: frozenset(rng.sample("xyz", rng.choice((0, 1, 1, 2)))) for p in every}
+    home = {m: rng.choice(("x", "y", "z", None)) for m in sorted({*before, *after})}
+
+    def at_home(members: Members) -> Members:
+        return {m: replace(s, rack=home[m]) for m, s in members.items()}
+
+    owned = run(name, at_home(joined(name, before, {}, -1)), topics, racks)
+    check_balanced(owned, topics, before)
+    for generation in range(2, 9):
+        members = at_home(joined(name, after, owned, generation))
+        given = run(name, members, topics, racks)
+        holders = {p: m for m, partitions in owned.items() if m in after for p in partitions}
+        assert all(holders.get(p, m) == m for m, found in given.items() for p in found)
+        stays = {m: set(p) for m, p in given.items()} == {m: set(owned.get(m, ())) for m in after}
+        owned = given
+        if stays:
+            break
+    else:
+        raise AssertionError(f"no end of rounds: {owned}")
+    check_balanced(owned, topics, after)
+    if len(set(after.values())) == 1:  # two that would both gain by an exchange have made it
+        far = [(m, p) for m, found in owned.items() for p in found if home[m] not in racks[p]]
+        for m, p in far:
+            for n, q in far:
+                assert home[n] not in racks[p] or home[m] not in racks[q], f"{m} {p}, {n} {q}"
+
+
+def test_partitions_go_to_their_racks_while_that_keeps_the_balance() -> None:
+    racks = {TopicPartition("a", n): frozenset("xy"[n % 2]) for n in range(6)}
+    members = {
+        m: MemberSubscription(("a",), rack=r) for m, r in (("m1", "y"), ("m2", "x"), ("m3", None))
+    }
+    for name in ("sticky", "cooperative-sticky"):
+        given = run(name, members, {"a": 6}, racks)
+        assert sorted(map(len, given.values())) == [2, 2, 2]
+        assert near(given, members, racks) == 4
+        unlike = {**members, "m4": MemberSubscription(("a", "b"), rack="x")}
+        given = run(name, unlike, {"a": 6, "b": 1}, racks)
+        check_balanced(given, {"a": 6, "b": 1}, {m: frozenset(s.topics) for m, s in unlike.items()})
+        assert near(given, unlike, racks) >= 3
 
 
 @settings(max_examples=60)

@@ -4,6 +4,7 @@ In: what each member was given before, by its own word: `sticky` sends it as use
 layout, because its members own nothing when they join; `cooperative-sticky` has it as `owned`.
 Out: numbers of partitions as equal as subscriptions allow. A cooperative round leaves out what
 another member still owns: that one gives it back, everybody joins again, and it finds its place.
+With racks (KIP-881) balance still comes first, then replicas near their members, then few moves.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from odradek.clients.consumer.assignors.assignor import (
     NO_GENERATION,
     Assignments,
     MemberSubscription,
+    PartitionRacks,
     java_order,
 )
+from odradek.clients.consumer.assignors.sticky_racks import nearness, share_alike_near
 from odradek.clients.consumer.assignors.sticky_shares import share_alike, share_unlike
 from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
 from odradek.common.types import TopicPartition
@@ -37,6 +40,9 @@ class StickyAssignor:
     name = "sticky"
     protocol = EAGER
 
+    def __init__(self) -> None:
+        self.partition_racks: PartitionRacks = {}
+
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
         """The last assignment and its generation, as Java's StickyAssignor writes them."""
         if generation < 0:
@@ -50,7 +56,7 @@ class StickyAssignor:
     ) -> Assignments:
         """Balance, starting from what members say that they had."""
         claims = {m: _claim_in_user_data(s.user_data) for m, s in members.items()}
-        return _share(members, topics, claims)
+        return _share(members, topics, claims, self.partition_racks)
 
 
 class CooperativeStickyAssignor:
@@ -58,6 +64,9 @@ class CooperativeStickyAssignor:
 
     name = "cooperative-sticky"
     protocol = COOPERATIVE
+
+    def __init__(self) -> None:
+        self.partition_racks: PartitionRacks = {}
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
         """The generation, for leaders older than version 2 of the subscription (KIP-792)."""
@@ -68,7 +77,7 @@ class CooperativeStickyAssignor:
     ) -> Assignments:
         """Balance, less what its owner has to give back first."""
         claims = {m: (s.owned, _generation(s)) for m, s in members.items()}
-        assignments = _share(members, topics, claims)
+        assignments = _share(members, topics, claims, self.partition_racks)
         owners: dict[TopicPartition, set[str]] = {}
         for member, subscription in members.items():
             for partition in subscription.owned:
@@ -108,15 +117,21 @@ def _share(
     members: Mapping[str, MemberSubscription],
     topics: Mapping[str, int],
     claims: Mapping[str, Claim],
+    partition_racks: PartitionRacks,
 ) -> Assignments:
     order = sorted(members, key=java_order)
     # What no partition stands behind must not make subscriptions look different.
     subscribed = {m: frozenset(t for t in members[m].topics if topics.get(t)) for m in order}
     kept = _valid(order, subscribed, topics, claims)
+    read = {t: topics[t] for t in frozenset[str]().union(*subscribed.values())}
+    racks = nearness(members, read, partition_racks)
     if len(set(subscribed.values())) <= 1:
         wanted = next(iter(subscribed.values()), frozenset())
-        return share_alike(order, {t: topics[t] for t in wanted}, kept)
-    return share_unlike(order, subscribed, topics, kept)
+        counts = {t: topics[t] for t in wanted}
+        if racks is not None:
+            return share_alike_near(order, counts, kept, racks)
+        return share_alike(order, counts, kept)
+    return share_unlike(order, subscribed, topics, kept, racks)
 
 
 def _valid(

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from odradek.clients.consumer.assignors.assignor import Assignments, java_order
+from odradek.clients.consumer.assignors.sticky_racks import Nearness
 from odradek.common.types import TopicPartition
 
 CHAIN_STEPS = 3_000_000
@@ -68,13 +69,20 @@ def share_unlike(
     subscribed: Mapping[str, frozenset[str]],
     topics: Mapping[str, int],
     kept: Assignments,
+    racks: Nearness | None = None,
 ) -> Assignments:
     """Share among members of which not all subscribe to the same topics."""
-    shares = _Shares(members, subscribed)
+    shares = _Shares(members, subscribed, racks)
+    far: dict[TopicPartition, str] = {}
     for member, partitions in kept.items():
         for partition in partitions:
-            shares.add(member, partition, loose=False)
-    taken = set().union(*kept.values())
+            if racks is not None and racks.far(member, partition):
+                far[partition] = member
+            else:
+                shares.add(member, partition, loose=False)
+    taken = set().union(*kept.values()).difference(far)
+    if racks is not None:
+        _share_near(shares, topics, far, taken, racks)
     for topic in sorted(shares.takers, key=lambda t: (len(shares.takers[t]), java_order(t))):
         heap = [(shares.load[m], n, m) for n, m in enumerate(shares.takers[topic])]
         heapq.heapify(heap)
@@ -89,11 +97,36 @@ def share_unlike(
     return {m: [p for there in shares.held[m].values() for p in there] for m in members}
 
 
+def _share_near(
+    shares: _Shares,
+    topics: Mapping[str, int],
+    far: Mapping[TopicPartition, str],
+    taken: set[TopicPartition],
+    racks: Nearness,
+) -> None:
+    """Give what is free to the least loaded near it; what nobody is near to stays where it is."""
+    for topic in sorted(shares.takers, key=lambda t: (len(shares.takers[t]), java_order(t))):
+        for partition in (TopicPartition(topic, n) for n in range(topics[topic])):
+            if partition in taken:
+                continue
+            near = [m for m in shares.takers[topic] if racks.near(m, partition)]
+            member = min(near, key=shares.load.__getitem__, default=far.get(partition))
+            if member is not None:
+                shares.add(member, partition, loose=True)
+                taken.add(partition)
+
+
 class _Shares:
     """Who holds what, while it is balanced."""
 
-    def __init__(self, members: Sequence[str], subscribed: Mapping[str, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        members: Sequence[str],
+        subscribed: Mapping[str, frozenset[str]],
+        racks: Nearness | None,
+    ) -> None:
         self.members = members
+        self._racks = racks
         self.subscribed = subscribed
         self.held: dict[str, dict[str, dict[TopicPartition, bool]]] = {m: {} for m in members}
         """By member and topic; true for what wasn't its own before, and so may go at no cost."""
@@ -110,11 +143,16 @@ class _Shares:
         self.load[member] += 1
 
     def move(self, topic: str, giver: str, taker: str) -> None:
-        """Let one partition of the topic go over, one that the giver hadn't before if it can."""
+        """Let one partition of the topic go over, one that the giver hadn't before if it can; with
+        racks one that the taker is near to.
+        """
         there = self.held[giver][topic]
-        partition = next((p for p, loose in there.items() if loose), None)
+        racks = self._racks
+        near = [p for p in there if racks.near(taker, p)] if racks is not None else ()
+        choice = near or there
+        partition = next((p for p in choice if there[p]), None)
         if partition is None:
-            partition = next(reversed(there))
+            partition = next(reversed(choice))
         del there[partition]
         if not there:
             del self.held[giver][topic]
