@@ -21,6 +21,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
     Attempt,
+    AuthorizationError,
     ConnectionFailedError,
     DisconnectedError,
     KafkaError,
@@ -28,9 +29,7 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import (
     CoordinatorNotAvailableError,
-    GroupAuthorizationError,
     NotCoordinatorError,
-    TransactionalIdAuthorizationError,
     error_for,
 )
 from odradek.common.types import Address
@@ -332,11 +331,12 @@ class _CoordinatorCall(_Call):
 
     def _naming_the_right(self, error: KafkaError) -> KafkaError:
         """What nearly all requests to a coordinator need; whoever read the answer knows better."""
-        if isinstance(error, GroupAuthorizationError):
-            return error.needing("READ", self._coordinator.key)
-        if isinstance(error, TransactionalIdAuthorizationError):
-            return error.needing("WRITE", self._coordinator.key)
-        return error
+        if not isinstance(error, AuthorizationError):
+            return error
+        coordinator = self._coordinator
+        if coordinator.kind is CoordinatorKind.GROUP:
+            return error.needing("READ", coordinator.key, "group")
+        return error.needing("WRITE", coordinator.key, "transactional id")
 
     def using(self, connection: Connection) -> None:
         """Bodies that depend on the version ask the coordinator for it."""

@@ -67,7 +67,7 @@ class BrokerError(KafkaError):
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
-    def needing(self, operation: str, name: str = "") -> Self:
+    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
         """The same; only a refusal for want of a right takes note of which one it was."""
         return self
 
@@ -84,12 +84,15 @@ class AuthorizationError(BrokerError):
     resource: str | None = None
     """What it is missing on, for example "topic 'orders'"."""
 
-    def needing(self, operation: str, name: str = "") -> Self:
-        """Note which right on what; the first to say so knows best."""
-        if self.operation is None:
-            kind = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
+    def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
+        """Note which right on what; the first to say so knows best.
+
+        With a `kind` ("topic" …) only where it is one of those that was refused.
+        """
+        refused = self.name.removesuffix("_AUTHORIZATION_FAILED").replace("_", " ").lower()
+        if self.operation is None and kind in ("", refused):
             self.operation = operation
-            self.resource = f"{kind} {name!r}" if name else f"the {kind}"
+            self.resource = f"{refused} {name!r}" if name else f"the {refused}"
         return self
 
     def __str__(self) -> str:

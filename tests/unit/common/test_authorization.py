@@ -54,3 +54,9 @@ def test_each_code_of_a_missing_right_is_one_of_these() -> None:
     found = {c.name for c in kafka_errors.ERRORS.values() if issubclass(c, AuthorizationError)}
     assert found == {c.name for c in kafka_errors.ERRORS.values() if "AUTHORIZATION" in c.name}
     assert len(found) == 5
+
+
+def test_a_right_is_missing_on_what_was_refused() -> None:
+    error = kafka_errors.GroupAuthorizationError("no").needing("READ", "orders", "topic")
+    assert "needs" not in str(error)
+    assert "needs READ on group 'g'" in str(error.needing("READ", "g", "group"))

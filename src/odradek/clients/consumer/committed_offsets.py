@@ -206,11 +206,12 @@ class CommittedOffsets:
                 name = topic.name or names.get(topic.topic_id, "")
                 parts += [(name, p) for p in topic.partitions]  # type: ignore[misc]  # same fields
         if code:
-            error = error_for(code, what)
+            error = error_for(code, what).needing("DESCRIBE", self.group_id, "group")
         for name, p in parts:
             tp = TopicPartition(name, p.partition_index)
             if p.error_code:
-                error = _graver(error, error_for(p.error_code, f"{what}: {tp}"))
+                refusal = error_for(p.error_code, f"{what}: {tp}")
+                error = _graver(error, refusal.needing("DESCRIBE", name, "topic"))
             elif p.committed_offset >= 0:
                 found[tp] = OffsetAndMetadata(
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
@@ -320,7 +321,8 @@ class _Commit:
             for p in topic.partitions:
                 tp = TopicPartition(name, p.partition_index)
                 if p.error_code:
-                    error = _graver(error, error_for(p.error_code, f"{self.what}: {tp}"))
+                    refusal = error_for(p.error_code, f"{self.what}: {tp}")
+                    error = _graver(error, refusal.needing("READ", name, "topic"))
                     if unknown is not None and p.error_code in UNKNOWN:
                         unknown.add(name)
                     else:

@@ -155,4 +155,6 @@ class ProducerIdentity:
 
 
 def _check(response: InitProducerIdResponse, _: Connection) -> KafkaError | None:
-    return error_for(response.error_code, "InitProducerId") if response.error_code else None
+    if not response.error_code:
+        return None
+    return error_for(response.error_code, "InitProducerId").needing("IDEMPOTENT_WRITE")

@@ -334,6 +334,11 @@ class Sender:
             *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
         )
 
+    def _refusal(self, code: int, said: str, batch: ProducerBatch) -> KafkaError:
+        """A broker's error for a batch; where a right is missing, it says which."""
+        error = error_for(code, said).needing("WRITE", batch.partition.topic, "topic")
+        return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
+
     def _settle(
         self,
         batch: ProducerBatch,
@@ -359,7 +364,7 @@ class Sender:
         if answer is not None:
             said = answer.error_message or str(batch.partition)
             too_much = code == MessageTooLargeError.code
-            error = too_large(batch, said) if too_much else error_for(code, said)
+            error = too_large(batch, said) if too_much else self._refusal(code, said, batch)
         failure = cast("KafkaError", error)
         others = queue.beside(batch)
         oldest = all(b.serial > batch.serial for b in others)

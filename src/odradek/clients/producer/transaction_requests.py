@@ -137,7 +137,9 @@ class TransactionRequests:
                     )
                     for topic in answer.results_by_topic_v3_and_below
                     for partition in topic.results_by_partition
-                }
+                },
+                "WRITE",
+                self._id,
             ),
             math.inf,
             newest=LAST_FOR_CLIENTS,
@@ -151,7 +153,7 @@ class TransactionRequests:
             f"offsets of group {group_id!r} added to the transaction",
             AddOffsetsToTxnRequest(self._id, *identity, group_id),
             AddOffsetsToTxnResponse,
-            lambda answer: error_of(answer.error_code, f"group {group_id!r}"),
+            lambda answer: error_of(answer.error_code, f"group {group_id!r}", group_id),
             deadline,
         )
 
@@ -189,7 +191,9 @@ class TransactionRequests:
                     TopicPartition(topic.name, partition.partition_index): partition.error_code
                     for topic in answer.topics
                     for partition in topic.partitions
-                }
+                },
+                "READ",
+                self._id,
             ),
             deadline,
             newest=newest,
@@ -269,14 +273,25 @@ class TransactionRequests:
                     raise engine.timeout(f"{what} ({error})", now)
 
 
-def error_of(code: int, about: str) -> KafkaError | None:
+def error_of(code: int, about: str, group_id: str = "") -> KafkaError | None:
     """The error of a code, None for success."""
-    return error_for(code, about) if code else None
+    return error_for(code, about).needing("READ", group_id, "group") if code else None
 
 
-def worst(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
-    """The error that decides about an answer for many partitions: one that no retry mends."""
-    errors = [error_for(code, str(partition)) for partition, code in codes.items() if code]
+def worst(
+    codes: Mapping[TopicPartition, int], right: str, transactional_id: str
+) -> KafkaError | None:
+    """The error that decides about an answer for many partitions: one that no retry mends.
+
+    `right` is what each partition's topic has to allow.
+    """
+    errors = [
+        error_for(code, str(partition))
+        .needing(right, partition.topic, "topic")
+        .needing("WRITE", transactional_id, "transactional id")
+        for partition, code in codes.items()
+        if code
+    ]
     # "Not attempted" is said of all partitions beside one with an error of its own.
     errors.sort(key=lambda e: (isinstance(e, OperationNotAttemptedError), e.retriable))
     return errors[0] if errors else None
