@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +59,22 @@ def stores(authority: Authority, alice: Identity) -> dict[str, Path]:
         "JKS": alice.keystore("JKS"),
         "two": two,
     }
+
+
+@pytest.fixture(scope="module")
+def quick(authority: Authority, alice: Identity) -> Path:
+    """A PKCS12 store that is decrypted quickly."""
+    encryption = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).hmac_hash(SHA256())
+    key = load_pem_private_key(alice.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    own, *others = x509.load_pem_x509_certificates(alice.certificate.read_bytes())
+    path = authority.directory / "quick.p12"
+    path.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"alice", key, own, others, encryption.build(STORE_PASSWORD.encode())
+        )
+    )
+    return path
 
 
 def keytool(*words: str) -> None:
@@ -212,13 +235,15 @@ def loads(source: Source) -> None:
 @given(data=st.data(), kind=st.sampled_from(["JKS", "PKCS12", "PEM"]), keys=st.booleans())
 def test_a_broken_store_is_a_configuration_error(
     stores: dict[str, Path],
+    quick: Path,
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,
     kind: str,
     keys: bool,
 ) -> None:
-    whole = (stores[kind] if keys else authority.truststore(kind)).read_bytes()  # type: ignore[arg-type]
+    path = quick if kind == "PKCS12" else stores[kind] if keys else authority.truststore(kind)  # type: ignore[arg-type]
+    whole = path.read_bytes()
     broken = bytearray(whole)
     if data.draw(st.booleans()):
         del broken[data.draw(st.integers(0, len(whole) - 1)) :]
