@@ -1,0 +1,482 @@
+"""TLS contexts: what the configuration means to OpenSSL, shown by handshakes; certificates rotated.
+
+Handshakes go through memory; the last tests are over sockets, with the host.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
+
+import odradek
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import ConfigurationError
+from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.ciphers import openssl_name
+from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
+from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+
+KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
+Version = ssl.TLSVersion
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("contexts"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority) -> Identity:
+    return authority.issue("broker", hosts=["localhost", "127.0.0.1", "::1", "*.k.example"])
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Identity:
+    return authority.issue("alice")
+
+
+def config(given: dict[str, Any]) -> Config:
+    return Config(ADMIN, {"bootstrap.servers": "b:1", "security.protocol": "SSL", **given})
+
+
+def context(**given: Any) -> ssl.SSLContext:
+    return TlsContexts(config({n.replace("__", "."): v for n, v in given.items()})).context()
+
+
+def server(
+    broker: Identity, authority: Authority | None = None, **limits: Version
+) -> ssl.SSLContext:
+    """A broker's side; with an authority it wants certificates of it."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(broker.certificate, broker.key)
+    for name, version in limits.items():
+        setattr(made, name, version)
+    if authority is not None:
+        made.verify_mode = ssl.CERT_REQUIRED
+        made.load_verify_locations(authority.certificate)
+    return made
+
+
+def shake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = "localhost") -> ssl.SSLObject:
+    """Shake hands through memory, and say a word in both directions; give the client's end."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    mine = client.wrap_bio(to_client, to_server, server_hostname=name)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    done: set[ssl.SSLObject] = set()
+    for _ in range(10):
+        for end in (mine, theirs):
+            if end in done:
+                continue
+            try:
+                end.do_handshake()
+                done.add(end)
+            except ssl.SSLWantReadError:
+                pass
+    assert len(done) == 2
+    theirs.write(b"word")
+    assert mine.read(4) == b"word"
+    return mine
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "inline", "folder", "leaf", "system"])
+def test_whom_to_trust(
+    authority: Authority,
+    broker: Identity,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    match kind:
+        case "inline":
+            text = authority.certificate.read_text().replace("\n", "\\n")
+            given = {"ssl__truststore__certificates": text}
+        case "folder":
+            given = {"ssl__truststore__location": str(hashed(authority, tmp_path))}
+        case "leaf":  # Java trusts whatever stands in the store, a broker itself as well
+            leaf = tmp_path / "leaf.pem"
+            own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
+            leaf.write_bytes(own.public_bytes(Encoding.PEM))
+            given = {"ssl__truststore__location": str(leaf)}
+        case "system":
+            monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+            given = {}
+        case _:
+            path = authority.truststore(kind)  # type: ignore[arg-type]
+            given = {"ssl__truststore__location": str(path)}
+            if kind != "PEM":
+                given["ssl__truststore__password"] = STORE_PASSWORD
+    found = shake(context(**given), server(broker))
+    assert found.version() == "TLSv1.3"
+
+
+def hashed(authority: Authority, folder: Path) -> Path:
+    """A folder where OpenSSL finds the certificate: by its subject's hash."""
+    done = subprocess.run(
+        ["openssl", "x509", "-noout", "-hash", "-in", authority.certificate],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    (folder / f"{done.stdout.strip()}.0").write_bytes(authority.certificate.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "b-1.k.example"])
+def test_names_that_fit(authority: Authority, broker: Identity, name: str) -> None:
+    shake(context(ssl__ca__location=str(authority.certificate)), server(broker), name)
+
+
+@pytest.mark.parametrize("name", ["other.example", "127.0.0.2", "a.b.k.example", "k.example"])
+def test_names_that_do_not(authority: Authority, broker: Identity, name: str) -> None:
+    trust = {"ssl__ca__location": str(authority.certificate)}
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname mismatch|IP address mism"):
+        shake(context(**trust), server(broker), name)
+    anybody = context(**trust, ssl__endpoint__identification__algorithm="")
+    shake(anybody, server(broker), name)
+
+
+def test_strangers(broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = Authority(tmp_path, "Another")
+    with pytest.raises(
+        ssl.SSLCertVerificationError, match="self-signed certificate in certificate chain"
+    ):
+        shake(context(ssl__ca__location=str(other.certificate)), server(broker))
+    with pytest.raises(
+        ssl.SSLCertVerificationError, match="self-signed certificate in certificate chain"
+    ):
+        shake(context(ssl__ca__location=str(other.certificate),
+                      ssl__endpoint__identification__algorithm=""), server(broker))  # fmt: skip
+    caplog.set_level(logging.WARNING)
+    shake(context(enable__ssl__certificate__verification=False), server(broker), "any")
+    assert "anybody can pass for the brokers" in caplog.text
+
+
+def test_revoked(authority: Authority, broker: Identity, tmp_path: Path) -> None:
+    key = load_pem_private_key((authority.directory / "authority-key.pem").read_bytes(), None)
+    issuer = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
+    own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.subject)
+        .last_update(now - datetime.timedelta(hours=1))
+        .next_update(now + datetime.timedelta(days=1))
+    )
+    path = tmp_path / "crl.pem"
+    path.write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))  # type: ignore[arg-type]
+    given = {"ssl__ca__location": str(authority.certificate), "ssl__crl__location": str(path)}
+    shake(context(**given), server(broker))
+    revoked = x509.RevokedCertificateBuilder().serial_number(own.serial_number)
+    builder = builder.add_revoked_certificate(revoked.revocation_date(now).build())
+    path.write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))  # type: ignore[arg-type]
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shake(context(**given), server(broker))
+    path.write_bytes(b"-----BEGIN X509 CRL-----")
+    with pytest.raises(ConfigurationError, match=f"ssl.crl.location: {path}"):
+        context(**given)
+
+
+KEYS = ["PEM", "PKCS12", "JKS", "inline", "two files", "one file", "encrypted", "mixed"]
+
+
+def key_options(alice: Identity, kind: str) -> dict[str, Any]:
+    match kind:
+        case "inline":
+            return {
+                "ssl.keystore.key": alice.key.read_text().replace("\n", "\\n"),
+                "ssl.keystore.certificate.chain": alice.certificate.read_text(),
+            }
+        case "two files":
+            return {"ssl_certfile": str(alice.certificate), "ssl_keyfile": str(alice.key)}
+        case "one file":
+            return {"ssl_certfile": str(alice.both)}
+        case "encrypted":
+            return {
+                "ssl.certificate.location": str(alice.certificate),
+                "ssl.key.location": str(alice.encrypted_key(KEY_PASSWORD)),
+                "ssl.key.password": KEY_PASSWORD,
+            }
+        case "mixed":
+            return {
+                "ssl.key.pem": alice.key.read_text(),
+                "ssl.certificate.location": str(alice.certificate),
+            }
+    found = {"ssl.keystore.location": str(alice.keystore(kind))}  # type: ignore[arg-type]
+    if kind != "PEM":
+        found["ssl.keystore.password"] = STORE_PASSWORD
+    return found
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_who_we_are(authority: Authority, broker: Identity, alice: Identity, kind: str) -> None:
+    given = {"ssl.ca.location": str(authority.certificate), **key_options(alice, kind)}
+    mutual = server(broker, authority)
+    client = TlsContexts(config(given)).context()
+    for version in (Version.TLSv1_2, Version.TLSv1_3):
+        mutual.maximum_version = mutual.minimum_version = Version.MAXIMUM_SUPPORTED
+        mutual.maximum_version = version
+        mutual.minimum_version = version
+        shake(client, mutual)
+
+
+def test_without_a_certificate(authority: Authority, broker: Identity) -> None:
+    client = context(ssl__ca__location=str(authority.certificate))
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN|peer did not return"):
+        shake(client, server(broker, authority))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"ssl.key.password": "planted-wrong"}, "ssl.key.password is wrong, or the key is broken"),
+        ({"ssl.key.password": None}, "private key is encrypted: give ssl.key.password"),
+        ({"ssl.key.password": "planted" * 200}, "can't be decrypted: ssl.key.password is wrong"),
+    ],
+)
+def test_keys_that_cannot_be_read(alice: Identity, change: dict[str, Any], problem: str) -> None:
+    given = {**key_options(alice, "encrypted"), **change}
+    with pytest.raises(ConfigurationError, match=f"ssl.certificate.location: .*{problem}") as found:
+        TlsContexts(config(given)).context()
+    assert "planted" not in str(found.value)
+
+
+def test_a_key_of_another_certificate(alice: Identity, broker: Identity) -> None:
+    given = {"ssl_certfile": str(alice.certificate), "ssl_keyfile": str(broker.key)}
+    with pytest.raises(ConfigurationError, match="certificate doesn't belong to the private key"):
+        TlsContexts(config(given)).context()
+
+
+@pytest.mark.parametrize(
+    ("given", "version"),
+    [
+        ({}, "TLSv1.3"),
+        ({"ssl.protocol": "TLSv1.3"}, "TLSv1.3"),
+        ({"ssl.protocol": "TLSv1.2"}, "TLSv1.2"),
+        ({"ssl.enabled.protocols": "TLSv1.2"}, "TLSv1.2"),
+        ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "TLSv1.2"),
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "TLSv1.3"),
+        ({"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}, "TLSv1.2"),
+        ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "TLSv1.3"),
+    ],
+)
+def test_versions(
+    authority: Authority, broker: Identity, given: dict[str, Any], version: str
+) -> None:
+    made = TlsContexts(config({"ssl_cafile": str(authority.certificate), **given})).context()
+    assert shake(made, server(broker)).version() == version
+    other = {
+        "TLSv1.2": {"minimum_version": Version.TLSv1_3},
+        "TLSv1.3": {"maximum_version": Version.TLSv1_2},
+    }[version]
+    if given.get("ssl.protocol") != "TLSv1.3" and given:
+        with pytest.raises(ssl.SSLError):
+            shake(made, server(broker, **other))
+
+
+def test_ciphers(authority: Authority, broker: Identity, caplog: pytest.LogCaptureFixture) -> None:
+    trust = {"ssl__ca__location": str(authority.certificate), "ssl__protocol": "TLSv1.2"}
+    for suites in (
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_EMPTY_RENEGOTIATION_INFO_SCSV",
+        "TLS_NO_WITH_SUCH, TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-ECDSA-CHACHA20-POLY1305:!aNULL",
+    ):
+        found = shake(context(**trust, ssl__cipher__suites=suites), server(broker)).cipher()
+        assert found is not None
+        assert found[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+    assert "TLS_NO_WITH_SUCH isn't known" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"ssl.cipher.suites": "TLS_NO_WITH_SUCH"}, "none of TLS_NO_WITH_SUCH is known"),
+        ({"ssl.cipher.suites": "NO:SUCH"}, "OpenSSL refuses 'NO:SUCH'"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "older ones aren't spoken"),
+        ({"ssl.enabled.protocols": "TLSv9"}, "TLSV9 isn't known"),
+        ({"ssl.enabled.protocols": "TLSv1.3", "ssl.protocol": "TLSv1.2"}, "leave no version"),
+        ({"ssl.truststore.location": "/nowhere"}, "ssl.truststore.location: /nowhere: it can't"),
+        ({"ssl.keystore.location": "/nowhere"}, "ssl.keystore.location: /nowhere: it can't"),
+    ],
+)
+def test_what_leaves_nothing(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        TlsContexts(config(given)).context()
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "ECDHE-RSA-AES128-SHA256"),
+        ("TLS_DHE_RSA_WITH_AES_256_CCM_8", "DHE-RSA-AES256-CCM8"),
+        ("TLS_ECDHE_RSA_WITH_ARIA_128_GCM_SHA256", "ECDHE-ARIA128-GCM-SHA256"),
+        ("TLS_RSA_WITH_CAMELLIA_256_CBC_SHA", "CAMELLIA256-SHA"),
+        ("TLS_DH_anon_WITH_AES_128_CBC_SHA", None),
+        ("TLS_RSA_WITH_RC4_128_MD5", None),
+        ("nonsense", None),
+    ],
+)
+def test_names_of_suites(name: str, own: str | None) -> None:
+    assert openssl_name(name) == own
+
+
+# Files that change
+
+
+def test_rotated_certificates(
+    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    other = Authority(tmp_path / "other", "The next one")
+    path = tmp_path / "trust.pem"
+    path.write_bytes(authority.certificate.read_bytes())
+    contexts = TlsContexts(config({"ssl.ca.location": str(path)}))
+    first = contexts.context()
+    assert contexts.context() is first
+    path.write_bytes(other.certificate.read_bytes()[:300])  # half written
+    assert contexts.context() is first
+    assert contexts.context() is first
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"ssl.truststore.location: {path}" in record.getMessage()
+    path.unlink()
+    assert contexts.context() is first
+    new = tmp_path / "new.pem"
+    new.write_bytes(other.certificate.read_bytes())
+    new.rename(path)
+    second = contexts.context()
+    assert second is not first
+    assert contexts.context() is second
+    assert "read anew" in caplog.records[-1].getMessage()
+    shake(first, server(broker))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(second, server(broker))
+
+
+def test_a_pair_is_rotated_one_by_one(
+    alice: Identity, authority: Authority, tmp_path: Path
+) -> None:
+    later = authority.issue("alice-2")
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_bytes(alice.certificate.read_bytes())
+    key.write_bytes(alice.key.read_bytes())
+    contexts = TlsContexts(config({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}))
+    first = contexts.context()
+    certificate.write_bytes(later.certificate.read_bytes())
+    assert contexts.context() is first  # the new certificate doesn't belong to the old key
+    key.write_bytes(later.key.read_bytes())
+    assert contexts.context() is not first
+
+
+def test_a_first_file_that_is_broken_is_an_error_until_it_is_mended(
+    authority: Authority, tmp_path: Path
+) -> None:
+    path = tmp_path / "trust.pem"
+    path.write_bytes(b"-----BEGIN ")
+    contexts = TlsContexts(config({"ssl.ca.location": str(path)}))
+    with pytest.raises(ConfigurationError):
+        contexts.context()
+    path.write_bytes(authority.certificate.read_bytes())
+    contexts.context()
+
+
+# What the rest of the client sees
+
+
+def test_who_gets_tls(authority: Authority) -> None:
+    given = {"bootstrap.servers": "b:1", "ssl.ca.location": str(authority.certificate)}
+    assert tls_source(Config(ADMIN, {"bootstrap.servers": "b:1"})) is None
+    source = tls_source(config(given))
+    assert source is not None
+    assert source().check_hostname
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    source = tls_source(config({"ssl_context": own}))
+    assert source is not None
+    assert source() is own
+
+
+@pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
+def test_files_are_read_when_a_client_is_made(make: Any) -> None:
+    given = {"bootstrap.servers": "b:1", "security.protocol": "SSL", "ssl_cafile": "/nowhere"}
+    with pytest.raises(ConfigurationError, match="ssl.truststore.location: /nowhere"):
+        make(given)
+
+
+def test_keys_of_sessions_are_written_nowhere(
+    authority: Authority, broker: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keys"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(path))
+    shake(context(ssl__ca__location=str(authority.certificate)), server(broker))
+    assert not path.exists()
+
+
+def test_token_endpoints(authority: Authority, broker: Identity) -> None:
+    given = {"https.ca.location": str(authority.certificate)}
+    shake(https_context(config(given)), server(broker))
+    shake(
+        https_context(config({"https.ca.pem": authority.certificate.read_text()})), server(broker)
+    )
+
+
+@pytest.fixture
+def files(authority: Authority, tmp_path: Path) -> Path:
+    path = tmp_path / "trust.pem"
+    path.write_bytes(authority.certificate.read_bytes())
+    return path
+
+
+@pytest.fixture(params=[SelectorHost, ThreadHost])
+def host(
+    request: pytest.FixtureRequest, engine: ScriptedEngine, files: Path, alice: Identity
+) -> Iterator[SelectorHost | ThreadHost]:
+    given = {"ssl.ca.location": str(files), **key_options(alice, "PKCS12")}
+    made: SelectorHost | ThreadHost = request.param(tls=tls_source(config(given)))
+    made.attach(engine)
+    yield made
+    made.close(made.now() + PATIENCE)
+
+
+def test_a_new_dial_sees_the_new_files(
+    host: SelectorHost | ThreadHost,
+    engine: ScriptedEngine,
+    authority: Authority,
+    broker: Identity,
+    files: Path,
+    tmp_path: Path,
+) -> None:
+    with peer(echo, server(broker, authority)) as running:
+        old = engine.open(running.port, host="localhost")
+        engine.send(old, b"one")
+        assert host.run(engine.expect(old, 3), host.now() + PATIENCE)
+        files.write_bytes(Authority(tmp_path / "other", "Another").certificate.read_bytes())
+        new = engine.open(running.port, host="localhost")
+        assert host.run(engine.down[new], host.now() + PATIENCE)
+        assert isinstance(engine.down[new].result(), ssl.SSLCertVerificationError)
+        engine.send(old, b"two")  # what stands isn't touched
+        assert host.run(engine.expect(old, 6), host.now() + PATIENCE)
+
+
+def test_a_context_that_cannot_be_had_ends_the_dial(engine: ScriptedEngine) -> None:
+    def broken() -> ssl.SSLContext:
+        raise ConfigurationError("no context today")
+
+    made = SelectorHost(tls=broken)
+    made.attach(engine)
+    connection = engine.open(1, host="localhost")
+    assert made.run(engine.down[connection], made.now() + PATIENCE)
+    assert isinstance(engine.down[connection].result(), ConfigurationError)
+    made.close(made.now())
