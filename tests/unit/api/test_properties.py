@@ -1,0 +1,122 @@
+"""`read_properties`: settings files of other Kafka clients, used as they are."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import odradek
+from odradek.common.config import OPTIONS, Config
+from odradek.common.errors import ConfigurationError
+from odradek.common.properties import OF_OTHERS
+from odradek.common.secret import Secret
+from odradek.common.spellings import ALIASES, REFUSED
+
+JAVA = r"""
+# as a Java application has it
+bootstrap.servers=b1:9093,b2:9093
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
+    username="alice" \
+    password="planted-Pa55";
+ssl.truststore.location=/etc/trust.jks
+ssl.truststore.password=planted-Pa55
+key.deserializer=org.apache.kafka.common.serialization.StringDeserializer
+value.serializer=org.apache.kafka.common.serialization.StringSerializer
+metric.reporters=com.example.Reporter
+schema.registry.url=https://registry
+session.timeout.ms=45000
+acks=all
+"""
+LIBRDKAFKA = """
+metadata.broker.list=b1:9093
+security.protocol=sasl_ssl
+sasl.mechanisms=PLAIN
+sasl.username=alice
+sasl.password=planted-Pa55
+ssl.ca.location=/etc/ca.pem
+socket.keepalive.enable=true
+log_level=7
+debug=broker,security
+statistics.interval.ms=1000
+queue.buffering.max.ms=5
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "client.properties"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
+@pytest.mark.parametrize(("text", "mechanism"), [(JAVA, "SCRAM-SHA-512"), (LIBRDKAFKA, "PLAIN")])
+def test_files_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, client: str, text: str, mechanism: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    found = odradek.read_properties(written(tmp_path, text), client)
+    assert "planted" not in repr(found)
+    settled = Config(client, found)
+    assert settled["sasl.mechanism"] == mechanism
+    assert settled["sasl.username"] == "alice"
+    assert settled["sasl.password"] == Secret("planted-Pa55")
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert "these mean nothing here:" in message
+    assert ("metric.reporters" if text == JAVA else "log_level") in message
+    assert ("acks" in message) == (client != "producer" and text == JAVA)
+    assert "planted" not in message
+
+
+def test_what_nobody_knows_stays_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path, "bootstrap.servers=b:1\nsecurity.protokol=SSL\n")
+    found = odradek.read_properties(path)
+    with pytest.raises(ConfigurationError, match="did you mean security.protocol"):
+        odradek.Admin(found)
+    with pytest.raises(
+        odradek.UnsupportedFeatureError, match=r"like \$\{file:…\} aren't looked up"
+    ):
+        odradek.Admin(odradek.read_properties(written(tmp_path, "config.providers=file\n")))
+
+
+def test_a_dict_gets_no_such_patience() -> None:
+    with pytest.raises(ConfigurationError, match="there is no option 'key.deserializer'"):
+        odradek.Consumer({"bootstrap.servers": "b:1", "key.deserializer": "x"})
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't be read: No such file"):
+        odradek.read_properties(tmp_path / "none")
+    path = tmp_path / "binary"
+    path.write_bytes(b"a=\xff")
+    with pytest.raises(ConfigurationError, match="isn't UTF-8"):
+        odradek.read_properties(path)
+    with pytest.raises(ConfigurationError, match="producer, consumer or admin, not 'broker'"):
+        odradek.read_properties(path, "broker")
+
+
+def test_the_list_names_nothing_that_is_known() -> None:
+    assert not OF_OTHERS & OPTIONS.keys()
+    assert not OF_OTHERS & ALIASES.keys()
+    assert not OF_OTHERS & REFUSED.keys()
+
+
+@pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
+def test_no_frame_of_a_client_holds_a_secret(make: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make(
+            {"bootstrap.servers": "b:1", "sasl.password": "planted-Pa55"},
+            sasl_jaas_config="planted-Pa55",
+            security_protocol="NONE",
+        )
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    frames = [frame for frame in shown.stack if "/src/odradek/" in frame.filename]
+    assert len(frames) > 1
+    for frame in frames:
+        assert "planted" not in str(frame.locals), frame
