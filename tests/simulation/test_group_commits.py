@@ -231,6 +231,28 @@ def test_a_deleted_topic_holds_up_no_rebalance_and_is_named(protocol: str) -> No
     b.close()
 
 
+def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> None:
+    scene = Scene()
+    scene.write(range(40))
+    a = scene.member(enable_auto_commit=False)
+    told: list[Any] = []
+
+    def note(offsets: Any, error: KafkaError | None) -> None:
+        told.append((offsets[PARTITIONS[0]].offset, error))
+        a.commit({PARTITIONS[1]: 1})  # inside of which none is called
+        told.append("through")
+
+    a.subscribe(["t"], **scene.callbacks("a"))
+    scene.world.advance(3)
+    a.commit_async({PARTITIONS[0]: 1}, note)
+    a.commit_async({PARTITIONS[0]: 2}, note)
+    a.commit({PARTITIONS[0]: 3})
+    assert told == [(1, None), "through", (2, None), "through"]
+    assert scene.log == [], "callbacks of the rebalance wait for poll()"
+    a.close()
+    assert scene.committed() == [3, 1, None, None]
+
+
 @pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
 def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> None:
     scene = Scene()

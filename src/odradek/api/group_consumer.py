@@ -195,7 +195,10 @@ class GroupConsumer(Client[ConsumerEngine]):
         """
         group = self._group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)
-        return self._call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
+        try:
+            return self._call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
+        finally:
+            group.tell_of_commits(self._host.wake)
 
     def commit_async(
         self,
@@ -210,9 +213,9 @@ class GroupConsumer(Client[ConsumerEngine]):
     ) -> None:
         """Commit as `commit` does, without waiting for it.
 
-        `callback(offsets, error)` is called in a later call that asks for records, at the latest
-        in `close()` or `unsubscribe()`, which wait for it; without one a failure is logged. Commits
-        go out in the order of their calls.
+        `callback(offsets, error)` is called in a later call that asks for records, or before a
+        later `commit` returns; at the latest in `close()` or `unsubscribe()`, which wait for it.
+        Without one a failure is logged. Commits go out in the order of their calls.
         """
         self._check_open()
         group, engine = self._group("commit_async()"), self._engine

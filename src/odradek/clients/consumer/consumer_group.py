@@ -24,7 +24,14 @@ from odradek.clients.consumer.membership import Membership, MemberState, PollOve
 from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.topic_watch import TopicWatch
-from odradek.clients.consumer.turns import ON_ASSIGNED, ON_LOST, ON_REVOKED, Turn, Turns
+from odradek.clients.consumer.turns import (
+    COMMIT_CALLBACK,
+    ON_ASSIGNED,
+    ON_LOST,
+    ON_REVOKED,
+    Turn,
+    Turns,
+)
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.group_options import NEW
@@ -332,6 +339,11 @@ class ConsumerGroup:
                 self.turns.take(lambda turn: self._ended(turn, wake))
             finally:
                 self.asked_at, self._polling = clock(), polling
+
+    def tell_of_commits(self, wake: Callable[[], None]) -> None:
+        """Run the callbacks of commits that have ended, unless the caller is inside of one."""
+        if self.turns and self.turns.running is None:
+            self.turns.take(lambda turn: self._ended(turn, wake), COMMIT_CALLBACK)
 
     @property
     def calls(self) -> bool:

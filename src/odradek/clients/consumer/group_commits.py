@@ -21,7 +21,7 @@ from odradek.clients.consumer.committed_offsets import (
 from odradek.clients.consumer.membership import MemberState
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.clients.consumer.turns import Turn
+from odradek.clients.consumer.turns import COMMIT_CALLBACK, Turn
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.kafka_errors import FencedInstanceIdError
 from odradek.common.types import TopicPartition
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
-COMMIT_CALLBACK = "a commit's callback"
 GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
 
 

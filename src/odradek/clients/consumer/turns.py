@@ -15,6 +15,7 @@ from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
 
 ON_ASSIGNED, ON_REVOKED, ON_LOST = "on_assigned", "on_revoked", "on_lost"
+COMMIT_CALLBACK = "a commit's callback"
 
 
 class Turn:
@@ -81,17 +82,18 @@ class Turns:
         if self.running is not None:
             raise IllegalStateError(f"{what} can't be called inside {self.running}")
 
-    def take(self, ended: Callable[[Turn], None]) -> None:
+    def take(self, ended: Callable[[Turn], None], only: str | None = None) -> None:
         """Call them all, in the caller's thread; the first error comes out when all have ended.
 
-        `ended` is told of each, whatever happens in it.
+        `ended` is told of each, whatever happens in it; `only`: those of this name.
         """
         first: Exception | None = None
         while self.waiting:
             with self._lock:
-                if not self.waiting:  # withdrawn a moment ago
+                turn = next((t for t in self.waiting if only in (None, t.what)), None)
+                if turn is None:  # or it was withdrawn a moment ago
                     break
-                turn = self.waiting.popleft()
+                self.waiting.remove(turn)
                 turn.begun = True
             self.running = turn.what
             try:
