@@ -1,0 +1,89 @@
+"""Security options of Spark's source: they reach the clients, and are shown nowhere."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from odradek.common.config import CONSUMER, Config
+from odradek.common.secret import Secret
+from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options
+from odradek.spark.problems import OptionError
+from odradek.spark.source import KafkaDataSource
+from odradek.spark.worker_clients import fingerprint
+
+PLANTED = "planted-Pa55"
+GIVEN = {
+    "kafka.bootstrap.servers": "b:9093",
+    "Kafka.Security.Protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": "kafkashaded.org.apache.kafka.common.security.scram."
+    f"ScramLoginModule required username='alice' password='{PLANTED}';",
+    "kafka.ssl.truststore.location": "/etc/trust.jks",
+    "kafka.ssl.truststore.password": PLANTED,
+    "subscribe": "t",
+}
+
+
+def client_of(options: SourceOptions) -> Config:
+    return Config(CONSUMER, options.consumer_config("cluster"))
+
+
+def ship(one: Any) -> Any:
+    """What arrives in another process of Spark's."""
+    return pickle.loads(cloudpickle.dumps(one))  # type: ignore[no-untyped-call]  # noqa: S301
+
+
+@pytest.mark.parametrize("query", [BATCH, STREAM])
+def test_settings_of_the_jvm_connector_reach_the_client(query: str) -> None:
+    options = parse_options(GIVEN, query)
+    shipped = ship(options)
+    for one in (options, shipped):
+        found = client_of(one)
+        assert found["security.protocol"] == "SASL_SSL"
+        assert found["sasl.username"] == "alice"
+        assert found["sasl.password"] == Secret(PLANTED)
+        assert found["ssl.truststore.password"] == Secret(PLANTED)
+        for shown in (repr(one), repr(one.kafka), repr(one.consumer_config(None)), repr(found)):
+            assert PLANTED not in shown
+
+
+def test_the_source_holds_them_wrapped() -> None:
+    source = KafkaDataSource(dict(GIVEN))
+    assert PLANTED not in repr(vars(source))
+    shipped = ship(source)
+    assert PLANTED not in repr(vars(shipped))
+    options = parse_options(dict(shipped.options), BATCH)
+    assert client_of(options)["sasl.password"] == Secret(PLANTED)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"kafka.sasl.mechanism": "PLAIN"}, "PLAIN, which goes with PlainLoginModule"),
+        ({"kafka.sasl.jaas.config": PLANTED}, "login module"),
+        ({"kafka.security.protocol": "TLS", "Kafka.Security.Protocol": "TLS"}, "must be one of"),
+        ({"startingOffsets": "never"}, "startingOffsets"),
+    ],
+)
+def test_errors_show_nothing(change: dict[str, Any], problem: str) -> None:
+    source = KafkaDataSource({**GIVEN, **change})
+    with pytest.raises(OptionError, match=problem) as caught:
+        source.schema()
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert PLANTED not in str(caught.value)
+    for frame in shown.stack:
+        if "/src/odradek/" in frame.filename:
+            assert PLANTED not in str(frame.locals), frame
+
+
+def test_another_password_is_another_client() -> None:
+    first = parse_options(GIVEN, BATCH).consumer_config(None)
+    second = {**first, "sasl.jaas.config": Secret("other")}
+    names = {fingerprint(first), fingerprint(second), fingerprint(dict(first))}
+    assert len(names) == 2
+    assert all(PLANTED not in name for name in names)
