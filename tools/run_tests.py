@@ -27,9 +27,10 @@ SUITES = {
     "docs": ("docs",),
 }
 
-# Suites that only compute go through two processes at a time; the others wait most of the time, or
-# measure it.
-SIDE_BY_SIDE = {"unit": 2, "simulation": 2}
+# These go through two processes at a time: suites that only compute, and one that mostly waits for
+# brokers (with clusters of its own for each process). The others measure time or have one session.
+SIDE_BY_SIDE = {"unit": "worksteal", "simulation": "worksteal", "integration": "loadgroup"}
+PROCESSES = 2
 
 # These start brokers; fetching Kafka's jars is set-up and no part of their time.
 WITH_BROKERS = {"integration", "interop", "spark", "docs"}
@@ -55,7 +56,7 @@ def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | 
         report = Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
         if name in SIDE_BY_SIDE:
-            command += ["-n", str(SIDE_BY_SIDE[name]), "--dist", "worksteal"]
+            command += ["-n", str(PROCESSES), "--dist", SIDE_BY_SIDE[name]]
         if name in WITH_BROKERS:
             command += ["--durations=12", "--durations-min=10"]  # who keeps everybody waiting
         command += [f"--junitxml={report}", *arguments]

@@ -102,12 +102,12 @@ class Soak:
         self._begun = time.monotonic()
         self._troubles: Counter[str] = Counter()
         self._victims: list[Worker] = []
-        servers = cluster.bootstrap_servers
-        self.source = Source(servers, self.history, SOURCE, plan.partitions, plan.rate)
+        config = cluster.client_config()
+        self.source = Source(config, self.history, SOURCE, plan.partitions, plan.rate)
         self.tallies = {protocol: Tally() for protocol in plan.protocols}
         self.members = [
             Member(
-                servers,
+                config,
                 self.history,
                 protocol,
                 number,
@@ -120,7 +120,7 @@ class Soak:
         ]
         self.readers = [
             GroupReader(
-                servers,
+                config,
                 self.history,
                 protocol,
                 number,
@@ -132,7 +132,7 @@ class Soak:
         ]
         self.topics = [SOURCE, *(f"out-{protocol}" for protocol in plan.protocols)]
         self._chains = [f"chain-{protocol}" for protocol in plan.protocols]
-        witness = ClusterWitness(servers, SOURCE, plan.partitions, plan.drain)
+        witness = ClusterWitness(cluster, SOURCE, plan.partitions, plan.drain)
         self._judge = Judge(self.history, witness, self.topics)
 
     @property
@@ -298,6 +298,7 @@ class Soak:
             group = self.group(protocol)
             places = {(p, offset) for r in group for p, seen in r.seen.items() for offset in seen}
             report.repeats[protocol] = sum(r.count for r in group) - len(places)
+            report.chains[protocol]["readers lost partitions"] = sum(r.lost for r in group)
         outcomes = Counter(t.outcome for t in self.history.transactions if t.group)
         report.transactions = {outcome.value: outcomes[outcome] for outcome in Outcome}
         report.longest_silence = round(self.source.longest_silence, 2)

@@ -1,6 +1,6 @@
 """What is on the cluster when a soak has ended, as another client (librdkafka) and ours see it.
 
-In: bootstrap servers. Out: rows with read_committed, offsets of groups. Must not: judge. The other
+In: a cluster. Out: rows with read_committed, offsets of groups. Must not: judge. The other
 client's errors may, for a while, be those of a cluster that settles down: it doesn't try again.
 """
 
@@ -18,6 +18,7 @@ from tests.soak.judgement import Rows
 
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
+from odradek.testing import LocalCluster
 
 PATIENCE = 60.0
 T = TypeVar("T")
@@ -26,8 +27,9 @@ T = TypeVar("T")
 class ClusterWitness:
     """Asks real brokers; `limit` is how many seconds one reading of a topic may take."""
 
-    def __init__(self, servers: str, source: str, partitions: int, limit: float) -> None:
-        self._servers, self._source = servers, source
+    def __init__(self, cluster: LocalCluster, source: str, partitions: int, limit: float) -> None:
+        self._theirs, self._ours = cluster.librdkafka_config(), cluster.client_config()
+        self._source = source
         self._partitions, self._limit = partitions, limit
 
     def rows(self, topic: str) -> Rows:
@@ -37,12 +39,12 @@ class ClusterWitness:
             time.sleep(0.5)
         if places:
             raise AssertionError(f"transactions are still open in {topic}, partitions {places}")
-        found = read_all(self._servers, topic, self._partitions, timeout=self._limit)
+        found = read_all(self._theirs, topic, self._partitions, timeout=self._limit)
         return {p: [(r.offset, (r.value or b"").decode()) for r in found[p]] for p in found}
 
     def _open(self, topic: str) -> list[int]:
         """Partitions that committed readers can't read to their ends."""
-        admin = AdminClient(settings(self._servers))
+        admin = AdminClient(settings(self._theirs))
         places = [confluent_kafka.TopicPartition(topic, p) for p in range(self._partitions)]
 
         def ends(level: Any) -> dict[int, int]:
@@ -60,7 +62,7 @@ class ClusterWitness:
         partitions = [TopicPartition(topic, p) for p in range(self._partitions)]
         rows: Rows = {p: [] for p in range(self._partitions)}
         with Consumer(
-            bootstrap_servers=self._servers,
+            self._ours,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
         ) as consumer:
@@ -80,7 +82,7 @@ class ClusterWitness:
         return _patiently(lambda: self._offsets(group))
 
     def _offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
-        consumer = confluent_kafka.Consumer(settings(self._servers, **{"group.id": group}))
+        consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": group}))
         places = [confluent_kafka.TopicPartition(self._source, p) for p in range(self._partitions)]
         try:
             committed: list[Any] = consumer.committed(places, timeout=30)

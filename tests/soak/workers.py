@@ -1,7 +1,7 @@
 """The threads of a soak: a source, members of chains, readers of a group. Each notes what it does.
 
-In: bootstrap servers, names, a history. Out: notes; `failure` when one broke down. Every worker has
-a thread of its own and ends when it is told to, after having settled what it had begun.
+In: a client's settings, names, a history. Out: notes; `failure` when one broke down. Every worker
+has a thread of its own and ends when it is told to, after having settled what it had begun.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from tests.soak.chain import Chain, Tally
 
@@ -21,6 +23,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation.history import History, Outcome, Reading, Transaction
 
+Config = Mapping[str, Any]
 TICK = 0.02
 PATIENCE = 120.0
 MAX_POLL = 60_000
@@ -65,14 +68,14 @@ class Source(Worker):
     """An idempotent producer that writes numbered records at an even pace."""
 
     def __init__(
-        self, servers: str, history: History, topic: str, partitions: int, rate: float
+        self, config: Config, history: History, topic: str, partitions: int, rate: float
     ) -> None:
         super().__init__("source")
         self.sent = 0
         self.longest_silence = 0.0
         """Seconds between two acknowledgements."""
         self.errors: Counter[str] = Counter()
-        self._servers, self._history, self._rate = servers, history, rate
+        self._config, self._history, self._rate = config, history, rate
         self._topic, self._partitions = topic, partitions
         self._open: list[tuple[Transaction, RecordFuture]] = []
         self._settled_at = 0.0
@@ -80,7 +83,7 @@ class Source(Worker):
 
     def work(self) -> None:
         producer = self._producer = Producer(
-            bootstrap_servers=self._servers, linger_ms=5, delivery_timeout_ms=int(PATIENCE * 1000)
+            self._config, linger_ms=5, delivery_timeout_ms=int(PATIENCE * 1000)
         )
         begun = self._settled_at = time.monotonic()
         while not self.stopping.wait(TICK):
@@ -139,7 +142,7 @@ class Member(Worker):
 
     def __init__(
         self,
-        servers: str,
+        config: Config,
         history: History,
         protocol: str,
         number: int,
@@ -152,7 +155,7 @@ class Member(Worker):
         group = f"chain-{protocol}"
 
         settings = {
-            "bootstrap.servers": servers,
+            **config,
             "group.id": group,
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
@@ -168,7 +171,7 @@ class Member(Worker):
 
         def producer() -> Producer:
             return Producer(
-                bootstrap_servers=servers,
+                config,
                 transactional_id=self.name,
                 transaction_timeout_ms=20_000,
                 max_block_ms=30_000,
@@ -218,7 +221,7 @@ class GroupReader(Worker):
 
     def __init__(
         self,
-        servers: str,
+        config: Config,
         history: History,
         protocol: str,
         number: int,
@@ -230,12 +233,14 @@ class GroupReader(Worker):
         self.seen: dict[TopicPartition, set[int]] = {}
         self.count = 0
         """Records, with those that it had read before."""
+        self.lost = 0
+        """How often its partitions were taken from it: what wasn't committed is read again."""
         self.had: list[TopicPartition] = []
         """What it was assigned when it left for the last time."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = {
-            "bootstrap.servers": servers,
+            **config,
             "group.id": f"readers-{protocol}",
             "group.protocol": protocol,
             "auto.offset.reset": "earliest",
@@ -264,7 +269,7 @@ class GroupReader(Worker):
                 [self._topic],
                 on_assigned=self._begin_anew,
                 on_revoked=self._begin_anew,
-                on_lost=self._begin_anew,
+                on_lost=self._lost,
             )
             while not self.stopping.is_set() and (time.monotonic() < end or self.calm.is_set()):
                 self._poll(consumer)
@@ -291,3 +296,7 @@ class GroupReader(Worker):
     def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._readings.pop(partition, None)
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.lost += 1
+        self._begin_anew(consumer, partitions)
