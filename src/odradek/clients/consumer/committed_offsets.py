@@ -7,6 +7,7 @@ of one isn't sent again when the rest is. Must not: decide what to commit, or kn
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -56,6 +57,8 @@ UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 UNKNOWN_FOR = 5.0
 """Seconds for which a commit asks for a topic that its coordinator doesn't know: it may be new.
 Other commits wait behind it, so not for as long as its caller would wait."""
+FORGOTTEN_AFTER = 30.0
+"""Seconds after which a topic that nobody has met as unknown may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 OVERTAKEN = (
@@ -121,6 +124,8 @@ class CommittedOffsets:
         """Who the last commit was refused to."""
         self._stable = stable
         self._queue = CommitQueue()
+        self._unknown: dict[str, tuple[float, float]] = {}
+        """When a topic was first and last met as unknown: of commits in a row only one waits."""
 
     @property
     def now(self) -> float:
@@ -253,6 +258,22 @@ class CommittedOffsets:
         finally:
             self._queue.leave(turn)
 
+    def unknown_for(self, topics: Iterable[str]) -> float:
+        """How long all of these have been unknown to the coordinator, up to now."""
+        now, since = self.now, -math.inf
+        for topic in topics:
+            first, last = self._unknown.get(topic, (now, now))
+            if now - last > FORGOTTEN_AFTER:
+                first = now
+            self._unknown[topic] = (first, now)
+            since = max(since, first)
+        return now - since
+
+    def known(self, topic: str) -> None:
+        """The coordinator knows it."""
+        if self._unknown:
+            self._unknown.pop(topic, None)
+
     def commit_request(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -295,7 +316,6 @@ class _Commit:
         self._sent = stored.identity()
         self._held = {p: stored.owner(p) for p in offsets}
         self._names: dict[bytes, str] = {}
-        self._unknown_since: float | None = None
 
     def run(self, deadline: float) -> Flow[None]:
         """Ask until all is taken, or some of it can't be."""
@@ -329,6 +349,7 @@ class _Commit:
                         unknown = None
                 elif tp in self._left:
                     offset = self._left.pop(tp)
+                    self._stored.known(name)
                     if self._accepted is not None:
                         self._accepted(tp, offset)
         if error is None and self._left:
@@ -339,10 +360,7 @@ class _Commit:
 
     def _wait_for(self, topics: set[str]) -> None:
         """A new topic is known to its coordinator soon, one that was deleted never is; raises."""
-        now = self._stored.now
-        if self._unknown_since is None:
-            self._unknown_since = now
-        if now - self._unknown_since < self.unknown_for:
+        if self._stored.unknown_for(topics) < self.unknown_for:
             return
         done = self._count - len(self._left)
         rest = f"; the other {done} partitions are committed" if done else ""

@@ -249,3 +249,19 @@ def test_a_topic_that_is_not_there_is_asked_for_a_while_and_named() -> None:
     assert "gone-3; the other 1 partitions are committed" in str(done.error)
     assert scene.accepted == [("t-0", 7)]
     assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
+    # Of commits in a row only one waits; and after a while the topic may be new.
+    again = scene.start({gone: 9})
+    scene.step()
+    scene.answer({"gone-3": UNKNOWN})
+    assert isinstance(again.error, UnknownTopicOrPartitionError)
+    scene.step(40.0)
+    later = scene.start({gone: 9})
+    scene.step()
+    scene.answer({"gone-3": UNKNOWN})
+    assert not later.done
+    scene.answer()
+    assert later.error is None
+    other = scene.start({gone: 10})
+    scene.step()
+    scene.answer({"gone-3": UNKNOWN})
+    assert not other.done, "it was known a moment ago"
