@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,6 +42,22 @@ def test_columns(chunk: int) -> None:
         seen[first if isinstance(first, str) and len(first) > 1 else "rows"] += 1
     assert min(seen["rows"], seen["InvalidRowError"]) > SENDINGS // CHUNKS // 5, seen
     assert seen["RecordTooLargeError"], seen
+
+
+def test_names_that_are_torn_excuse_no_difference_before_their_row() -> None:
+    case = replace(sent.Sendings(0).case(), extra=4)
+    first, done = (2, StopReason.BATCH, 0, 9, 0, 0), (5, StopReason.DONE, -1, 0, 70, 0)
+    torn = ("InvalidRowError", 3, True)
+    twin = [first, torn]
+    assert sent.agree(case, [first, torn], twin)
+    assert sent.agree(case, [first, done, 1, b"x"], twin)
+    assert sent.agree(case, [first, ("InvalidRowError", 4, False)], twin)
+    assert not sent.agree(replace(case, extra=3), [first, done], twin)
+    assert not sent.agree(case, [done, torn], twin)
+    assert not sent.agree(case, [first], twin)
+    assert not sent.agree(case, [first, first], twin), "it stops short of the row"
+    assert not sent.agree(case, [first, ("InvalidRowError", 2, False)], twin)
+    assert not sent.agree(case, [first, torn], [first, done]), "the kernel asked before"
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
