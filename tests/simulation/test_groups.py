@@ -52,7 +52,7 @@ def test_random_groups_share_all_partitions_and_lose_nothing(chunk: int) -> None
     assert handed
 
 
-@pytest.mark.parametrize("seed", [176, 218, 648, 3594, 17448, 18252])
+@pytest.mark.parametrize("seed", [176, 218, 648, 1049, 3594, 17448, 18252])
 def test_seeds_that_once_failed(seed: int) -> None:
     outcome = run_group(random_group(seed))
     assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"

@@ -136,6 +136,9 @@ class Engine:
         return earliest
 
     def _begin(self, task: Task[Any]) -> None:
+        if task.completion.done:  # it was cancelled before
+            task.flow.close()
+            return
         if self.ended is not None:
             task.flow.close()
             task.completion.fail(self.ended)
@@ -173,6 +176,8 @@ class Engine:
                 task.cancelled = error
                 task.wake()
                 return
+        if not completion.done:  # started in this step: it won't begin
+            completion.fail(error)
 
     # Calls to user code and slow outsiders
 

@@ -167,6 +167,27 @@ class TestCancel:
         e.step(0.5)
         assert isinstance(done.error, ClientClosedError)
 
+    def test_a_flow_that_another_starts_and_cancels_in_one_step_never_begins(self) -> None:
+        e = engine()
+        ran: list[float] = []
+
+        def never() -> Flow[None]:
+            ran.append((yield START))
+
+        def both() -> Flow[Completion[None]]:
+            yield START
+            inner = e.start(never())
+            e.cancel_now(inner, ClientClosedError())
+            assert isinstance(inner.error, ClientClosedError)
+            e.cancel_now(inner, ClientClosedError())
+            return inner
+
+        done = e.start(both())
+        e.step(1.0)
+        assert done.done
+        assert ran == []
+        assert e.flows == 0
+
 
 class Part:
     """A component that does what a test says."""
