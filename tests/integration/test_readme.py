@@ -60,7 +60,7 @@ def run() -> Iterator[Callable[[str], str]]:
 
 def test_every_python_block_is_run_by_a_test() -> None:
     text = README.read_text()
-    known = {"produce", "consume", "group", "transactions", "frames", "admin", "spark"}
+    known = {"produce", "consume", "group", "transactions", "frames", "admin", "secured", "spark"}
     assert set(snippets()) == known
     others = [b for b in re.findall(r"```python\n.*?```", text, re.DOTALL) if "def test_" in b]
     assert text.count("```python") == len(snippets()) + len(others)
@@ -91,3 +91,20 @@ def test_topics(run: Callable[[str], str]) -> None:
     assert printed.count("PartitionDescription(") == 6
     assert "ClusterDescription(" in printed
     assert "proved" in printed or "ready" in printed  # what explain() says of the broker
+
+
+def test_secured() -> None:
+    with LocalCluster(brokers=1, security="SASL_SSL", users={"alice": "alice-password"}) as cluster:
+        cluster.create_topic("flights")
+        store = cluster.authority.truststore("PKCS12", "truststore-password")
+        text = snippets()["secured"]
+        for printed, real in (
+            ("localhost:9093", cluster.bootstrap_servers),
+            ('"truststore.p12"', repr(str(store))),
+        ):
+            assert printed in text
+            text = text.replace(printed, real)
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60
+        )
+    assert (done.stdout, done.stderr) == ("0\n", "")
