@@ -1,0 +1,73 @@
+"""GSSAPI with Kerberos (RFC 4752): tickets instead of passwords, and both sides prove themselves.
+
+In: a function that makes a security context for a broker. All its steps may ask a key distribution
+centre, so they run in a worker thread. Out: the context's tokens, then the answer that no security
+layer is wanted: Kafka has none, TLS encrypts. Must not: know which library is behind the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from odradek.common.errors import ServerNotTrustedError, TokenError
+from odradek.common.types import Address, Rng
+from odradek.network.sasl.mechanism import Conversation, Outside, expect_nothing
+
+NO_LAYER = 1
+"""The bit of RFC 4752, 3.3, for "authentication only"."""
+MOST_STEPS = 10
+"""Kerberos needs two; a broker that goes on for ever isn't one."""
+
+
+class SecurityContext(Protocol):
+    """One side of a conversation about who is who. Its errors are `AuthenticationError`s."""
+
+    @property
+    def complete(self) -> bool:
+        """Both sides are known to each other."""
+
+    def step(self, token: bytes | None) -> bytes | None:
+        """Take the broker's token, none at first; give the next one, if there is one to send."""
+
+    def unwrap(self, message: bytes) -> bytes:
+        """What the broker has sealed, if it is intact."""
+
+    def wrap(self, message: bytes) -> bytes:
+        """Seal a message, without encrypting it."""
+
+
+class Gssapi:
+    """The mechanism of one client."""
+
+    name = "GSSAPI"
+
+    def __init__(self, new_context: Callable[[Address], SecurityContext]) -> None:
+        self._new_context = new_context
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        """Exchange the context's tokens, then say that no security layer is wanted."""
+        heard: bytes | None = None
+        try:
+            context: SecurityContext = yield Outside(self._new_context, (address,))
+            for _ in range(MOST_STEPS):
+                token: bytes | None = yield Outside(context.step, (heard,))
+                heard = yield token or b""
+                if context.complete:
+                    break
+            else:
+                raise ServerNotTrustedError(f"the broker didn't come to an end in {MOST_STEPS}")
+        except TimeoutError as error:
+            raise TokenError(
+                "Kerberos gave no answer in time",
+                cure="Look whether the key distribution centre of krb5.conf can be reached.",
+            ) from error
+        offer = context.unwrap(heard or b"")
+        if len(offer) != 4:
+            raise ServerNotTrustedError(f"the broker offers security layers in {len(offer)} bytes")
+        if not offer[0] & NO_LAYER:
+            raise ServerNotTrustedError(
+                "the broker insists on a security layer of SASL, which Kafka's protocol has none of"
+            )
+        # Neither a size nor another name to act as: four bytes alone.
+        expect_nothing(self.name, (yield context.wrap(bytes((NO_LAYER, 0, 0, 0)))))

@@ -1,0 +1,166 @@
+"""Kerberos by MIT's library, through the package `gssapi` (the extra `odradek[gssapi]`).
+
+In: `sasl.kerberos.*`, and the machine's krb5.conf. Out: security contexts for the mechanism GSSAPI.
+With a keytab tickets are taken into a cache in memory, and taken anew when they near their end;
+else they come from a ticket cache that somebody else (kinit, sssd) keeps. No command is run.
+Must not: be imported for a client without GSSAPI; every function here may ask the network.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from odradek.common.config import Config
+from odradek.common.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ServerNotTrustedError,
+    TokenError,
+)
+from odradek.common.types import Address
+from odradek.network.sasl.gssapi import Gssapi
+
+T = TypeVar("T")
+
+_numbers = itertools.count()
+
+SERVICE = (
+    "Is sasl.kerberos.service.name the brokers' service, and the name in bootstrap.servers (and "
+    "advertised.listeners) the one that their principal has?"
+)
+KEYTAB = "Compare sasl.kerberos.principal with what `klist -k` says of sasl.kerberos.keytab."
+CENTRE = "Look at krb5.conf: realm, and where its key distribution centre is."
+TICKET = "Give sasl.kerberos.keytab and sasl.kerberos.principal, or get a ticket by kinit."
+CLOCK = "This machine's clock and the key distribution centre's are apart."
+CURES = (
+    (("server not found", "not found in kerberos database"), SERVICE),
+    (("keytab", "key table", "preauthentication", "client not found"), KEYTAB),
+    (("credentials", "can't find client principal", "expired"), TICKET),
+    (("clock", "skew"), CLOCK),
+    (("kdc", "realm", "resolve"), CENTRE),
+)
+USUAL_CURE = "Look at krb5.conf, sasl.kerberos.* and the tickets (klist)."
+
+
+def gssapi_mechanism(config: Config) -> Gssapi:
+    """GSSAPI with this configuration's principal; says at once if the package isn't there."""
+    try:
+        library = import_module("gssapi")
+    except ImportError as error:
+        raise ConfigurationError(
+            "sasl.mechanism=GSSAPI needs the package gssapi: install odradek[gssapi] (it is "
+            f"compiled against MIT Kerberos: libkrb5-dev and gcc). What is wrong: {error}"
+        ) from None
+    return Gssapi(Kerberos(config, library).context)
+
+
+class Kerberos:
+    """The tickets of one client."""
+
+    def __init__(self, config: Config, library: Any) -> None:
+        self._library = library
+        self._service: str = config["sasl.kerberos.service.name"]
+        self._principal: str | None = config["sasl.kerberos.principal"]
+        self._keytab: str | None = config["sasl.kerberos.keytab"]
+        cache: str | None = config["sasl.kerberos.ticket.cache"]
+        self._store: dict[str, str] = {}
+        if cache is not None:
+            self._store["ccache"] = cache
+        if self._keytab is not None:
+            self._store["client_keytab"] = self._keytab
+            # Of this client alone, in this process alone; gone with the process.
+            self._store.setdefault("ccache", f"MEMORY:odradek-{os.getpid()}-{next(_numbers)}")
+
+    def context(self, address: Address) -> KerberosContext:
+        """A new conversation with a broker. Asks for a ticket of this client's, if it needs one."""
+        if self._keytab is not None:
+            _readable(self._keytab)  # else the library only says that there is no ticket
+        return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
+
+    def _context(self, address: Address) -> KerberosContext:
+        gssapi = self._library
+        name = None
+        if self._principal is not None:
+            name = gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
+        credentials = None
+        if name is not None or self._store:
+            credentials = gssapi.Credentials(name=name, usage="initiate", store=self._store or None)
+        flags = gssapi.RequirementFlag
+        context = gssapi.SecurityContext(
+            name=gssapi.Name(f"{self._service}@{address.host}", gssapi.NameType.hostbased_service),
+            creds=credentials,
+            usage="initiate",
+            mech=gssapi.MechType.kerberos,
+            flags=[
+                flags.mutual_authentication,
+                flags.integrity,
+                flags.replay_detection,
+                flags.out_of_sequence_detection,
+            ],
+        )
+        return KerberosContext(context)
+
+
+class KerberosContext:
+    """One conversation, its errors in our words."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def complete(self) -> bool:
+        """Both sides are known to each other."""
+        return bool(self._context.complete)
+
+    def step(self, token: bytes | None) -> bytes | None:
+        """Go on with the broker's token. The first step takes a ticket for the broker's service."""
+        step: bytes | None = _explained(lambda: self._context.step(token), heard=token is not None)
+        return step
+
+    def unwrap(self, message: bytes) -> bytes:
+        """What the broker has sealed."""
+        return bytes(_explained(lambda: self._context.unwrap(message).message, heard=True))
+
+    def wrap(self, message: bytes) -> bytes:
+        """Seal a message."""
+        return bytes(_explained(lambda: self._context.wrap(message, False).message))
+
+
+def _readable(keytab: str) -> None:
+    path = keytab.removeprefix("FILE:")
+    if not os.access(path, os.R_OK):
+        why = "can't be read by this process" if os.path.lexists(path) else "isn't there"
+        raise TokenError(f"sasl.kerberos.keytab: {path} {why}", cure=KEYTAB)
+
+
+def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = "") -> T:
+    """Run it; what the library raises becomes an error of ours with its words."""
+    try:
+        return function()
+    except AuthenticationError:
+        raise
+    except Exception as error:
+        said = words_of(error)
+        if heard:
+            raise ServerNotTrustedError(f"Kerberos doesn't accept the broker: {said}") from error
+        raise TokenError(f"Kerberos: {said}", cure=_cure(said, cure)) from error
+
+
+def words_of(error: Exception) -> str:
+    """The minor status, which says what happened; the major one only says that it did."""
+    text = " ".join(str(error).split())
+    _, minor, rest = text.partition("Minor (")
+    if minor and ": " in rest:
+        text = rest.partition(": ")[2]
+    return text[:300] or type(error).__name__
+
+
+def _cure(said: str, instead: str) -> str:
+    """What to do; `instead` where a keytab is in use, and so kinit no help."""
+    lower = said.lower()
+    found = next((cure for marks, cure in CURES if any(m in lower for m in marks)), USUAL_CURE)
+    return instead if instead and found in (TICKET, USUAL_CURE) else found

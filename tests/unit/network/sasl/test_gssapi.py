@@ -1,0 +1,86 @@
+"""GSSAPI's conversation (RFC 4752) with contexts that are played; the real ones have a KDC."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.network.sasl.conversations import BROKER, talk
+
+from odradek.common.errors import ServerNotTrustedError, TokenError
+from odradek.network.sasl.gssapi import MOST_STEPS, Gssapi
+
+
+class Played:
+    """Gives prepared tokens, is complete after the last one; sealing is a prefix."""
+
+    def __init__(self, tokens: Sequence[bytes | None]) -> None:
+        self.left = list(tokens)
+        self.heard: list[bytes | None] = []
+
+    @property
+    def complete(self) -> bool:
+        return not self.left
+
+    def step(self, token: bytes | None) -> bytes | None:
+        self.heard.append(token)
+        return self.left.pop(0)
+
+    def unwrap(self, message: bytes) -> bytes:
+        if not message.startswith(b"sealed:"):
+            raise ServerNotTrustedError("not sealed")
+        return message.removeprefix(b"sealed:")
+
+    def wrap(self, message: bytes) -> bytes:
+        return b"sealed:" + message
+
+
+def test_both_sides_prove_themselves_and_no_layer_is_chosen() -> None:
+    context = Played([b"ticket", None])
+    sent = talk(Gssapi(lambda _: context), [b"proof", b"sealed:\x07\x00\xff\xff", b""])
+    assert sent == [b"ticket", b"", b"sealed:\x01\x00\x00\x00"]
+    assert context.heard == [None, b"proof"]
+
+
+def test_a_context_that_is_complete_after_one_step() -> None:
+    sent = talk(Gssapi(lambda _: Played([b"ticket"])), [b"sealed:\x01\x00\x00\x00", b""])
+    assert sent == [b"ticket", b"sealed:\x01\x00\x00\x00"]
+
+
+def test_the_context_is_for_the_broker_that_was_dialled() -> None:
+    asked = []
+
+    def new(address: object) -> Played:
+        asked.append(address)
+        return Played([b"ticket"])
+
+    talk(Gssapi(new), [b"sealed:\x01\x00\x00\x00", b""])
+    assert asked == [BROKER]
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([b"plain"], "not sealed"),
+        ([b"sealed:\x06\x00\xff\xff"], "insists on a security layer"),
+        ([b"sealed:\x01"], "security layers in 1 bytes"),
+        ([b"sealed:\x01\x00\x00\x00", b"more"], "answered 4 bytes"),
+    ],
+)
+def test_brokers_that_break_the_rules(answers: list[bytes], said: str) -> None:
+    with pytest.raises(ServerNotTrustedError, match=said):
+        talk(Gssapi(lambda _: Played([b"ticket"])), answers)
+
+
+def test_a_broker_that_goes_on_for_ever() -> None:
+    context = Played([b"x"] * (MOST_STEPS + 1))
+    with pytest.raises(ServerNotTrustedError, match="didn't come to an end"):
+        talk(Gssapi(lambda _: context), [b"y"] * MOST_STEPS)
+
+
+def test_a_centre_that_hangs() -> None:
+    conversation = Gssapi(lambda _: Played([])).conversation(BROKER, random.Random(1))
+    next(conversation)
+    with pytest.raises(TokenError, match="Kerberos gave no answer in time"):
+        conversation.throw(TimeoutError())

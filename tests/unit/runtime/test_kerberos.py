@@ -1,0 +1,92 @@
+"""Kerberos' settings and errors, with a played library; tests/integration has a real realm."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError, ServerNotTrustedError, TokenError
+from odradek.common.types import Address
+from odradek.runtime.kerberos import Kerberos, KerberosContext, gssapi_mechanism, words_of
+
+BROKER = Address("b1", 9092)
+
+
+def config(**options: Any) -> Config:
+    base = {"bootstrap.servers": "b1:9092", "security.protocol": "SASL_SSL"}
+    return Config("admin", {**base, "sasl.mechanism": "GSSAPI", **options})
+
+
+def test_without_the_package_the_client_isnt_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigurationError, match=r"install odradek\[gssapi\].*libkrb5-dev"):
+        gssapi_mechanism(config())
+
+
+def test_a_keytab_gets_a_cache_of_its_own_in_memory(tmp_path: Path) -> None:
+    keytab = tmp_path / "keytab"
+    keytab.write_bytes(b"\5\2")
+    options = {"sasl.kerberos.keytab": str(keytab), "sasl.kerberos.principal": "me@HERE"}
+    stores = []
+    for _ in range(2):
+        library = MagicMock()
+        kerberos = Kerberos(config(**options), library)
+        kerberos.context(BROKER)
+        kerberos.context(BROKER)
+        assert [call.args[0] for call in library.Name.call_args_list] == [
+            *("me@HERE", "kafka@b1", "me@HERE", "kafka@b1"),
+        ]
+        first, second = (call.kwargs["store"] for call in library.Credentials.call_args_list)
+        assert first == second
+        assert first["client_keytab"] == str(keytab)
+        stores.append(first["ccache"])
+    assert stores[0].startswith("MEMORY:")
+    assert stores[0] != stores[1]
+
+
+def test_a_ticket_cache_and_the_usual_one() -> None:
+    library = MagicMock()
+    Kerberos(config(**{"sasl.kerberos.ticket.cache": "FILE:/x"}), library).context(BROKER)
+    assert library.Credentials.call_args.kwargs["store"] == {"ccache": "FILE:/x"}
+    library = MagicMock()
+    Kerberos(config(**{"sasl.kerberos.service.name": "broker"}), library).context(BROKER)
+    library.Credentials.assert_not_called()
+    assert library.Name.call_args.args[0] == "broker@b1"
+    assert library.SecurityContext.call_args.kwargs["creds"] is None
+
+
+class GSSError(Exception):
+    """As the package's: both statuses in one text."""
+
+    def __str__(self) -> str:
+        return f"Major (851968): Unspecified GSS failure, Minor (2529639066): {self.args[0]}"
+
+
+def test_errors_in_their_words(tmp_path: Path) -> None:
+    assert words_of(GSSError("Cannot find KDC for realm X")) == "Cannot find KDC for realm X"
+    assert words_of(ValueError()) == "ValueError"
+    library = MagicMock()
+    library.SecurityContext.side_effect = GSSError("Cannot find KDC for realm X")
+    with pytest.raises(TokenError, match=r"Kerberos: Cannot find KDC for realm X\. .*krb5\.conf"):
+        Kerberos(config(), library).context(BROKER)
+    nowhere = {"sasl.kerberos.keytab": str(tmp_path / "none")}
+    with pytest.raises(TokenError, match=r"none isn't there"):
+        Kerberos(config(**nowhere), library).context(BROKER)
+
+
+def test_whose_fault_a_step_is() -> None:
+    def fail(token: bytes | None) -> bytes:
+        raise GSSError("Message stream modified")
+
+    context = KerberosContext(SimpleNamespace(complete=False, step=fail))
+    assert not context.complete
+    with pytest.raises(TokenError, match="Message stream modified"):
+        context.step(None)
+    with pytest.raises(ServerNotTrustedError, match="doesn't accept the broker: Message stream"):
+        context.step(b"token")
