@@ -35,11 +35,6 @@ class Scene:
             found |= {"sasl.username": USER, "sasl.password": PASSWORD}
         return found | {name.replace("_", "."): value for name, value in more.items()}
 
-    def addresses(self) -> set[tuple[str, int]]:
-        """Where brokers and the front door listen."""
-        brokers = {b.address for b in self.cluster.brokers.values()}
-        return {tuple(a) for a in brokers} | {tuple(self.cluster.front_door.address)}
-
     def values(self) -> list[int]:
         """What is in the topic, in the order of each partition."""
         rows = [r for p in range(PARTITIONS) for r in self.cluster.records("t", p)]

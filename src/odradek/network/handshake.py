@@ -151,7 +151,7 @@ def begin_again(network: NetworkClient, connection: Connection) -> None:
         return
     from odradek.network.sasl.reauthentication import reauthenticate
 
-    session.due_at = math.inf  # until it is known when the next one is
+    session.due_at, session.renewing = math.inf, True
     network.engine.start(reauthenticate(network, connection, mechanism, session))
 
 

@@ -7,6 +7,7 @@ recognised by its id and dropped. Must not: decode.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -82,6 +83,10 @@ class InFlightRequests:
         if len(queue) < 2:  # nearly always; a generator costs more than all the rest
             return queue[0].deadline if queue else None
         return min(r.deadline for r in queue)
+
+    def patience_ends(self) -> float:
+        """Until when a broker may rightly keep all that comes now waiting behind these."""
+        return max((r.sent_at + r.patience for r in self._queue), default=-math.inf)
 
     def take(self, correlation_id: int) -> InFlightRequest:
         """The request that an answer with this id belongs to; anything but the head is an error."""

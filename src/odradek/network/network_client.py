@@ -174,9 +174,9 @@ class NetworkClient(HostInputs):
         """
         limit = (self.request_timeout if timeout is None else timeout) + patience
         in_flight, session = connection.in_flight, connection.session
-        if session is not None and not past_the_gate and session.holds(now):
+        if session is not None and not past_the_gate and session.holds(now, in_flight):
             request = in_flight.make(body, version, now, timeout=limit, patience=patience)
-            session.held.append(request)
+            session.hold(request, now)
             self.changed.notify()
             return request
         request = in_flight.add(body, version, now, timeout=limit, patience=patience)

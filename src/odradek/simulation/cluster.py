@@ -403,7 +403,7 @@ class SimulatedCluster:
             front_door=self.front_door,
             start=False,
         )
-        foreign.bootstrap_servers = self.bootstrap_servers
+        foreign.bootstrap_servers, foreign.sasl = self.bootstrap_servers, self.sasl
         for i, broker in foreign.brokers.items():
             if recycle_addresses:
                 broker.address = self.brokers[i].address

@@ -20,6 +20,7 @@ from odradek.simulation.faults import Stage, heal, plan
 from odradek.simulation.link import Mode
 from odradek.simulation.partition_log import check_batch
 from odradek.simulation.record_workload import ConsumerDriver, ProducerDriver
+from odradek.simulation.sasl_runs import listener
 from odradek.simulation.schedule import METADATA, Client, Schedule, random_schedule
 from odradek.simulation.workload import (
     PROBE_AGAIN,
@@ -74,6 +75,8 @@ class Run:
         self.world = World(schedule.seed, link=schedule.link)
         self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
         self.stage.cluster.create_topic(TOPIC, schedule.partitions)
+        if schedule.session is not None:
+            self.stage.cluster.sasl = listener(self.world, schedule.session, schedule.heal_at)
         _write_some(self.stage.cluster)
         self.checkers = Checkers(self.world)
         self.complaints = Complaints()

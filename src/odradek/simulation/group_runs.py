@@ -24,6 +24,7 @@ from odradek.simulation.group_checkers import GroupLedger
 from odradek.simulation.group_workload import Habits, MemberDriver
 from odradek.simulation.link import Mode
 from odradek.simulation.partition_log import check_batch
+from odradek.simulation.sasl_runs import listener, random_session
 from odradek.simulation.schedule import Client
 from odradek.simulation.topics import NO_LEADER
 from odradek.simulation.virtual_time import derived_rng
@@ -254,6 +255,8 @@ class GroupRun:
         settings.strict_epochs = schedule.strict_epochs
         settings.consumer_session_timeout, settings.consumer_heartbeat_interval = 6.0, 1.0
         cluster.create_topic(TOPIC, schedule.partitions)
+        if (session := random_session(schedule.seed)) is not None:
+            cluster.sasl = listener(self.world, session, schedule.heal_at)
         self._stage = Stage(self.world, cluster)
         self.ledger = GroupLedger(GROUP_ID, cluster)
         self._checkers = Checkers(self.world)

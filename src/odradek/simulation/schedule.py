@@ -37,6 +37,7 @@ from odradek.simulation.faults import (
     draw,
 )
 from odradek.simulation.link import LinkProfile, Mode
+from odradek.simulation.sasl_runs import random_session
 from odradek.simulation.virtual_time import derived_rng
 
 FORMAT = 1
@@ -116,6 +117,9 @@ class Schedule:
     mode: Mode = "messages"
     heal_at: float = 5.0
     link: LinkProfile = field(default_factory=LinkProfile)
+    session: float | None = None
+    """Clients authenticate; brokers take requests for so many seconds then (KIP-368), 0: for ever.
+    None: no SASL."""
 
     @property
     def scope(self) -> Scope:
@@ -125,7 +129,8 @@ class Schedule:
     def __str__(self) -> str:
         who = ", ".join(f"{c.name} ({c.operations} operations)" for c in self.clients)
         size = f"{self.brokers} brokers, {self.partitions} partitions, {self.mode}"
-        first = f"seed {self.seed}: {size}; {who}; faults end at {self.heal_at} s"
+        sasl = "" if self.session is None else f"; SASL with sessions of {self.session} s"
+        first = f"seed {self.seed}: {size}; {who}; faults end at {self.heal_at} s{sasl}"
         return "\n".join([first, *(f"  {fault}" for fault in self.faults)])
 
     def to_json(self) -> str:
@@ -212,6 +217,8 @@ def validate(schedule: Schedule) -> None:
     if schedule.mode not in get_args(Mode):
         raise ScheduleError(f"mode must be bytes or messages, not {schedule.mode!r}")
     _number("heal_at", schedule.heal_at)
+    if schedule.session is not None:
+        _number("session", schedule.session)
     for item in fields(schedule.link):
         value = getattr(schedule.link, item.name)
         if value is not None or item.name != "bandwidth":
@@ -292,7 +299,8 @@ def random_schedule(seed: int, *, short: bool = True) -> Schedule:
         loss=rng.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02)),
     )
     mode: Mode = "bytes" if rng.random() < (0.05 if short else 0.3) else "messages"
-    schedule = Schedule(seed, clients, (), brokers, partitions, mode, heal_at, link)
+    session = random_session(seed)
+    schedule = Schedule(seed, clients, (), brokers, partitions, mode, heal_at, link, session)
     count = rng.randint(1, 4) if short else rng.randint(5, 25)
     times = sorted(round(rng.uniform(0.0, heal_at), 3) for _ in range(count))
     faults = tuple(draw(rng, at, schedule.scope) for at in times)

@@ -14,9 +14,12 @@ from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
 from odradek.network.effects import OutgoingRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from odradek.simulation.checkers import SLACK, Violation
 from odradek.simulation.virtual_time import VirtualTime
 
@@ -27,6 +30,11 @@ HELD = 0.25
 """Seconds after which a write counts as held by its broker."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
 """Reasons of rebootstraps that don't count brokers."""
+SETUP = frozenset(
+    kind.API_KEY for kind in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+)
+"""What is answered before a connection can be used: half-dead brokers, and those that refuse a
+client, answer it too."""
 SPARE_REQUESTS = 16
 """Requests in flight on one connection beyond those of callers, of whom each has one."""
 
@@ -40,6 +48,7 @@ class _Line:
     open: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Requests without an answer: correlation id → API key and time."""
     answers: int = 0
+    """To real questions."""
     last_answer: float = -math.inf
     was_held: float = -math.inf
     """When a write that its broker had held was answered last."""
@@ -102,8 +111,8 @@ class Wire:
             return
         if self._held(line):
             line.was_held = self._time.now
-        line.open.pop(correlation_id, None)
-        line.answers += 1
+        key, _ = line.open.pop(correlation_id, (-1, 0.0))
+        line.answers += key not in SETUP
         line.last_answer = self._time.now
 
     def ended(self, number: int) -> None:
@@ -143,8 +152,7 @@ class Wire:
             return
         known = set(event.fields["known"])
         for line in [known for known in self._lines.values() if not known.over]:
-            # The first answer is ApiVersions, which half-dead brokers give too.
-            fresh = line.answers > 1 and event.at - line.last_answer < FRESH
+            fresh = line.answers > 0 and event.at - line.last_answer < FRESH
             if fresh and str(line.address) in known:
                 self._found(
                     f"a rebootstrap ({why}), though {line.address} answered at {line.last_answer}"

@@ -24,6 +24,7 @@ from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.faults import Stage
 from odradek.simulation.host import SimulatedHost
 from odradek.simulation.link import Mode
+from odradek.simulation.sasl_runs import mechanism
 from odradek.simulation.schedule import Client, settings
 from odradek.simulation.wire_checkers import Wire
 
@@ -46,6 +47,8 @@ class Driver(ABC):
         self.host.timed_step_limit = TIMED_STEPS_IN_A_SECOND
         self.config = settings(client)
         self.engine = self.build(self.config)
+        if stage.cluster.sasl is not None:
+            self.engine.network.mechanism = mechanism()
         self.calls = CallsEnd(stage.world.time)
         self.wire = Wire(stage.world.time, self.config, self.calls.__len__)
         self.host.watcher = self.wire

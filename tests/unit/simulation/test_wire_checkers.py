@@ -10,6 +10,7 @@ from odradek.common.config import Config
 from odradek.common.events import Event
 from odradek.common.types import Address
 from odradek.network.effects import AnyRequest, OutgoingRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -117,7 +118,8 @@ def test_a_rebootstrap_although_a_known_broker_answers(watched: Watched) -> None
 @pytest.mark.parametrize("how", ["nothing for a while", "lost", "ApiVersions only"])
 def test_a_rebootstrap_for_a_reason(watched: Watched, how: str) -> None:
     for number in (1, 2):
-        for _ in range(1 if how == "ApiVersions only" else 2):
+        watched.wire.answered(number, watched.send(number, ApiVersionsRequest()))
+        if how != "ApiVersions only":
             watched.wire.answered(number, watched.send(number, MetadataRequest()))
     if how == "lost":
         watched.wire.ended(1)  # the host says it, or the client's own event

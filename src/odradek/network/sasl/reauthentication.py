@@ -50,7 +50,7 @@ def reauthenticate(
         return
     now = network.engine.now
     session.renewed(lifetime, sent_at)
-    session.gated = False
+    session.gated = session.renewing = False
     network.events.emit(
         now,
         "reauthenticated",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from odradek.common.types import Rng
-from odradek.network.in_flight_requests import InFlightRequest
+from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
 
 EARLIEST, LATEST = 0.85, 0.95
 """Shares of the lifetime between which a connection authenticates again, as in Java: so many
@@ -21,12 +21,14 @@ LEAST_BETWEEN = 1.05
 class Session:
     """The session of one connection."""
 
-    __slots__ = ("_rng", "begun_at", "due_at", "ends_at", "gated", "held")
+    __slots__ = ("_rng", "begun_at", "due_at", "ends_at", "gated", "held", "renewing")
 
     def __init__(self, lifetime: float, began: float, rng: Rng) -> None:
         self._rng = rng
         self.begun_at = -math.inf
         """When the connection last began to authenticate again."""
+        self.renewing = False
+        """It is authenticating again, or gets its credentials for that."""
         self.gated = False
         """Requests wait: the broker would take them for SASL tokens."""
         self.held: list[InFlightRequest] = []
@@ -41,11 +43,20 @@ class Session:
             return
         share = EARLIEST + (LATEST - EARLIEST) * self._rng.random()
         self.due_at = max(began + lifetime * share, self.begun_at + LEAST_BETWEEN)
-        self.ends_at = max(began + lifetime, self.due_at)
+        self.ends_at = began + lifetime
 
-    def holds(self, now: float) -> bool:
-        """Whether a request has to wait."""
-        return self.gated or now >= self.ends_at
+    def holds(self, now: float, in_flight: InFlightRequests) -> bool:
+        """Whether a request has to wait: brokers look at the clock when they come to it.
+
+        So it has to wait also behind a long fetch that may end after the session.
+        """
+        return self.gated or now >= self.ends_at or in_flight.patience_ends() >= self.ends_at
+
+    def hold(self, request: InFlightRequest, now: float) -> None:
+        """Let a request wait, and authenticate again as soon as that is allowed."""
+        self.held.append(request)
+        if not self.renewing:
+            self.due_at = min(self.due_at, max(now, self.begun_at + LEAST_BETWEEN))
 
     def take_held(self) -> list[InFlightRequest]:
         """What waited, in its order; nothing waits any more."""
