@@ -32,6 +32,7 @@ class TlsTransport(Transport):
         self._wanted = WRITE
         self._read_wants_write = False
         self._write_wants_read = False
+        self._broken: OSError | None = None
 
     def handshake(self) -> bool:
         """Go on with the handshake. Raises `ssl.SSLError` with what is wrong, or `OSError`.
@@ -45,7 +46,8 @@ class TlsTransport(Transport):
             sock.getpeername()
             self.sock = self._tls = self._context.wrap_socket(
                 sock,
-                server_hostname=self.address.host,
+                # A dot at the end makes a name absolute for DNS; certificates have none.
+                server_hostname=self.address.host.removesuffix("."),
                 do_handshake_on_connect=False,
             )
         try:
@@ -73,8 +75,10 @@ class TlsTransport(Transport):
 
     @property
     def pending(self) -> bool:
-        """Bytes that OpenSSL has decrypted already: the socket won't report them again."""
-        return self._tls is not None and self._tls.pending() > 0
+        """What the socket won't report again: bytes that are decrypted already, and an error."""
+        if self._tls is None:
+            return False
+        return self._broken is not None or self._tls.pending() > 0
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Join small neighbours; large buffers stay where they are."""
@@ -103,18 +107,35 @@ class TlsTransport(Transport):
             budget -= count
 
     def receive(self, buffer: memoryview) -> int:
-        """Decrypt into a buffer; 0 at the end, also where the peer ended without close_notify.
+        """Decrypt into a buffer until it is full or nothing is left; 0 at the end.
 
-        Kafka frames carry their length, so a cut stream can't pass for a whole answer.
+        OpenSSL gives a record of 16 KiB at a time: going on here saves the engine's steps between.
+        The end is one also where the peer left without close_notify: Kafka frames carry their
+        length, so a cut stream can't pass for a whole answer. An error that comes behind bytes is
+        raised by the next call.
         """
         self._read_wants_write = False
+        if self._broken is not None:
+            raise self._broken
+        receive, got, size = self._encrypted().recv_into, 0, len(buffer)
         try:
-            return self._encrypted().recv_into(buffer)
+            while got < size:
+                count = receive(buffer[got:])
+                if not count:
+                    break
+                got += count
         except ssl.SSLWantReadError:
-            raise BlockingIOError from None
+            if not got:
+                raise BlockingIOError from None
         except ssl.SSLWantWriteError:
             self._read_wants_write = True
-            raise BlockingIOError from None
+            if not got:
+                raise BlockingIOError from None
+        except OSError as error:
+            if not got:
+                raise
+            self._broken = error
+        return got
 
     def close(self) -> None:
         """Say goodbye if that can be done at once, then close."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
 import random
 import socket
 import ssl
@@ -75,7 +76,7 @@ def run(host: SelectorHost, completion: Completion[Any]) -> None:
     assert host.run(completion, host.now() + PATIENCE)
 
 
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize("name", ["localhost", "localhost.", "127.0.0.1"])
 def test_echo(
     tls_host: SelectorHost, engine: ScriptedEngine, contexts: Contexts, name: str
 ) -> None:
@@ -115,6 +116,30 @@ def test_what_openssl_holds_is_read_without_another_readiness(
     with peer(one_record, contexts.server) as server:
         connection = engine.open(server.port, host="localhost")
         run(tls_host, engine.expect(connection, 16000))
+
+
+@pytest.mark.parametrize("budget", [100, 1 << 20])
+def test_an_error_behind_bytes(
+    tls_host: SelectorHost,
+    engine: ScriptedEngine,
+    contexts: Contexts,
+    monkeypatch: pytest.MonkeyPatch,
+    budget: int,
+) -> None:
+    monkeypatch.setattr("odradek.runtime.selector_host.READ_BUDGET", budget)
+
+    def garbage_at_the_end(sock: socket.socket) -> None:
+        sock.sendall(bytes(60))
+        sock.sendall(bytes(40))
+        with socket.socket(fileno=os.dup(sock.fileno())) as raw:
+            raw.sendall(b"this is no record of TLS")
+        sock.recv(1)
+
+    with peer(garbage_at_the_end, contexts.server) as server:
+        connection = engine.open(server.port, host="localhost")
+        run(tls_host, engine.down[connection])
+        assert isinstance(engine.down[connection].result(), ssl.SSLError)
+        assert engine.received_bytes[connection] == bytes(100)
 
 
 def test_end_of_stream(tls_host: SelectorHost, engine: ScriptedEngine, contexts: Contexts) -> None:
