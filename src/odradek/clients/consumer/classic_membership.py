@@ -286,8 +286,12 @@ class ClassicMembership:
                 )
                 break
             except KafkaTimeoutError:
+                if self._running is None:  # the consumer left in this step
+                    return
                 deadline = math.inf
                 self._doubt()
+        if self._running is None:
+            return
         self._expires = max(self._expires, self._sent_at + self._session)
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:

@@ -37,6 +37,19 @@ def test_a_static_member_does_not_leave() -> None:
     assert w.state == "unjoined"
 
 
+def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
+    w = Script()
+    w.stable()
+    w.mode(B1, "silent", cut=False)
+    expires = w.membership._expires
+    w.at(expires, lambda: w.engine.start(w.membership.leave(w.now + 5.0)))
+    w.run(expires - 0.1)
+    assert w.bodies("Heartbeat"), "one is open when the session ends"
+    w.run(expires + 10.0)
+    assert w.engine.ended is None
+    assert w.state == "unjoined"
+
+
 def test_a_static_member_whose_name_is_taken_is_refused_for_good() -> None:
     w = Script(group_instance_id="i")
     w.stable()
