@@ -42,7 +42,11 @@ def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
     w.stable()
     w.mode(B1, "silent", cut=False)
     expires = w.membership._expires
-    w.at(expires, lambda: w.engine.start(w.membership.leave(w.now + 5.0)))
+
+    def leave() -> None:
+        w.engine.start(w.membership.leave(w.now + 5.0))
+
+    w.at(expires, leave)
     w.run(expires - 0.1)
     assert w.bodies("Heartbeat"), "one is open when the session ends"
     w.run(expires + 10.0)
