@@ -53,11 +53,16 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 # Up to Produce 11 and Fetch 12 topics go by name, which is all that a script needs.
 SPOKEN = [
     (18, 0, 4), (3, 0, 13), (0, 3, 11), (1, 4, 12), (2, 1, 11), (22, 0, 4), (60, 0, 1),
-    (19, 2, 7), (20, 1, 6),
+    (19, 2, 7), (20, 1, 6), (17, 0, 1), (36, 0, 2),
 ]  # fmt: skip
 
 
@@ -179,8 +184,12 @@ def api_versions(error_code: int) -> ApiVersionsResponse:
 
 def answer(
     address: str, body: Any, mode: str, picture: ClusterPicture, errors: ScriptedErrors
-) -> Message:
+) -> Message | None:
     """What the broker at an address says to a request."""
+    if isinstance(body, SaslHandshakeRequest):
+        return None if mode == "sasl_mute" else SaslHandshakeResponse(0, ["PLAIN"])
+    if isinstance(body, SaslAuthenticateRequest):
+        return SaslAuthenticateResponse(58 if mode == "no_password" else 0)
     if isinstance(body, ApiVersionsRequest):
         code = errors.next("ApiVersions", address)
         return api_versions(129 if mode == "error_129" else code)

@@ -80,7 +80,9 @@ class Script:
     # What can happen
 
     def _start(self, flow: Any, name: str) -> None:
-        self._note(self.world.engine.start(flow), name)
+        completion = self.world.engine.start(flow)
+        self.world.engine.track(completion, name, math.inf)
+        self._note(completion, name)
 
     def _note(self, completion: Completion[Any], name: str) -> None:
         self.results[name] = (self.world.now, completion)

@@ -10,6 +10,8 @@ that ships, of a producer, a consumer or an admin. Every address has a *mode*:
     mute        accepts and never says a word
     handshake   answers ApiVersions, then closes the connection
     error_129   answers ApiVersions with REBOOTSTRAP_REQUIRED
+    no_password refuses whatever a client authenticates with
+    sasl_mute   says nothing more from SaslHandshake on
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from odradek.common.types import NullLock, Rng
 from odradek.network.connection import Connection
 from odradek.network.effects import Close, IncomingResponse, Open, Resolve, Send
 from odradek.network.flow import Completion, Flow, Wait
+from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
@@ -120,6 +123,8 @@ class World:
         self.errors = ScriptedErrors()
         self.engine = engine_of(client, Config(client, config), self.rng, hint)
         self.engine.events.listen(self.events.append)
+        outside = SaslOutsiders(wall_clock=lambda: 0.0)
+        self.engine.network.mechanism = mechanism_for(self.engine.config, outside)
 
     # Time
 
@@ -257,7 +262,7 @@ class World:
         if number not in self._open:
             return
         mode = self._mode(number)
-        if mode not in ("up", "handshake", "error_129"):
+        if mode not in ("up", "handshake", "error_129", "no_password", "sasl_mute"):
             return
         message = self.answer(self._open[number][0], body, mode)
         if message is not None:
