@@ -121,6 +121,14 @@ def test_oidc_without_its_secret_is_refused_at_once() -> None:
         function(**url, **{"sasl.oauthbearer.client.credentials.client.id": "me"})
 
 
+def test_a_secret_in_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "http://localhost/token"})
+    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "https://far.test/token"})
+    assert caplog.records == []
+    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "http://far.test/token"})
+    assert "https hides them" in caplog.text
+
+
 def test_a_file_instead_of_a_server(tmp_path: Path) -> None:
     path = tmp_path / "a token"
     path.write_text("opaque")
