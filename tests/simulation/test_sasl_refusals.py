@@ -12,7 +12,7 @@ from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.common.errors import CredentialsRefusedError, KafkaTimeoutError
+from odradek.common.errors import CredentialsRefusedError, IllegalStateError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 
 pytestmark = pytest.mark.simulation
@@ -194,6 +194,34 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
             with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
                 writer.send("t", b"1", partition=0).result(timeout=5)
         assert call(client)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_client_goes_on_with_a_new_password(mechanism: str) -> None:
+    scene = Scene(mechanism=mechanism, session_lifetime=4.0)
+    with client_of(scene, "producer", linger_ms=0) as producer:
+        producer.send("t", b"0", partition=0).result(timeout=5)
+        scene.sasl.users["alice"] = "another"
+        producer.set_sasl_credentials("alice", "another")
+        for n in range(1, 100):
+            producer.send("t", b"%d" % n, partition=0)
+            scene.world.advance(0.1)
+        producer.flush(timeout=10)
+    assert scene.values() == list(range(100))
+    assert scene.sasl.refused == 0
+    assert scene.sasl.reauthenticated >= 2
+
+
+def test_without_a_password_there_is_none_to_replace() -> None:
+    scene = Scene()
+    scene.cluster.sasl = None
+    settings = {"bootstrap.servers": scene.cluster.bootstrap_servers}
+    with (
+        Admin(settings, _host=scene.world.host("admin")) as admin,
+        pytest.raises(IllegalStateError, match="no SASL") as caught,
+    ):
+        admin.set_sasl_credentials("alice", PASSWORD)
+    assert PASSWORD not in str(caught.value)
 
 
 def test_an_outage_isnt_mistaken_for_a_refusal() -> None:

@@ -17,6 +17,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.common.errors import ClientClosedError, ConfigurationError
 from odradek.common.events import Listener
+from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
 
@@ -181,6 +182,15 @@ class Client(Generic[E]):
         seconds.
         """
         self._engine.events.listen(listener)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from now on (PLAIN and SCRAM), as after a change of them.
+
+        Connections that stand go on; they show the new ones when their session ends (KIP-368).
+        """
+        from odradek.api.authentication import replace_credentials
+
+        replace_credentials(self._engine.network.mechanism, username, Secret(password))
 
     def explain(self) -> Explanation:
         """Say why nothing is happening, and when the next attempt is.
