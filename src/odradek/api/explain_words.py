@@ -18,6 +18,7 @@ from odradek.common.errors import (
     DnsError,
     ExplainedError,
     MalformedMessageError,
+    NotKafkaError,
     ResponseTimeoutError,
     TlsError,
 )
@@ -79,7 +80,8 @@ def meaning(
     if unproved and type(error) is DisconnectedError:
         return HALF_DEAD
     if isinstance(error, ExplainedError) and error.sticky:  # known, not just usual
-        return error.what.rstrip(".")
+        other = type(error) is NotKafkaError
+        return f"{'another service listens there: ' if other else ''}{error.what.rstrip('.')}"
     return next((text for kind, text in MEANINGS if isinstance(error, kind)), None)
 
 
