@@ -1,0 +1,83 @@
+"""TLS peers that break off, change or make up their half of a handshake: always one of our errors.
+
+The server's half is a real one, recorded in memory.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.network.tls_peers import NAME, Issuer, issuer, server_context
+
+from odradek.common.errors import KafkaError, TlsError
+from odradek.network.failures import as_error
+
+VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return issuer(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def client(authority: Issuer) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=authority.pem)
+
+
+@pytest.fixture(scope="module", params=VERSIONS, ids=["1.2", "1.3"])
+def flight(request: pytest.FixtureRequest, authority: Issuer, client: ssl.SSLContext) -> bytes:
+    """What a server says to a client's hello."""
+    context = server_context(authority.issue("server"))
+    context.maximum_version = request.param
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(ssl.MemoryBIO(), to_server, server_hostname=NAME)
+    answering = context.wrap_bio(to_server, to_client, server_side=True)
+    for end in (asking, answering):
+        with pytest.raises(ssl.SSLWantReadError):
+            end.do_handshake()
+    return to_client.read()
+
+
+def answered(client: ssl.SSLContext, data: bytes) -> KafkaError:
+    """What becomes of a client that gets these bytes for its hello, and then the end."""
+    received = ssl.MemoryBIO()
+    end = client.wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
+    with pytest.raises(ssl.SSLWantReadError):
+        end.do_handshake()
+    received.write(data)
+    received.write_eof()
+    with pytest.raises(ssl.SSLError) as caught:
+        end.do_handshake()
+    return as_error(caught.value, setting_up=True)
+
+
+def test_a_handshake_cut_off_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
+    assert len(flight) > 500
+    for length in range(len(flight)):
+        error = answered(client, flight[:length])
+        assert isinstance(error, TlsError)
+        if length < 5:  # not one whole record: nothing is known of the peer
+            assert error.retriable
+            assert not error.sticky
+
+
+def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -> None:
+    @given(at=st.integers(0, len(flight) - 1), byte=st.integers(0, 255))
+    @settings(max_examples=60)
+    def check(at: int, byte: int) -> None:
+        changed = flight[:at] + bytes([byte]) + flight[at + 1 :]
+        assert isinstance(answered(client, changed), TlsError)
+
+    check()
+
+
+@given(
+    data=st.binary(max_size=200), record=st.sampled_from((b"", b"\x16\x03\x03", b"\x15\x03\x03"))
+)
+@settings(max_examples=60)
+def test_bytes_that_mean_nothing(data: bytes, record: bytes) -> None:
+    assert isinstance(answered(ssl.create_default_context(), record + data), TlsError)
