@@ -184,6 +184,36 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
     assert not {"retry", "disconnected", "dial_failed"} & set(events)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> None:
+    scene = Scene(session_lifetime=2.0)
+    scene.cluster.group_settings.initial_rebalance_delay = 7.0
+    more = {"group_id": "g", "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    config = settings(scene, fetch_max_wait_ms=2500, **more)
+    with Producer(settings(scene), _host=scene.world.host("producer")) as producer:
+        for n in range(60):
+            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
+        producer.flush(timeout=10)
+    events: list[str] = []
+
+    def note(event: Event) -> None:
+        bad = event.kind in ("retry", "dial_failed") or event.fields.get("failure")
+        if bad and "is being created" not in str(event):
+            events.append(str(event))
+
+    with Consumer(config, _host=scene.world.host("consumer")) as consumer:
+        consumer.listen(note)
+        consumer.subscribe(["t"])
+        read: list[int] = []
+        while len(read) < 60 or scene.world.now < 40.0:
+            read += [int(r.value or b"") for r in consumer.poll(1.0)]
+            consumer.commit()
+    assert sorted(read) == list(range(60))
+    assert scene.sasl.killed == scene.sasl.refused == 0
+    assert scene.sasl.reauthenticated > 10
+    assert events == []
+
+
 def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> None:
     scene = Scene(session_lifetime=2.0)
     config = scene.settings(connections_max_idle_ms=10_000, metadata_max_age_ms=600_000)

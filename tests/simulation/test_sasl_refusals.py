@@ -85,6 +85,16 @@ def test_a_wrong_password_is_every_calls_error_within_one_attempt(which: str) ->
         call(client)
 
 
+@pytest.mark.parametrize("which", CALLS)
+def test_closing_a_refused_client_raises_nothing_and_ends_in_time(which: str) -> None:
+    scene = Scene(refusing={1, 2, 3})
+    with client_of(scene, which) as client:
+        with pytest.raises(CredentialsRefusedError):
+            CALLS[which][2](client)
+        began = scene.world.now
+    assert scene.world.now - began < 5.1
+
+
 def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
     scene = Scene()
     scene.sasl.users.clear()
