@@ -452,8 +452,10 @@ class SelectorHost:
                 return
             engine.buffer_updated(transport.connection, count)
             budget -= count
-            if count < room and not transport.tls:
-                return  # the socket is empty: saves a call that would say so
+            if count < room:
+                # Nothing is left, or an end: that comes at the next call, when the engine has seen
+                # what was said last (a broker says why it refuses a password, and hangs up).
+                return
 
     def _lost(self, transport: Transport, error: BaseException | None) -> None:
         self._transports.pop(transport.connection, None)

@@ -33,6 +33,7 @@ class TlsTransport(Transport):
         self._read_wants_write = False
         self._write_wants_read = False
         self._broken: OSError | None = None
+        self._ended = False
 
     def handshake(self) -> bool:
         """Go on with the handshake. Raises `ssl.SSLError` with what is wrong, or `OSError`.
@@ -78,7 +79,7 @@ class TlsTransport(Transport):
         """What the socket won't report again: bytes that are decrypted already, and an error."""
         if self._tls is None:
             return False
-        return self._broken is not None or self._tls.pending() > 0
+        return self._broken is not None or self._ended or self._tls.pending() > 0
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Join small neighbours; large buffers stay where they are."""
@@ -119,10 +120,9 @@ class TlsTransport(Transport):
             raise self._broken
         receive, got, size = self._encrypted().recv_into, 0, len(buffer)
         try:
-            while got < size:
+            while got < size and not self._ended:
                 count = receive(buffer[got:])
-                if not count:
-                    break
+                self._ended = not count
                 got += count
         except ssl.SSLWantReadError:
             if not got:
