@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.planted_secrets import with_locals
+from tests.planted_secrets import watch, with_locals
 
 import odradek
 from odradek.common.config import Config
@@ -108,6 +108,16 @@ def refuse(_: bytes) -> Exception:
     return CredentialsRefusedError("the broker says no")
 
 
+def repeat(sent: bytes) -> bytes:
+    return sent
+
+
+def refuse_loudly(sent: bytes) -> Exception:
+    error = CredentialsRefusedError(f"the broker says no to {bytes(sent).decode()}")
+    watch.found.clear()  # that is the broker's doing; what becomes of it is looked at
+    return error
+
+
 def token_of(given: object) -> Oauthbearer:
     return Oauthbearer(lambda: given, lambda: 1e9)
 
@@ -128,6 +138,10 @@ def token_of(given: object) -> Oauthbearer:
         (lambda: token_of(TOKEN), [say(b'{"status":"invalid_token"}'), refuse]),
         (lambda: token_of(TOKEN), [say(b'{"status":"invalid_token"}'), say(b"")]),
         (lambda: token_of(TOKEN), [refuse]),
+        (lambda: Plain(Credentials("alice", Secret(PASSWORD))), [refuse_loudly]),
+        (lambda: Plain(Credentials("alice", Secret(PASSWORD))), [repeat]),
+        (lambda: token_of(TOKEN), [refuse_loudly]),
+        (lambda: token_of(TOKEN), [repeat, refuse]),
         (lambda: token_of((TOKEN, 5.0)), []),
         (lambda: token_of((TOKEN, TOKEN)), []),
         (lambda: token_of(f"{TOKEN} with spaces"), []),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from odradek.common.errors import ServerNotTrustedError
+from odradek.common.errors import AuthenticationError, ServerNotTrustedError
 from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
@@ -59,6 +59,14 @@ class Credentials:
 
     username: str
     password: Secret
+
+
+def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
+    """A broker's refusal, without the secret where the broker repeats it."""
+    text = secret.reveal()
+    if not text or text not in str(error):
+        return error
+    return type(error)(error.what.replace(text, HIDDEN), error.address)
 
 
 def expect_nothing(mechanism: str, challenge: bytes) -> None:

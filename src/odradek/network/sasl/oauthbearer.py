@@ -13,6 +13,7 @@ import math
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +24,9 @@ from odradek.common.errors import (
     TokenError,
     TokenExpiredError,
 )
-from odradek.common.secret import Secret
+from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, HiddenBytes, Outside
+from odradek.network.sasl.mechanism import Conversation, HiddenBytes, Outside, unechoed
 
 _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
@@ -91,21 +92,28 @@ class Oauthbearer:
                 token = self._take(read_token((yield Outside(self._fetched))), rng)
             except Exception as error:
                 token = self._instead(error)
-        answer: bytes = yield self._message(token)
-        if not answer:
-            return
+        try:
+            answer: bytes = yield self._message(token)
+        except AuthenticationError as error:
+            refused = unechoed(error, token.value)
+            answer = b""
+        else:
+            if not answer:
+                return
+            refused = self._refused(token, answer)
         self._token = None  # whatever it was, the broker doesn't take it
-        said = _status(answer)
+        if answer:
+            with suppress(AuthenticationError):  # it says once more what it has said
+                yield b"\x01"
+        raise refused
+
+    def _refused(self, token: Token, answer: bytes) -> AuthenticationError:
+        said = _status(answer).replace(token.value.reveal(), HIDDEN)
         kind = TokenExpiredError if "expired" in said.lower() else CredentialsRefusedError
-        refused = kind(
+        return kind(
             f"the broker refused the token: {said}",
             cure="Check issuer, audience and scope of the token, and the machines' clocks.",
         )
-        try:
-            yield b"\x01"
-        except AuthenticationError as error:
-            raise refused from error
-        raise refused
 
     def _fetched(self) -> Token:
         return read_token(self._fetch())

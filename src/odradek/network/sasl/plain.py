@@ -5,13 +5,14 @@ In: credentials. Out: one token. Must not: be asked to hide anything from the br
 
 from __future__ import annotations
 
-from odradek.common.errors import CredentialsRefusedError
+from odradek.common.errors import AuthenticationError, CredentialsRefusedError
 from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import (
     Conversation,
     Credentials,
     HiddenBytes,
     expect_nothing,
+    unechoed,
 )
 
 
@@ -31,7 +32,14 @@ class Plain:
                 "PLAIN can't carry a zero character in sasl.username or sasl.password"
             )
         # Nothing here has a name: a traceback shows the locals to whoever asks for them.
-        expect_nothing(self.name, (yield _token(credentials)))
+        try:
+            challenge: bytes = yield _token(credentials)
+        except AuthenticationError as error:
+            refused = unechoed(error, credentials.password)
+        else:
+            expect_nothing(self.name, challenge)
+            return
+        raise refused
 
 
 def _token(credentials: Credentials) -> HiddenBytes:
