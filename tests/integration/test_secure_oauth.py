@@ -1,0 +1,165 @@
+"""OAUTHBEARER with a real broker, which checks signatures by the keys of a token server here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
+from odradek.testing import LocalCluster
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(server: TokenServer) -> Iterator[LocalCluster]:
+    """One broker that takes tokens of this server's keys only, each for its own time."""
+    prefix = "listener.name.client.oauthbearer."
+    config = {
+        f"{prefix}sasl.oauthbearer.expected.audience": server.audience,
+        f"{prefix}sasl.oauthbearer.expected.issuer": server.issuer,
+        f"{prefix}connections.max.reauth.ms": "3600000",
+    }
+    with LocalCluster(
+        brokers=1,
+        security="SASL_SSL",
+        mechanisms=["OAUTHBEARER"],
+        jwks=server.url("/jwks"),
+        config=config,
+    ) as running:
+        yield running
+
+
+def settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
+    """What a client needs besides where its tokens come from."""
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(cluster.authority.certificate),
+        "default.api.timeout.ms": int(PATIENCE * 1000),
+        **more,
+    }
+
+
+def asking(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str, str]:
+    return {
+        "sasl.oauthbearer.token.endpoint.url": server.url(),
+        "sasl.oauthbearer.client.credentials.client.id": CLIENT_ID,
+        "sasl.oauthbearer.client.credentials.client.secret": secret,
+    }
+
+
+def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer) -> None:
+    """One fetch serves all connections of a client, in Kafka's and in librdkafka's words."""
+    before = len(server.forms)
+    with Admin(settings(cluster, **asking(server))) as admin:
+        admin.create_topics([NewTopic("tokens", 1)])
+    with Producer(settings(cluster, **asking(server))) as producer:
+        producer.send("tokens", b"one").result(PATIENCE)
+    assert len(server.forms) == before + 2
+    theirs = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": server.url(),
+        "sasl.oauthbearer.client.id": CLIENT_ID,
+        "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+    }
+    options = settings(cluster, **theirs, **{"auto.offset.reset": "earliest"})
+    with Consumer(options) as consumer:
+        consumer.assign([TopicPartition("tokens", 0)])
+        end = time.monotonic() + PATIENCE
+        while not (found := consumer.poll(1.0)):
+            assert time.monotonic() < end
+    assert len(found) == 1
+    assert len(server.forms) == before + 3
+
+
+def test_a_servers_refusal_is_every_calls_error_at_once(
+    cluster: LocalCluster, server: TokenServer
+) -> None:
+    with Admin(settings(cluster, **asking(server, "wrong"))) as admin:
+        began = time.monotonic()
+        with pytest.raises(TokenError, match=r"HTTP 401: invalid_client: Who are you\?") as caught:
+            admin.describe_cluster()
+        assert time.monotonic() - began < 5
+    assert CLIENT_SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("claims", "error"),
+    [
+        ({"aud": "others"}, CredentialsRefusedError),
+        ({"iss": "https://elsewhere"}, CredentialsRefusedError),
+        ({"exp": 1_600_000_000}, TokenExpiredError),
+    ],
+    ids=["audience", "issuer", "end"],
+)
+def test_a_token_that_the_broker_refuses(
+    cluster: LocalCluster, server: TokenServer, claims: dict[str, Any], error: type[Exception]
+) -> None:
+    def token() -> str:
+        return server.token(**claims)
+
+    with Admin(settings(cluster, **{"sasl.oauthbearer.token.provider": token})) as admin:
+        began = time.monotonic()
+        with pytest.raises(error, match="token"):
+            admin.describe_cluster()
+        assert time.monotonic() - began < 5
+
+
+def test_a_new_token_is_shown_before_the_old_one_ends(
+    cluster: LocalCluster, server: TokenServer
+) -> None:
+    """KIP-368: sessions as short as their tokens, and not one record is late or lost."""
+    server.lifetime, before = 3, len(server.forms)
+    try:
+        with Producer(settings(cluster, **asking(server))) as producer:
+            end = time.monotonic() + 6
+            while time.monotonic() < end:
+                producer.send("tokens", b"one").result(2.0)
+                time.sleep(0.02)
+    finally:
+        server.lifetime = 3600
+    assert 2 <= len(server.forms) - before <= 8
+
+
+def test_a_function_that_hangs_or_raises(cluster: LocalCluster) -> None:
+    def broken() -> str:
+        raise LookupError("the vault is sealed")
+
+    with Admin(settings(cluster, **{"sasl.oauthbearer.token.provider": broken})) as admin:
+        with pytest.raises(TokenError, match="the token function raised LookupError") as caught:
+            admin.describe_cluster()
+        assert isinstance(caught.value.__cause__, LookupError)
+
+    released = threading.Event()
+
+    def hanging() -> str:
+        released.wait(PATIENCE)
+        return "late"
+
+    options = {
+        "sasl.oauthbearer.token.provider": hanging,
+        "socket.connection.setup.timeout.ms": 1000,
+        "socket.connection.setup.timeout.max.ms": 1000,
+    }
+    try:
+        with Admin(settings(cluster, **options)) as admin:
+            began = time.monotonic()
+            with pytest.raises(TokenError, match="gave no answer in time"):
+                admin.describe_cluster()
+            assert time.monotonic() - began < 5
+    finally:
+        released.set()
