@@ -27,7 +27,7 @@ PARTITIONS = 3
 
 @pytest.fixture
 def filled(mortal_cluster: LocalCluster, topic: str) -> LocalCluster:
-    with Admin(bootstrap_servers=mortal_cluster.bootstrap_servers) as admin:
+    with Admin(mortal_cluster.client_config()) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 3)], timeout=30)
     write(mortal_cluster, topic, range(300))
     return mortal_cluster
@@ -35,12 +35,12 @@ def filled(mortal_cluster: LocalCluster, topic: str) -> LocalCluster:
 
 def write(cluster: LocalCluster, topic: str, numbers: range) -> None:
     rows = [Row(None, b"%d" % n) for n in numbers]
-    write_all(cluster.bootstrap_servers, topic, rows, list(range(PARTITIONS)))
+    write_all(cluster.librdkafka_config(), topic, rows, list(range(PARTITIONS)))
 
 
 def consumer(cluster: LocalCluster, topic: str, **config: Any) -> Consumer:
     config = {"auto_offset_reset": "earliest", **config}
-    client = Consumer(bootstrap_servers=cluster.bootstrap_servers, **config)
+    client = Consumer(cluster.client_config(), **config)
     client.assign([TopicPartition(topic, p) for p in range(PARTITIONS)])
     return client
 
@@ -83,16 +83,16 @@ def test_records_that_an_unclean_election_took_away(
     first, second = sorted(mortal_cluster.running)[:2]
     mortal_cluster.run_tool(
         "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", mortal_cluster.bootstrap_servers, "--create", "--topic", topic,
+        ["--bootstrap-server", mortal_cluster.inner_servers, "--create", "--topic", topic,
          "--replica-assignment", f"{first}:{second}",
          "--config", "unclean.leader.election.enable=true", "--config", "min.insync.replicas=1"],
     )  # fmt: skip
     tp = TopicPartition(topic, 0)
-    servers = mortal_cluster.bootstrap_servers
+    settings = mortal_cluster.client_config()
     with (
-        Producer(bootstrap_servers=servers) as producer,
-        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as trusting,
-        Consumer(bootstrap_servers=servers, auto_offset_reset="none") as strict,
+        Producer(settings) as producer,
+        Consumer(settings, auto_offset_reset="earliest") as trusting,
+        Consumer(settings, auto_offset_reset="none") as strict,
     ):
 
         def add(numbers: range) -> None:

@@ -65,12 +65,12 @@ class Stream:
         for future in self.futures[max(0, before - PARTITIONS) : before]:
             future.result(timeout=max(0.0, deadline - time.monotonic()))
 
-    def check(self, servers: str) -> None:
+    def check(self, config: dict[str, str]) -> None:
         """Every record is there once, in order, at the offset that its future says."""
         if self._failure is not None:
             raise self._failure
         self._producer.flush(timeout=PATIENCE)
-        rows = read_all(servers, self._topic, PARTITIONS)
+        rows = read_all(config, self._topic, PARTITIONS)
         for partition in range(PARTITIONS):
             sent = self.futures[partition::PARTITIONS]
             expected = list(range(partition, len(self.futures), PARTITIONS))
@@ -80,9 +80,9 @@ class Stream:
             assert all(o in (-1, r.offset) for o, r in zip(offsets, rows[partition], strict=True))
 
 
-def leader(servers: str, topic: str) -> int:
+def leader(cluster: LocalCluster, topic: str) -> int:
     """Who leads partition 0, by another client."""
-    settings: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0}
+    settings: dict[str, Any] = {**cluster.librdkafka_config(), "log_level": 0}
     found: int = (
         AdminClient(settings).list_topics(topic, timeout=10).topics[topic].partitions[0].leader
     )
@@ -94,12 +94,12 @@ def survive(
 ) -> Producer:
     """Send while `blow` falls, then compare the log with what was sent."""
     cluster.create_topic(topic, partitions=PARTITIONS)
-    with Producer({"bootstrap.servers": cluster.bootstrap_servers, **config}) as producer:
+    with Producer({**cluster.client_config(), **config}) as producer:
         stream = Stream(producer, topic)
         with stream:
             blow(stream)
             stream.wait_for_more()
-        stream.check(cluster.bootstrap_servers)
+        stream.check(cluster.librdkafka_config())
     return producer
 
 
@@ -107,8 +107,8 @@ def test_the_whole_cluster_moves_away(mortal_cluster: LocalCluster, topic: str) 
     """And a producer without rebootstrap stays behind: a move costs too much for two tests."""
     stayed = f"{topic}-stayed"
     mortal_cluster.create_topic(stayed)
-    servers = mortal_cluster.bootstrap_servers
-    with Producer(bootstrap_servers=servers, metadata_recovery_strategy="none") as other:
+    settings = mortal_cluster.client_config()
+    with Producer(settings, metadata_recovery_strategy="none") as other:
         other.send(stayed, b"before").result(timeout=10)
         old = mortal_cluster.broker_addresses
 
@@ -131,12 +131,14 @@ def test_the_whole_cluster_moves_away(mortal_cluster: LocalCluster, topic: str) 
         assert "rebootstrap" not in other._engine.events.counts
         with pytest.raises(NoBrokerAvailableError):
             other.close(timeout=0.1)
-    assert [r.value for r in read_all(servers, stayed, 1)[0]] == [b"before"]
+    assert [r.value for r in read_all(mortal_cluster.librdkafka_config(), stayed, 1)[0]] == [
+        b"before"
+    ]
 
 
 def test_a_leader_is_killed_and_comes_back(mortal_cluster: LocalCluster, topic: str) -> None:
     def blow(stream: Stream) -> None:
-        victim = leader(mortal_cluster.bootstrap_servers, topic)
+        victim = leader(mortal_cluster, topic)
         mortal_cluster.kill(victim)
         stream.wait_for_more()
         mortal_cluster.start(victim)
@@ -148,7 +150,7 @@ def test_a_leader_is_killed_and_comes_back(mortal_cluster: LocalCluster, topic: 
 
 def test_a_leader_freezes_for_some_seconds(mortal_cluster: LocalCluster, topic: str) -> None:
     def blow(stream: Stream) -> None:
-        victim = leader(mortal_cluster.bootstrap_servers, topic)
+        victim = leader(mortal_cluster, topic)
         mortal_cluster.pause(victim)
         try:
             time.sleep(4.0)  # it loses its leaderships meanwhile (session: 3 s)

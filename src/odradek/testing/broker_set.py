@@ -244,6 +244,7 @@ class BrokerSet:
                      "--entity-type", "brokers", "--entity-name", str(broker.node_id),
                      "--add-config", self._security.reload(broker)],
                 )  # fmt: skip
+        self._wait_for_certificates(_START_TIMEOUT_S)
 
     def run_tool(
         self,
@@ -294,6 +295,15 @@ class BrokerSet:
         if temporary.is_file():
             shutil.move(temporary, f"{target}.{self._keeper.pid}")
             Path(f"{target}.{self._keeper.pid}").replace(target)
+
+    def _wait_for_certificates(self, timeout: float) -> None:
+        """Brokers say that they are told before they have read."""
+        deadline = time.monotonic() + timeout
+        for broker in self.brokers:
+            while broker.running and not self._security.shows_certificate(broker):
+                if time.monotonic() > deadline:
+                    raise ToolError(self._failure(broker, "doesn't show its new certificate"))
+                time.sleep(_POLL_S)
 
     def _signal(self, broker: Broker, number: signal.Signals) -> None:
         if broker.child is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,6 +121,16 @@ class Security:
             self.authority.issue("broker", hosts=hosts, directory=broker.directory)
 
     # The brokers' side
+
+    def shows_certificate(self, broker: Broker) -> bool:
+        """Whether a new connection to a broker is shown the certificate in its file."""
+        try:
+            shown = ssl.get_server_certificate(
+                (broker.address.host, broker.address.port), timeout=5
+            )
+        except OSError:
+            return False
+        return shown.strip() in _keystore(broker).read_text()
 
     def reload(self, broker: Broker) -> str:
         """The change of configuration that makes a running broker read its certificate again.

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +149,27 @@ def test_end_of_stream(tls_host: SelectorHost, engine: ScriptedEngine, contexts:
         run(tls_host, engine.down[connection])
         assert engine.down[connection].result() is None
         assert engine.received_bytes[connection] == b"bye"
+
+
+def test_the_end_comes_in_a_step_of_its_own(
+    tls_host: SelectorHost, engine: ScriptedEngine, contexts: Contexts
+) -> None:
+    """A broker says why it refuses somebody, and hangs up: its last words must be seen first."""
+    ended = threading.Event()
+
+    def last_words(sock: socket.socket) -> None:
+        sock.sendall(b"refused")
+        sock.shutdown(socket.SHUT_RDWR)
+        ended.set()
+
+    with peer(last_words, contexts.server) as server:
+        connection = engine.open(server.port, host="localhost")
+        run(tls_host, engine.up[connection])
+        assert ended.wait(PATIENCE)
+        run(tls_host, engine.expect(connection, 7))
+        assert not engine.down[connection].done
+        run(tls_host, engine.down[connection])
+        assert engine.down[connection].result() is None
 
 
 def test_another_name_is_refused(

@@ -1,0 +1,123 @@
+"""Settings written for Java and for librdkafka, used as they are: by them, and by Odradek.
+
+Three small clusters have every way in: each mechanism over TLS and in plaintext, certificates of
+clients, stores of each kind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from tests.interop.other_client import Row, read_all, settings, write_all
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.properties import read_properties
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.types import TopicPartition
+from odradek.testing import LocalCluster
+from odradek.testing.authority import Kind
+from odradek.testing.security import MECHANISMS
+from odradek.testing.shared_clusters import SharedClusters
+
+USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "SASL_SSL": {"mechanisms": MECHANISMS[:4], "users": USERS},
+    "SASL_PLAINTEXT": {"mechanisms": MECHANISMS[:4], "users": USERS},
+    "SSL": {"mutual_tls": "required", "users": USERS},
+}
+WAYS: list[tuple[str, str | None, Kind]] = [
+    ("SASL_SSL", "PLAIN", "PEM"),
+    ("SASL_SSL", "SCRAM-SHA-256", "PKCS12"),
+    ("SASL_SSL", "SCRAM-SHA-512", "JKS"),
+    ("SASL_SSL", "OAUTHBEARER", "PEM"),
+    ("SASL_PLAINTEXT", "PLAIN", "PEM"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-256", "PEM"),
+    ("SASL_PLAINTEXT", "SCRAM-SHA-512", "PEM"),
+    ("SASL_PLAINTEXT", "OAUTHBEARER", "PEM"),
+    ("SSL", None, "PEM"),
+    ("SSL", None, "PKCS12"),
+    ("SSL", None, "JKS"),
+]
+JAVA_WRITES = frozenset(
+    {("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL", "OAUTHBEARER"), ("SSL", None),
+     ("SASL_PLAINTEXT", "PLAIN")}
+)  # fmt: skip
+"""A JVM for each of all ways would take a second each, for what the brokers' own tests say."""
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Callable[[str], LocalCluster]]:
+    with SharedClusters(brokers=1) as clusters:
+        yield lambda name: clusters.shared({"security": name, **CLUSTERS[name]})
+
+
+def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> list[str]:
+    """What our consumer finds in the topic's one partition, as a member of a group if in one."""
+    given = {**config, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    with Consumer({**given, **more}) as consumer:
+        if more:
+            consumer.subscribe([topic])
+        else:
+            consumer.assign([TopicPartition(topic, 0)])
+        found: list[str] = []
+        end = time.monotonic() + 30
+        while len(found) < count:
+            found += [(r.value or b"").decode() for r in consumer.poll(1)]
+            assert time.monotonic() < end, str(consumer.explain())
+    return found
+
+
+@pytest.mark.parametrize(("protocol", "mechanism", "stores"), WAYS)
+def test_settings_of_others_are_ours_as_they_are(
+    secured: Callable[[str], LocalCluster],
+    topic: str,
+    protocol: str,
+    mechanism: str | None,
+    stores: Kind,
+) -> None:
+    cluster = secured(protocol)
+    cluster_file = cluster.java_properties("bob", mechanism, stores)
+    of_java = read_properties(cluster_file)
+    of_librdkafka = cluster.librdkafka_config("bob", mechanism)
+    expected = ["by librdkafka", "ours: java's file", "ours: librdkafka's names"]
+
+    with Admin(of_java) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)], timeout=30)
+    write_all(of_librdkafka, topic, [Row(None, b"by librdkafka", (), 1)])
+    with Producer(of_java) as producer:
+        producer.send(topic, expected[1].encode(), timestamp_ms=1).result(timeout=20)
+    with Producer({**of_librdkafka, "transactional.id": topic}) as producer:
+        producer.init_transactions(timeout=30)
+        with producer.transaction():
+            producer.send(topic, expected[2].encode(), timestamp_ms=1)
+    if (protocol, mechanism) in JAVA_WRITES:
+        cluster.run_tool(
+            "org.apache.kafka.tools.ConsoleProducer",
+            ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
+             "--command-config", str(cluster_file)],
+            given=b"by java\n",
+        )  # fmt: skip
+        expected.append("by java")
+    assert values(of_java, topic, len(expected)) == expected
+    member = {"group.id": topic, "group.protocol": "classic"}
+    assert values(of_librdkafka, topic, len(expected), **member) == expected
+    found = read_all(of_librdkafka, topic, 1)[0]
+    assert [(row.value or b"").decode() for row in found] == expected
+
+
+def test_settings_hold_no_password_in_sight(secured: Callable[[str], LocalCluster]) -> None:
+    """The file is for its owner alone, and what a client says of itself hides what it was told."""
+    cluster = secured("SASL_SSL")
+    file = cluster.java_properties("alice", "SCRAM-SHA-512", "JKS")
+    assert file.stat().st_mode & 0o077 == 0
+    with Admin(read_properties(file)) as admin:
+        admin.list_topics(timeout=20)
+        said = f"{admin!r} {admin.explain()}"
+    assert USERS["alice"] in file.read_text()
+    assert USERS["alice"] not in said
+    assert settings(cluster.librdkafka_config("alice"))["sasl.username"] == "alice"
