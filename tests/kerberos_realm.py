@@ -99,12 +99,21 @@ kdc = FILE:{folder}/kdc.log
             self._process.wait(PATIENCE)
 
     def keytab(self, principal: str) -> Path:
-        """Make a principal with a random key; its keytab."""
+        """Make a principal; its keytab.
+
+        All have the same key, which isn't salted with their names: so a service's keytab is good
+        for each name that it gets later.
+        """
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
-        self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}@{REALM}")
-        self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}@{REALM}")
+        if not path.exists():
+            key = "-e aes256-cts-hmac-sha1-96:onlyrealm"
+            self._admin(f"addprinc {key} -pw one-for-all {principal}@{REALM}")
+            self._admin(f"ktadd -norandkey -k {path} {principal}@{REALM}")
         assert path.exists()
         return path
+
+    def _admin(self, query: str) -> None:
+        self._run("kadmin.local", "-r", REALM, "-q", query)
 
     def _run(self, name: str, *arguments: str) -> None:
         subprocess.run(
