@@ -71,6 +71,7 @@ def begin(connection: Connection, now: float) -> bool:
 def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
     """After ApiVersions were answered: raise what is known by that, or by one more question."""
     if connection.asks is Suspicion.PLAINTEXT_PORT:
+        connection.record.suspicion = connection.asks  # as long as that is so, it is what is asked
         raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
         return now
@@ -83,6 +84,7 @@ def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[floa
     now = yield Wait((request.reply,))
     answer = cast("SaslHandshakeResponse", request.reply.result())
     if answer.error_code == UnsupportedSaslMechanismError.code:
+        connection.record.suspicion = connection.asks
         offered = ", ".join(sorted(answer.mechanisms)) or "no mechanism"
         raise SaslExpectedError(
             f"the port wants SASL, which security.protocol leaves out (it offers {offered})"
