@@ -27,6 +27,7 @@ from odradek.common.option_values import (
 from odradek.common.options import OPTIONS as _OPTIONS
 from odradek.common.security import settle_security
 from odradek.common.security_options import SECURITY_OPTIONS
+from odradek.common.security_values import shown_url
 from odradek.common.spellings import ALIASES, dotted, sealed, spelled
 
 __all__ = [
@@ -127,9 +128,11 @@ class Config:
     def __repr__(self) -> str:
         if not hasattr(self, "_values"):  # it isn't read yet, and somebody looks at why it failed
             return f"Config({getattr(self, 'client', '')})"
-        known = sorted(name for name in self.given if name in self._values)
-        given = ", ".join(f"{name}={self._values[name]!r}" for name in known)
-        return f"Config({self.client}: {given})"
+        shown = {name: self._values[name] for name in sorted(self.given) if name in self._values}
+        for name in shown:
+            if name.endswith(".url") and isinstance(shown[name], str):
+                shown[name] = shown_url(shown[name])
+        return f"Config({self.client}: {', '.join(f'{n}={v!r}' for n, v in shown.items())})"
 
     def backoff(self, name: str) -> ExponentialBackoff:
         """The pair `name.ms`, `name.max.ms` as a calculator, e.g. for `retry.backoff`."""

@@ -97,7 +97,7 @@ def _settle_oauthbearer(values: Values) -> None:
     text = values[f"{OAUTH}.config"]
     unsecured = values[f"{OAUTH}.unsecured"]
     if values["enable.sasl.oauthbearer.unsecure.jwt"] and unsecured is None:
-        unsecured = values[f"{OAUTH}.unsecured"] = _librdkafka_claims(text or "", values)
+        unsecured = values[f"{OAUTH}.unsecured"] = _librdkafka_claims(text or Secret(""), values)
     url = values[f"{OAUTH}.token.endpoint.url"]
     provided = values[f"{OAUTH}.token.provider"] is not None
     if method == "default" and not provided:
@@ -119,9 +119,9 @@ def _settle_oauthbearer(values: Values) -> None:
     values[f"{OAUTH}.method"] = method
 
 
-def _librdkafka_claims(text: str, values: Values) -> Mapping[str, str]:
+def _librdkafka_claims(text: Secret, values: Values) -> Mapping[str, str]:
     """`principal=… scope=a,b lifeSeconds=…`, in the words of Java's login module."""
-    given = dict(word.partition("=")[::2] for word in text.split())
+    given = dict(word.partition("=")[::2] for word in text.reveal().split())
     claims: dict[str, str] = {}
     if "principal" in given:
         name = given.get("principalClaimName", "sub")
@@ -270,6 +270,11 @@ def _check_tls(values: Values, given: Collection[str]) -> None:
         raise ConfigurationError(f"{keys[0]} needs the certificates that go with it: {needed}")
     if chains == ["ssl.keystore.certificate.chain"] and not keys:
         raise ConfigurationError(f"{chains[0]} needs the key: ssl.keystore.key or ssl.key.location")
+    if not values["ssl.endpoint.identification.algorithm"]:
+        logger.warning(
+            "host names of brokers aren't checked (ssl.endpoint.identification.algorithm is "
+            "empty): whoever has any certificate of a trusted authority can pass for one"
+        )
     if not values["enable.ssl.certificate.verification"]:
         logger.warning(
             "enable.ssl.certificate.verification=false: anybody can pass for the brokers of %s; "

@@ -306,7 +306,7 @@ _OAUTHBEARER = (
         False,
         f"Tokens without a signature, for tests, with the claims in {OAUTH}.config.",
     ),
-    Option(f"{OAUTH}.config", optional(text), None, "The argument of oauth_cb."),
+    Option(f"{OAUTH}.config", optional(secret), None, "The argument of oauth_cb."),
     Option(
         f"{OAUTH}.unsecured",
         optional(pairs),
@@ -377,6 +377,7 @@ SECRETS = frozenset(
     (
         *("ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"),
         *("ssl.keystore.key", "sasl.password", "sasl.jaas.config"),
+        f"{OAUTH}.config",
         f"{OAUTH}.client.credentials.client.secret",
         f"{OAUTH}.assertion.private.key.pem",
         f"{OAUTH}.assertion.private.key.passphrase",

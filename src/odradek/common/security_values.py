@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import text
@@ -57,6 +58,8 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
 
 def endpoint_identification(name: str, value: Any) -> str:
     """`https`, or an empty text (librdkafka: none) for "any host name will do"."""
+    if value is None:  # a key without a value, as from os.environ.get: no wish to check less
+        return "https"
     found = str(value).strip().lower()
     if found not in ("https", "", "none"):
         raise ConfigurationError(f"{name} must be https, or empty for no check, not {value!r}")
@@ -72,6 +75,8 @@ def pem(name: str, value: Any) -> str:
             f"{name} holds no PEM (-----BEGIN …): a file's name goes to "
             f"{INSTEAD_OF_PEM.get(name, 'the option that ends in .location')}"
         )
+    if "PRIVATE KEY-----" in found:
+        raise ConfigurationError(f"{name} holds a private key: that one goes to ssl.keystore.key")
     return found
 
 
@@ -117,6 +122,15 @@ def pairs(name: str, value: Any) -> Mapping[str, str]:
             raise ConfigurationError(f"{name} must be key=value, with commas between several")
         found[key.strip()] = one.strip()
     return found
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be secret in it: user, password, query, fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "[hidden]"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:

@@ -75,22 +75,34 @@ class TlsContexts:
         self._files = [config[name] for name in FILES if config[name] is not None]
         self._context: ssl.SSLContext | None = config["ssl.context"]
         self._signature: Signature = ()
+        self._told: Signature | None = None
+        """Files that were warned of."""
 
     def context(self) -> ssl.SSLContext:
         """The context to dial with. Raises `ConfigurationError` only before the first success."""
         if self._context is None:
-            self._signature = self._look()
+            signature = self._look()
             self._context = build(self._config)
+            self._signature = signature
         elif self._files and (found := self._look()) != self._signature:
-            # Taken before the files are read: a change in between is seen at the next dial.
-            self._signature = found
-            try:
-                self._context = build(self._config)
-            except ConfigurationError as error:
-                logger.warning("a file changed, and can't be used; what it held is kept: %s", error)
-            else:
-                logger.info("keys and certificates were read anew: %s", ", ".join(self._files))
+            self._renew(found)
         return self._context
+
+    def _renew(self, found: Signature) -> None:
+        """Read changed files; whatever fails is tried again at each dial, and told once.
+
+        `found` was taken before the files are read: a change in between is seen at the next dial.
+        """
+        try:
+            self._context = build(self._config)
+        except Exception as error:  # descriptors may be short, or a mount away, for a moment
+            if found != self._told:
+                self._told = found
+                what = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+                logger.warning("a file changed, and can't be used; what it held is kept: %s", what)
+        else:
+            self._signature, self._told = found, None
+            logger.info("keys and certificates were read anew: %s", ", ".join(self._files))
 
     def _look(self) -> Signature:
         return tuple(_signature(path) for path in self._files)

@@ -75,7 +75,7 @@ def _function(config: Config) -> TokenFunction:
     )
 
 
-def user_function(provider: Any, argument: str | None) -> TokenFunction:
+def user_function(provider: Any, argument: Secret | None) -> TokenFunction:
     """A user's function, or an object with `token()` (and perhaps `extensions()`).
 
     confluent-kafka's `oauth_cb` takes a text; aiokafka's providers are coroutines.
@@ -84,7 +84,7 @@ def user_function(provider: Any, argument: str | None) -> TokenFunction:
     if callable(token):
         return lambda: _of_object(provider)
     if _takes_text(provider):
-        return lambda: _awaited(provider(argument))
+        return lambda: _awaited(provider(None if argument is None else argument.reveal()))
     return lambda: _awaited(provider())
 
 

@@ -81,6 +81,12 @@ def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> No
         ({"ssl.ca.pem": PEM.replace("\n", "\\n")}, "ssl.truststore.certificates", PEM),
         ({"ssl_certfile": "/c"}, "ssl.certificate.location", "/c"),
         ({"ssl_check_hostname": False}, "ssl.endpoint.identification.algorithm", ""),
+        (
+            {"ssl.endpoint.identification.algorithm": None},
+            "ssl.endpoint.identification.algorithm",
+            "https",
+        ),
+        ({"ssl_check_hostname": None}, "ssl.endpoint.identification.algorithm", "https"),
         ({"ssl_check_hostname": True}, "ssl.endpoint.identification.algorithm", "https"),
         (
             {"ssl.endpoint.identification.algorithm": "none"},
@@ -282,6 +288,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"security.protocol": "SSL", "ssl.keystore.key": PLANTED}, "ssl.keystore.key holds no PEM"),
     ({"security.protocol": "SSL", "ssl.ca.pem": "/ca.pem"}, "holds no PEM.*ssl.truststore.loc"),
+    (
+        {
+            "security.protocol": "SSL",
+            "ssl_certfile": "/c",
+            "ssl.ca.pem": KEY.replace(PLANTED, "x") + PEM,
+        },
+        "ssl.truststore.certificates holds a private key: that one goes to ssl.keystore.key",
+    ),
     ({"security.protocol": "SSL", "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
     ({"security.protocol": "SSL", "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
     ({"security.protocol": "SSL", "ssl.context": 1}, "must be an ssl.SSLContext, not int"),
@@ -348,6 +362,10 @@ def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str
             {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"},
             "anybody can pass for the brokers of h:9092",
         ),
+        (
+            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
+            "host names of brokers aren't checked",
+        ),
         ({"ssl.provider": "SunJSSE"}, "ssl.provider has no effect: it chooses among parts"),
     ],
 )
@@ -359,6 +377,20 @@ def test_what_is_warned_of(
     (record,) = caplog.records
     assert warning in record.getMessage()
     assert PLANTED not in record.getMessage()
+
+
+def test_urls_and_arguments_of_functions_are_shown_without_their_secrets() -> None:
+    found = config(
+        {
+            "security.protocol": "SASL_SSL",
+            "oauth_cb": len,
+            f"{OAUTH}.config": f"secret={PLANTED}",
+            f"{OAUTH}.token.endpoint.url": f"https://me:{PLANTED}@x:1/token?key={PLANTED}",
+        }
+    )
+    assert PLANTED not in repr(found)
+    assert "'https://x:1/token'" in repr(found)
+    assert found[f"{OAUTH}.config"].reveal() == f"secret={PLANTED}"
 
 
 def test_an_own_context_goes_alone() -> None:

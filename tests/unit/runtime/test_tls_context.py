@@ -363,6 +363,30 @@ def test_rotated_certificates(
         shake(second, server(broker))
 
 
+def test_a_failure_that_passes_is_tried_again(
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "trust.pem"
+    path.write_bytes(authority.certificate.read_bytes())
+    contexts = TlsContexts(config({"ssl.ca.location": str(path)}))
+    first = contexts.context()
+    path.write_bytes(authority.certificate.read_bytes() + b"\n")
+
+    def short(*_: object) -> ssl.SSLContext:
+        raise OSError("no descriptor is left: planted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("odradek.runtime.tls_context.build", short)
+        for _ in range(3):
+            assert contexts.context() is first
+    (record,) = caplog.records
+    assert record.getMessage().endswith("what it held is kept: OSError")
+    assert contexts.context() is not first
+
+
 def test_a_pair_is_rotated_one_by_one(
     alice: Identity, authority: Authority, tmp_path: Path
 ) -> None:
