@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,10 +21,14 @@ from odradek.common.errors import (
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.network.connection import COORDINATOR
+from odradek.simulation.explore import run_schedule
+from odradek.simulation.link import Mode
 from odradek.simulation.sasl import Hostile
+from odradek.simulation.schedule import random_schedule
 
 pytestmark = pytest.mark.simulation
 
+MODES: tuple[Mode, ...] = ("bytes", "messages")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
@@ -226,6 +231,28 @@ def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> 
         scene.world.advance(30.0)
         assert not admin._engine.network.connections
         assert scene.sasl.reauthenticated <= again * 3
+
+
+def test_a_client_that_nobody_runs_meanwhile_authenticates_again_before_it_asks() -> None:
+    scene = Scene(session_lifetime=2.0)
+    host = scene.world.host("admin", background=False)
+    with Admin(scene.settings(), _host=host) as admin:
+        for pause in (0.5, 1.9, 10.0, 100.0):
+            admin.describe_cluster()
+            scene.world.advance(pause)
+        admin.describe_cluster()
+        assert scene.sasl.killed == 0
+        assert [d.outcome for d in scene.world.dials].count("accepted") <= 4
+        assert scene.sasl.reauthenticated >= 3
+
+
+@pytest.mark.parametrize("seed", [5, 12])
+def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
+    schedule = replace(random_schedule(seed, short=False), session=2.5, heal_at=8.0)
+    link = replace(schedule.link, loss=0.0)
+    runs = [run_schedule(replace(schedule, link=link), mode=mode, trace=True) for mode in MODES]
+    assert runs[0].trace == runs[1].trace
+    assert any("reauthenticated" in line for line in runs[0].trace)
 
 
 def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> None:

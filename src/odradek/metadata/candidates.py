@@ -21,6 +21,8 @@ from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import FRESH_SPACING
 from odradek.network.network_client import SUSPICION, NetworkClient
 
+HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
+
 
 class Candidates:
     """The addresses of one client as its metadata rounds see them."""
@@ -74,7 +76,7 @@ class Candidates:
         and there may be nobody else to ask until `request.timeout.ms` or the setup timeout is over.
         The first that answers is used: a broker that is slow, but alive, isn't given up.
         """
-        handshake = connection.state is ConnectionState.CHECKING_API_VERSIONS
+        handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
             return False
         other = DATA if connection.purpose == METADATA else METADATA
