@@ -1,0 +1,387 @@
+"""What is wrong with the security of a client, said at once and in words: the table of the docs.
+
+A broker that wants everything (TLS, a client's certificate, a password or token, rights) and a few
+small servers that a broker can't be made into. `ODRADEK_WRITE_DOCS=1` writes the table anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from odradek import Admin, Producer
+from odradek.common import errors
+from odradek.common.errors import ExplainedError, KafkaError
+from odradek.common.types import Address
+from odradek.testing import Authority, LocalCluster
+from odradek.testing.front_door import FrontDoor
+from odradek.testing.security import token_function
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+ATTEMPT = 5.0
+"""Seconds within which every call has its error; the setup timeout, which ends the slowest of all
+attempts, is set to 1.5 s."""
+SETUP = {
+    "socket.connection.setup.timeout.ms": 1500,
+    "socket.connection.setup.timeout.max.ms": 1500,
+    "max.block.ms": 8000,
+}
+CALLERS = 3
+INSISTING = 0.8
+DIALS_PER_SECOND = 6
+Settings = dict[str, Any]
+
+
+class Server:
+    """Accepts connections on loopback, one after the other, and does one thing to each."""
+
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
+        self._serve = serve
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*self._listener.getsockname()[:2])
+        self.accepted = 0
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self.accepted += 1
+                sock.settimeout(5.0)
+                with sock, suppress(OSError):
+                    self._serve(sock)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@dataclass
+class Scene:
+    """The broker, what stands beside it, and the settings that fit the broker."""
+
+    cluster: LocalCluster
+    stack: ExitStack
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.released.set()
+
+    def right(self, mechanism: str = "PLAIN", password: str | None = None) -> Settings:
+        return self.cluster.client_config("alice", mechanism, password)
+
+    def without(self, *prefixes: str, **changes: Any) -> Settings:
+        found = {k: v for k, v in self.right().items() if not k.startswith(prefixes)}
+        return {**found, **{k.replace("_", "."): v for k, v in changes.items()}}
+
+    def tokens(self, function: Callable[[], object]) -> Settings:
+        return {**self.right("OAUTHBEARER"), "sasl.oauthbearer.token.provider": function}
+
+    def door(self, to: str | None = None, host: str = "127.0.0.1") -> FrontDoor:
+        """The way to the broker's secured port, or to another one; it counts."""
+        found = FrontDoor(host)
+        found.start()
+        self.stack.callback(found.close)
+        where, _, port = (to or self.cluster.broker_addresses[0]).rpartition(":")
+        found.lead_to([Address(where, int(port))])
+        return found
+
+    def server(self, serve: Callable[[socket.socket], None]) -> Server:
+        found = Server(serve)
+        self.stack.callback(found.close)
+        return found
+
+    def tls_server(self, *, starts: int = -1, ends: int = 1, least: str = "TLSv1_2") -> Server:
+        """A port that speaks TLS, with a certificate of the cluster's authority."""
+        now = datetime.now(UTC)
+        identity = self.cluster.authority.issue(
+            "other",
+            hosts=["127.0.0.1"],
+            starts=now + timedelta(days=starts),
+            ends=now + timedelta(days=ends),
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(identity.both)
+        context.minimum_version = ssl.TLSVersion[least]
+
+        def serve(sock: socket.socket) -> None:
+            with context.wrap_socket(sock, server_side=True) as tls:
+                tls.recv(1)
+
+        return self.server(serve)
+
+    def inner(self) -> FrontDoor:
+        return self.door(self.cluster.inner_servers)
+
+
+def http(sock: socket.socket) -> None:
+    sock.recv(4096)
+    sock.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+
+def raises() -> object:
+    raise RuntimeError("the token server is on holiday")
+
+
+def stranger(scene: Scene) -> Settings:
+    other = Authority(scene.cluster.directory / "stranger").issue("alice")
+    return scene.without(
+        "ssl.keystore", ssl_keystore_type="PEM", ssl_keystore_location=str(other.both)
+    )
+
+
+Made = tuple[Settings, FrontDoor | Server]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that is wrong."""
+
+    title: str
+    kind: type[KafkaError]
+    made: Callable[[Scene], Made]
+
+
+def at_broker(settings: Callable[[Scene], Settings]) -> Callable[[Scene], Made]:
+    return lambda scene: (settings(scene), scene.door())
+
+
+CASES = (
+    Case(
+        "wrong password (PLAIN)",
+        errors.CredentialsRefusedError,
+        at_broker(lambda s: s.right("PLAIN", "not-her-password")),
+    ),
+    Case(
+        "wrong password (SCRAM)",
+        errors.CredentialsRefusedError,
+        at_broker(lambda s: s.right("SCRAM-SHA-512", "not-her-password")),
+    ),
+    Case(
+        "unknown user",
+        errors.CredentialsRefusedError,
+        at_broker(lambda s: s.cluster.client_config("nobody", "SCRAM-SHA-512", "some-password")),
+    ),
+    Case(
+        "expired token",
+        errors.TokenExpiredError,
+        at_broker(lambda s: s.tokens(token_function("alice", lifetime=-60.0))),
+    ),
+    Case(
+        "token that the broker refuses",
+        errors.CredentialsRefusedError,
+        at_broker(lambda s: s.tokens(lambda: ("bm90.YS50.b2tlbg", None))),
+    ),
+    Case("token function that raises", errors.TokenError, at_broker(lambda s: s.tokens(raises))),
+    Case(
+        "token function that hangs",
+        errors.TokenError,
+        at_broker(lambda s: s.tokens(lambda: s.released.wait(60))),
+    ),
+    Case(
+        "untrusted certificate",
+        errors.CertificateUntrustedError,
+        at_broker(lambda s: s.without("ssl.truststore")),
+    ),
+    Case(
+        "expired certificate",
+        errors.CertificateExpiredError,
+        lambda s: (s.right(), s.tls_server(starts=-3, ends=-2)),
+    ),
+    Case(
+        "certificate that isn't valid yet",
+        errors.CertificateExpiredError,
+        lambda s: (s.right(), s.tls_server(starts=2, ends=3)),
+    ),
+    Case(
+        "wrong host name",
+        errors.HostNameMismatchError,
+        lambda s: (s.right(), s.door(host="127.0.0.77")),
+    ),
+    Case(
+        "missing client certificate",
+        errors.ClientCertificateRequiredError,
+        at_broker(lambda s: s.without("ssl.keystore")),
+    ),
+    Case(
+        "client certificate that the broker doesn't trust",
+        errors.ClientCertificateRequiredError,
+        at_broker(stranger),
+    ),
+    Case(
+        "no version of TLS in common",
+        errors.TlsProtocolError,
+        lambda s: (
+            s.without("none", ssl_enabled_protocols="TLSv1.2"),
+            s.tls_server(least="TLSv1_3"),
+        ),
+    ),
+    Case("TLS to a plaintext port", errors.PlaintextPortError, lambda s: (s.right(), s.inner())),
+    Case(
+        "plaintext to a TLS port",
+        errors.TlsPortError,
+        at_broker(lambda s: s.without("ssl.", security_protocol="SASL_PLAINTEXT")),
+    ),
+    Case(
+        "SASL to a port without it",
+        errors.SaslNotExpectedError,
+        lambda s: (s.without("ssl.", security_protocol="SASL_PLAINTEXT"), s.inner()),
+    ),
+    Case(
+        "no SASL to a port that wants it",
+        errors.SaslExpectedError,
+        at_broker(lambda s: s.without("sasl.", security_protocol="SSL")),
+    ),
+    Case(
+        "mechanism that the broker doesn't do",
+        errors.MechanismUnsupportedError,
+        at_broker(lambda s: s.right("SCRAM-SHA-256")),
+    ),
+    Case(
+        "a port that speaks HTTP",
+        errors.NotKafkaError,
+        lambda s: (s.without("ssl.", "sasl.", security_protocol="PLAINTEXT"), s.server(http)),
+    ),
+    Case(
+        "a port that speaks HTTP, asked in TLS",
+        errors.PlaintextPortError,
+        lambda s: (s.right(), s.server(http)),
+    ),
+)
+
+
+@dataclass
+class Outcome:
+    """What the callers of one client got, and what it cost."""
+
+    address: Address
+    found: list[BaseException]
+    slowest: float
+    dials: int
+    seconds: float
+    explained: str
+
+
+def try_it(made: Made) -> Outcome:
+    """Several callers wait at once; then the application insists for a while."""
+    settings, port = made
+    settings = {**settings, **SETUP, "bootstrap.servers": str(port.address)}
+    begun = time.monotonic()
+    with Producer(settings) as producer, ThreadPoolExecutor(CALLERS) as threads:
+
+        def call(number: int) -> tuple[BaseException, float]:
+            error: BaseException | None = None
+            try:
+                producer.send(f"topic-{number}", b"x").result(timeout=8)
+            except BaseException as caught:
+                error = caught
+            assert error is not None, "the record was written"
+            return error, time.monotonic() - begun
+
+        results = list(threads.map(call, range(CALLERS)))
+        explained = str(producer.explain())
+        end = time.monotonic() + INSISTING
+        while time.monotonic() < end:
+            with suppress(KafkaError):
+                producer.send("topic", b"x").result(timeout=1)
+            time.sleep(0.002)
+    found = [error for error, _ in results]
+    slowest, seconds = max(t for _, t in results), time.monotonic() - begun
+    return Outcome(port.address, found, slowest, port.accepted, seconds, explained)
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        brokers=1,
+        security="SASL_SSL",
+        mechanisms=["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"],
+        users={"alice": "alice-secret-17", "bob": "bob-secret-23"},
+        mutual_tls="required",
+        acls=True,
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def outcomes(strict: LocalCluster) -> Iterator[dict[str, Outcome]]:
+    """All cases, a few at a time: most of them wait."""
+    with ExitStack() as stack, Scene(strict, stack) as scene:
+        made = [case.made(scene) for case in CASES]
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(try_it, made))
+        yield dict(zip([case.title for case in CASES], found, strict=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: Case) -> None:
+    outcome = outcomes[case.title]
+    for error in outcome.found:
+        assert type(error) is case.kind, error
+        assert isinstance(error, ExplainedError)
+        assert error.address == outcome.address
+        assert error.what
+        assert error.cure
+    assert outcome.slowest < ATTEMPT
+    assert outcome.dials <= DIALS_PER_SECOND * (outcome.seconds + 1)
+    assert str(outcome.found[0]) in outcome.explained
+    assert_documented(case, str(outcome.found[0]).replace(str(outcome.address), "broker:9093"))
+
+
+def test_a_proxy_without_a_broker_behind_it_is_waited_for(strict: LocalCluster) -> None:
+    """It ends connections as a port that speaks no TLS does, and that isn't the same."""
+    door = FrontDoor()
+    door.start()
+    try:
+        settings = {**strict.client_config("alice"), "bootstrap.servers": str(door.address)}
+        with Admin(settings) as admin, ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(admin.list_topics, timeout=30)
+            time.sleep(1.5)
+            assert not asked.done()
+            where, _, port = strict.broker_addresses[0].rpartition(":")
+            door.lead_to([Address(where, int(port))])
+            assert asked.result() == []
+    finally:
+        door.close()
+
+
+# The table
+
+
+def assert_documented(case: Case, text: str) -> None:
+    row = f"| {case.title} | `{case.kind.__name__}` | {text} |"
+    page = PAGE.read_text()
+    if row not in page and os.environ.get("ODRADEK_WRITE_DOCS"):
+        old = re.compile(rf"^\| {re.escape(case.title)} \| .*$", re.MULTILINE)
+        page = (
+            old.sub(lambda _: row, page) if old.search(page) else page.replace(END, f"\n{row}{END}")
+        )
+        PAGE.write_text(page)
+    assert row in page
+
+
+END = "\n\n<!-- end of errors -->"
+
+
+def test_the_table_has_no_other_rows() -> None:
+    table = PAGE.read_text().partition("<!-- errors -->")[2].partition(END)[0]
+    titles = re.findall(r"^\| (.*?) \| `", table, re.MULTILINE)
+    assert sorted(titles) == sorted(case.title for case in CASES)
