@@ -22,6 +22,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
 from odradek.network.sasl.oauthbearer import Token
+from odradek.runtime.one_at_a_time import OneAtATime
 
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
@@ -63,6 +64,7 @@ class CredentialSource:
         self._config = config
         self._environment = os.environ if environment is None else environment
         self._lock = threading.Lock()
+        self._shared = OneAtATime(self._credentials)
         self._session: Any = None
         self._found: Any = None
         self._role: tuple[AwsCredentials, float] | None = None
@@ -86,8 +88,7 @@ class CredentialSource:
         found = found or self._environment.get("AWS_REGION")
         found = found or self._environment.get("AWS_DEFAULT_REGION")
         if not found and self._botocore():
-            with self._lock:
-                found = self._open_session().get_config_variable("region")
+            found = self._open_session().get_config_variable("region")
         if not found:
             raise TokenError(
                 "the AWS region isn't known",
@@ -96,11 +97,10 @@ class CredentialSource:
         return str(found)
 
     def credentials(self) -> AwsCredentials:
-        """Credentials that count now; asks AWS where they have to be renewed."""
+        """Credentials that count now; asks AWS where they have to be renewed, once for all."""
         try:
-            with self._lock:
-                return self._credentials()
-        except (TokenError, ConfigurationError):
+            return self._shared()
+        except (TokenError, ConfigurationError, TimeoutError):
             raise
         except Exception as error:  # botocore's many
             raise TokenError(
@@ -188,10 +188,11 @@ class CredentialSource:
         return True
 
     def _open_session(self) -> Any:
-        if self._session is None:
-            session = import_module("botocore.session")
-            self._session = session.Session(profile=self._option("profile"))
-        return self._session
+        with self._lock:
+            if self._session is None:
+                session = import_module("botocore.session")
+                self._session = session.Session(profile=self._option("profile"))
+            return self._session
 
 
 def _credentials(name: str, secret: str, token: str | None) -> AwsCredentials:

@@ -2,7 +2,8 @@
 
 In: calls from the worker threads of one client's connections. Out: the result of the run that was
 going on, or of a new one. A run that hangs is given up after a while, and the next caller begins
-another. Must not: keep a result for later callers: how long one counts is for others to know.
+another; but only a few may hang at once, because a thread can't be ended from outside.
+Must not: keep a result for later callers: how long one counts is for others to know.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+MOST_HANGING = 4
+"""Runs that were given up and still go on; with so many no other is begun."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class OneAtATime(Generic[T]):
         self._clock = clock
         self._lock = threading.Lock()
         self._run: _Run[T] | None = None
+        self._hanging: set[int] = set()
 
     def __call__(self) -> T:
         """The result of the run that is going on, or of one that this call does itself."""
@@ -45,6 +50,8 @@ class OneAtATime(Generic[T]):
             run, now = self._run, self._clock()
             mine = run is None or now - run.began >= self._patience
             if run is None or mine:
+                if run is not None:
+                    self._give_up(run)
                 run = self._run = _Run(now)
         if mine:
             self._do(run)
@@ -55,12 +62,19 @@ class OneAtATime(Generic[T]):
             raise run.error if mine else _again(run.error)
         return run.result  # type: ignore[return-value]  # set by _do()
 
+    def _give_up(self, run: _Run[T]) -> None:
+        """Raises where too many hang already."""
+        self._hanging.add(id(run))
+        if len(self._hanging) >= MOST_HANGING:
+            raise TimeoutError(f"{len(self._hanging)} earlier calls still hang; none is begun")
+
     def _do(self, run: _Run[T]) -> None:
         try:
             run.result = self._function()
         except BaseException as error:
             run.error = error
         with self._lock:
+            self._hanging.discard(id(run))
             if self._run is run:
                 self._run = None
         run.done.set()

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime.jwt_assertion import AssertionSettings, assertion_in, assertion_of, encoded
@@ -82,10 +82,21 @@ def user_function(provider: Any, argument: Secret | None) -> TokenFunction:
     """
     token = getattr(provider, "token", None)
     if callable(token):
-        return lambda: _of_object(provider)
+        return lambda: _contained(lambda: _of_object(provider))
     if _takes_text(provider):
-        return lambda: _awaited(provider(None if argument is None else argument.reveal()))
-    return lambda: _awaited(provider())
+        text = argument
+        return lambda: _contained(lambda: _awaited(provider(text.reveal() if text else None)))
+    return lambda: _contained(lambda: _awaited(provider()))
+
+
+def _contained(function: TokenFunction) -> object:
+    """SystemExit and a cancelled coroutine are failures of the function, not ends of the client."""
+    try:
+        return function()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise TokenError(f"the token function raised {type(error).__name__}") from error
 
 
 def _of_object(provider: Any) -> object:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.peers import PATIENCE
 
 from odradek.common.errors import TokenError
-from odradek.runtime.one_at_a_time import OneAtATime
+from odradek.runtime.one_at_a_time import MOST_HANGING, OneAtATime
 
 
 class Slow:
@@ -126,3 +126,24 @@ def test_a_late_joiner_does_not_wait_for_ever() -> None:
         shared()
     slow.go.set()
     thread.join(PATIENCE)
+
+
+def test_only_a_few_may_hang() -> None:
+    slow = Slow()
+    now = [0.0]
+    shared = OneAtATime(slow, 30.0, lambda: now[0])
+    threads = []
+    for run in range(MOST_HANGING):
+        thread = threading.Thread(target=shared)
+        thread.start()
+        assert slow.began.wait(PATIENCE)
+        slow.began.clear()
+        threads.append(thread)
+        now[0] = 30.0 * (run + 1)
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match="4 earlier calls still hang"):
+            shared()
+    slow.go.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert shared() == MOST_HANGING + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
@@ -84,6 +85,15 @@ def test_what_a_users_function_raises_comes_through() -> None:
 
     with pytest.raises(LookupError, match="vault is sealed"):
         given(broken)
+
+
+@pytest.mark.parametrize("end", [SystemExit, asyncio.CancelledError])
+def test_a_function_that_wants_to_end_more_than_itself(end: type[BaseException]) -> None:
+    def leaving() -> str:
+        raise end
+
+    with pytest.raises(TokenError, match=f"the token function raised {end.__name__}"):
+        given(leaving)
 
 
 @pytest.mark.parametrize(

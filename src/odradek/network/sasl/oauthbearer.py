@@ -61,7 +61,7 @@ class Refresh:
         due = got_at + life * (self.factor + self.jitter * rng.random())
         if self.min_period + self.buffer <= life:
             due = min(max(due, got_at + self.min_period), expires_at - self.buffer)
-        return due
+        return min(due, expires_at)
 
 
 class Oauthbearer:
