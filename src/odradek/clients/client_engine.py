@@ -234,7 +234,8 @@ class ClientEngine(Engine):
         """The error of a call whose time is up, with every address tried and why it failed."""
         attempts = [*self.recent_attempts(now), *own_attempts]
         error = self._timeout(what, now, attempts)
-        error.__cause__ = self.updater.refusals.latest()
+        if (refusal := self.updater.refusals.latest()) is not None:
+            error.__cause__ = refusal
         return error
 
     def _timeout(self, what: str, now: float, attempts: Sequence[Attempt]) -> KafkaTimeoutError:
