@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 
@@ -63,7 +64,7 @@ def asking(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str, str]:
 
 
 def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer) -> None:
-    """One fetch serves all connections of a client, in Kafka's and in librdkafka's words."""
+    """One fetch serves all connections of a client; librdkafka takes the same settings as we do."""
     before = len(server.forms)
     with Admin(settings(cluster, **asking(server))) as admin:
         admin.create_topics([NewTopic("tokens", 1)])
@@ -77,6 +78,13 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
         "sasl.oauthbearer.client.secret": CLIENT_SECRET,
     }
     options = settings(cluster, **theirs, **{"auto.offset.reset": "earliest"})
+    words = {name: value for name, value in options.items() if name != "default.api.timeout.ms"}
+    librdkafka = confluent_kafka.Consumer({**words, "group.id": "theirs"})
+    try:
+        assert "tokens" in librdkafka.list_topics(timeout=PATIENCE).topics
+    finally:
+        librdkafka.close()
+    before += 1
     with Consumer(options) as consumer:
         consumer.assign([TopicPartition("tokens", 0)])
         end = time.monotonic() + PATIENCE
