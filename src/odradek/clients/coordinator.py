@@ -389,8 +389,7 @@ class _CoordinatorCall(_Call):
         that is held until all members have come, so a commit goes beside it.
         """
         connection = self._engine.network.connection(address, COORDINATOR)
-        head = connection.in_flight.head if connection is not None else None
-        held = head is not None and head.patience > 0.0
+        held = connection is not None and connection.may_hold()
         return BESIDE if held and self.patience == 0.0 else COORDINATOR
 
     def _doubt(self, error: KafkaError, now: float) -> None:

@@ -178,6 +178,13 @@ class Connection:
             deadline = min(deadline, self.suspect_at(suspicion) or deadline)
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
+    def may_hold(self) -> bool:
+        """Whether what is sent on it now may rightly be answered late: behind a JoinGroup, be that
+        out, or waiting itself until the connection has authenticated again.
+        """
+        held = () if self.session is None else self.session.held
+        return self.in_flight.has_patient() or any(r.patience > 0.0 for r in held)
+
     @property
     def held_at(self) -> float | None:
         """When what it carries counts as held: answers behind it will be late for no fault."""

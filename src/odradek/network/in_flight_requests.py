@@ -88,6 +88,10 @@ class InFlightRequests:
         """Until when a broker may rightly keep all that comes now waiting behind these."""
         return max((r.sent_at + r.patience for r in self._queue), default=-math.inf)
 
+    def has_patient(self) -> bool:
+        """Whether a broker may rightly keep all that comes now waiting behind one of these."""
+        return any(r.patience > 0.0 for r in self._queue)
+
     def take(self, correlation_id: int) -> InFlightRequest:
         """The request that an answer with this id belongs to; anything but the head is an error."""
         if not self._queue or self._queue[0].correlation_id != correlation_id:

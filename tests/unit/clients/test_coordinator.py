@@ -14,8 +14,11 @@ from odradek.common.kafka_errors import (
     RebalanceInProgressError,
     error_for,
 )
+from odradek.common.types import Address
+from odradek.network.connection import COORDINATOR
 from odradek.network.effects import Send
 from odradek.network.flow import Completion
+from odradek.network.sasl.session import Session
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.find_coordinator import Coordinator as Found
@@ -230,6 +233,36 @@ def test_nothing_waits_behind_a_request_that_is_held() -> None:
     w.beat(1.0).result()
     assert not held.done
     assert [e.fields["purpose"] for e in w.kinds("dial")] == ["data", "coordinator", "beside"]
+
+
+def test_nothing_waits_behind_a_held_request_that_others_are_ahead_of() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 0.5
+    ahead = w.ask()
+    w.run(w.now + 0.1)
+    w.delays[B2] = 40.0
+    held = w.ask(100.0, timeout=65.0, patience=60.0)
+    w.run(w.now + 0.1)
+    assert not ahead.done
+    w.delays[B2] = 0.0
+    w.beat(0.3).result()
+    assert not held.done
+    assert w.kinds("dial")[-1].fields["purpose"] == "beside"
+
+
+def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() -> None:
+    w = Groups()
+    w.beat().result()
+    connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
+    assert connection is not None
+    connection.session = session = Session(0.0, w.now, w.engine.rng)
+    session.gated = session.renewing = True
+    held = w.ask(100.0, timeout=65.0, patience=60.0)
+    w.run(w.now + 0.1)
+    assert len(session.held) == 1
+    w.beat(0.3).result()
+    assert not held.done
 
 
 def test_the_version_can_be_limited() -> None:
