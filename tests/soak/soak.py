@@ -28,6 +28,14 @@ from odradek.simulation.history import History, Outcome
 from odradek.testing import LocalCluster
 
 SOURCE = "in"
+SESSIONS = {
+    # A member that couldn't say goodbye keeps its partitions for a session, which each new
+    # coordinator counts from its beginning: with Kafka's 45 s, and a trouble every 15, for ever.
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "3000",
+}
 TROUBLES = ("kill", "kill", "pause", "move", "roll")
 PROGRESS = 10.0
 
@@ -307,7 +315,7 @@ class Soak:
 
 def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Report:
     """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines."""
-    with LocalCluster(brokers=3) as cluster:
+    with LocalCluster(brokers=3, config=SESSIONS) as cluster:
         soak = Soak(cluster, plan, say)
         report = soak.run()
     if keep is not None and not report.ok:

@@ -257,17 +257,20 @@ class ClientEngine(Engine):
         )
 
     def recent_attempts(self, now: float) -> list[Attempt]:
-        """The last failure of each address that is failing now, and of the metadata requests."""
+        """The last failure of each address that is failing now, and of the metadata requests.
+
+        Copies are walked: callers ask while the host's thread dials and closes.
+        """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED
-        for attempt in self.updater.attempts:
+        for attempt in tuple(self.updater.attempts):
             found[attempt.address, attempt.what] = attempt
         for state in self.network.states.all():
             if state.failures and state.last_error is not None:
                 key = (state.address, "dial")
                 error = f"{type(state.last_error).__name__}: {state.last_error}"
                 found[key] = Attempt(state.address, "dial", error, state.last_error_at)
-        for connection in self.network.connections.values():
+        for connection in tuple(self.network.connections.values()):
             if not connection.ready:
                 key = (connection.address, "dial")
                 what = f"still {connection.state.value}"

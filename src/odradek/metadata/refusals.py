@@ -93,7 +93,8 @@ class Refusals:
         return any(s.proved_at > -math.inf for s in self._network.states.all())
 
     def _connected(self) -> bool:
-        return any(c.ready for c in self._network.connections.values())
+        # A copy: a call that begins asks from its own thread, beside the host's.
+        return any(c.ready for c in tuple(self._network.connections.values()))
 
     def _decisive(self, noted: Mapping[Address, KafkaError]) -> KafkaError | None:
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
