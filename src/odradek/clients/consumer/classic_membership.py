@@ -41,7 +41,8 @@ logger = logging.getLogger("odradek.consumer")
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
 LEAVE_TIMEOUT = 5.0
-"""Leaving is a courtesy to the others: the session timeout does the same, only later."""
+"""Seconds for leaving unasked, as a courtesy to the others: the session timeout does the same, only
+later. Who is closed may take as long as its application gave it."""
 
 
 REMOVED = (UnknownMemberIdError, IllegalGenerationError)
@@ -370,7 +371,7 @@ class ClassicMembership:
     def _say_goodbye(self, reason: str, deadline: float) -> Flow[None]:
         """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""
         group, identity = self._group, self._identity
-        now = yield START
+        yield START
         if group.instance_id is not None or identity.member_id == NO_MEMBER:
             return
         member = identity.member_id
@@ -387,7 +388,7 @@ class ClassicMembership:
                 body,
                 LeaveGroupResponse,
                 _check_leave,
-                min(deadline, now + LEAVE_TIMEOUT),
+                deadline,
             )
         except KafkaError as error:
             logger.debug("leaving group %r: %s", group.group_id, error)

@@ -91,6 +91,8 @@ class Identity(NamedTuple):
     instance_id: str | None = None
     by_epoch: bool = False
     """KIP-848."""
+    joining: bool = False
+    """A JoinGroup is out (or about to be): its answer brings another generation, or the end."""
 
 
 class _AgainError(KafkaError):
@@ -387,7 +389,9 @@ class _Commit:
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now, sent = self._stored.identity(), self._sent
-        moved = now.generation >= 0 and now != sent
+        # While a join is out, its answer settles it: the group may have gone on to the generation
+        # in which this member keeps its partitions, and a commit beside the join heard of it first.
+        moved = now.generation >= 0 and (now.joining or now != sent)
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)
         if isinstance(error, OVERTAKEN) and self._still(now) and again:

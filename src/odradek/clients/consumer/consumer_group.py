@@ -362,7 +362,11 @@ class ConsumerGroup:
         if membership is None:
             return Identity()
         return Identity(
-            membership.member_id, membership.generation, self.instance_id, self.by_epoch
+            membership.member_id,
+            membership.generation,
+            self.instance_id,
+            self.by_epoch,
+            joining=membership.state is MemberState.PREPARING_REBALANCE,
         )
 
     @property

@@ -37,6 +37,21 @@ def test_a_static_member_does_not_leave() -> None:
     assert w.state == "unjoined"
 
 
+def test_leaving_takes_as_long_as_it_was_given() -> None:
+    w = Script()
+    w.stable()
+    w.mode(B1, "refused")
+    begin = w.now
+    done = w.engine.start(w.membership.leave(begin + 30.0))
+    w.run(begin + 12.0)
+    assert not done.done
+    up(w, B1)
+    w.run(w.now + 5.0, lambda: done.done)
+    done.result()
+    assert w.order()[-1] == "LeaveGroup"
+    assert w.state == "unjoined"
+
+
 def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
     w = Script()
     w.stable()

@@ -31,7 +31,7 @@ from odradek.protocol.messages.offset_commit import (
 )
 
 P = TopicPartition("t", 0)
-UNKNOWN, REFUSED, LOADING = 3, 12, 14
+UNKNOWN, REFUSED, LOADING, ILLEGAL = 3, 12, 14, 22
 
 
 class Counting(Engine):
@@ -183,6 +183,40 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
     scene.answer()
     assert fifth.done
     assert scene.sent == [1, 4, 5]
+
+
+@pytest.mark.parametrize("joining_since", ["before", "meanwhile"])
+def test_a_generation_that_ends_while_a_join_is_out_is_no_loss(joining_since: str) -> None:
+    """The group has the next one, and the answer that tells of it is on its way."""
+    scene = Scene()
+    joining = Identity("m", 1, joining=True)
+    if joining_since == "before":
+        scene.who = joining
+    done = scene.commit(1)
+    scene.step()
+    scene.who = joining
+    scene.answer({"t-0": ILLEGAL})
+    assert scene.sent == [1, 1]
+    scene.who = Identity("m", 2)
+    scene.answer()
+    assert done.done
+    assert done.error is None
+    assert scene.accepted == [("t-0", 1)]
+
+
+def test_a_generation_that_ends_while_no_join_is_out_is_a_loss() -> None:
+    scene = Scene()
+    done = scene.commit(1)
+    scene.step()
+    scene.answer({"t-0": ILLEGAL})
+    assert isinstance(done.error, CommitFailedError)
+    scene.who = Identity("m", 1, joining=True)
+    done = scene.commit(1)
+    scene.step()
+    scene.answer({"t-0": ILLEGAL})
+    scene.who = Identity("", -1, joining=True)  # and the join was refused
+    scene.answer({"t-0": ILLEGAL})
+    assert isinstance(done.error, CommitFailedError)
 
 
 def test_those_that_give_up_hold_up_nobody() -> None:
