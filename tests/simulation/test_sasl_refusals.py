@@ -234,6 +234,32 @@ def test_without_a_password_there_is_none_to_replace() -> None:
     assert PASSWORD not in str(caught.value)
 
 
+def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
+    scene = Scene(refusing={1})
+    addresses = ",".join(str(b.address) for b in scene.cluster.brokers.values())
+    config = {"connections_max_idle_ms": 5000, "bootstrap_servers": addresses}
+    with client_of(scene, "admin", **config) as admin:
+        for _ in range(4):
+            admin.list_topics(timeout=5)
+            scene.sasl.refusing.clear()
+            scene.world.advance(40.0)
+
+
+def test_a_single_recycled_address_is_no_verdict_while_the_others_are_away() -> None:
+    scene = Scene()
+    with client_of(scene, "consumer", auto_offset_reset="earliest") as consumer:
+        with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+            writer.send("t", b"0", partition=0).result(timeout=5)
+        assert CALLS["consumer"][2](consumer)
+        scene.sasl.refusing.add(1)
+        for i in scene.cluster.brokers:
+            scene.cluster.bounce(i, after=0.5 if i == 1 else 4.0)
+        scene.world.after(4.0, scene.sasl.refusing.clear)
+        with Producer(scene.settings(), _host=scene.world.host("late")) as writer:
+            scene.world.after(6.0, lambda: writer.send("t", b"1", partition=0))
+            assert consumer.poll(20.0)
+
+
 def test_an_outage_isnt_mistaken_for_a_refusal() -> None:
     scene = Scene()
     with client_of(scene, "admin") as admin:

@@ -328,6 +328,7 @@ class MetadataUpdater:
         self._candidates.silence.clear()
         self._late.clear()
         self.attempts.clear()
+        self.refusals.forget()
         self._metadata_only(False)
         if self.current is not None:
             self._rebootstrapped(restarted, asked.connection, now)

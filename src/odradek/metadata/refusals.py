@@ -19,6 +19,8 @@ from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
 """Seconds in which a round may find somebody who takes us in."""
+RECENT = 10.0
+"""Seconds before the first refusal in which an address that failed belongs to the same trouble."""
 WEAK = (NotKafkaError, PlaintextPortError)
 """Something else listens at an address. In an outage of a cluster that had let us in this shows
 nothing, since addresses are recycled, unless it is so at all of them."""
@@ -53,6 +55,10 @@ class Refusals:
             self._noted[address] = error
             self._since = min(self._since, now)
 
+    def forget(self) -> None:
+        """Somebody took us in."""
+        self._noted, self._since = {}, math.inf
+
     @property
     def due_at(self) -> float:
         """When it is time to look, even if the round isn't over."""
@@ -62,14 +68,16 @@ class Refusals:
         """See whether a refusal stands; `until`: a round is over, and the next one begins then."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
-        noted, self._noted, self._since = self._noted, {}, math.inf
-        if self._connected():
+        states, since = self._network.states, self._since
+        noted = {a: e for a, e in self._noted.items() if states.state(a).failures}
+        self.forget()
+        if self._connected() or not noted:
             return
-        error = self._decisive(noted)
+        error = self._decisive(noted, since)
         if error is None:
             return
         if until is None:
-            until = min(self._network.states.state(a).backoff_until for a in noted)
+            until = min(states.state(a).backoff_until for a in noted)
         self._last = Refusal(error, until)
         self.tell(self._last)
 
@@ -96,12 +104,20 @@ class Refusals:
         # A copy: a call that begins asks from its own thread, beside the host's.
         return any(c.ready for c in tuple(self._network.connections.values()))
 
-    def _decisive(self, noted: Mapping[Address, KafkaError]) -> KafkaError | None:
+    def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
+        """The error that stands for all, if any does.
+
+        A client that had been let in rather waits for those that are only away, unless more than
+        half of the addresses refuse it: one alone may be another cluster's by now.
+        """
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
-        if strong:
-            return strong[0]
-        if self.got_in() and any(
-            s.failures and s.address not in noted for s in self._network.states.all()
-        ):
-            return None
-        return next(iter(noted.values()))
+        if self.got_in():
+            recent = [
+                isinstance(s.last_error, KafkaError) and s.last_error.sticky
+                for s in self._network.states.all()
+                if s.failures and s.last_error_at >= since - RECENT
+            ]
+            away, refusing = recent.count(False), recent.count(True)
+            if away and (not strong or away >= refusing):
+                return None
+        return (strong or list(noted.values()))[0]

@@ -130,6 +130,12 @@ class Connection:
             )
         return version
 
+    @property
+    def authenticates(self) -> bool:
+        """It does so now, for the first time or once more."""
+        again = self.session is not None and self.session.gated
+        return again or self.state is ConnectionState.AUTHENTICATING
+
     def lost(self, error: KafkaError) -> None:
         """Go to the state in which it ended."""
         refused = isinstance(error, AuthenticationError) and self.state not in _BEFORE_TCP

@@ -100,7 +100,7 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
     """TCP (and TLS) is up: go on to the handshake."""
     connection.last_received = now
-    if not connection.beside:
+    if not (connection.beside or connection.asks):
         allowed = connection.record.setup_timeout
         connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
     connection.move(ConnectionEvent.CONNECTED)

@@ -29,7 +29,7 @@ from odradek.network.dial_governor import MAX_PENDING, DialGovernor
 from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, in_words
-from odradek.network.flow import Completion, Signal
+from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal
 from odradek.network.host_inputs import HostInputs
@@ -404,9 +404,19 @@ class NetworkClient(HostInputs):
         if number in self._by_id:
             self.fail(self._by_id[number], error, now)
 
-    def _disconnected(self, number: int, error: BaseException | str | None, now: float) -> None:
+    def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
+        """A refusal and the end came in one step: whoever waits for the answer reads it first."""
+        now = yield START
+        self._disconnected(number, error, now, late=True)
+
+    def _disconnected(
+        self, number: int, error: BaseException | str | None, now: float, *, late: bool = False
+    ) -> None:
         connection = self._by_id.get(number)
         if connection is None:
+            return
+        if connection.authenticates and not late and not len(connection.in_flight):
+            self.engine.start(self._after_the_answer(number, error))
             return
         setting_up = not connection.ready
         suspect(self, connection, error)

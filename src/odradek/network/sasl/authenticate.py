@@ -75,7 +75,9 @@ def authenticate(
     return network.engine.now
 
 
-def shake_hands(network: NetworkClient, connection: Connection, mechanism: Mechanism) -> Flow[None]:
+def shake_hands(
+    network: NetworkClient, connection: Connection, mechanism: Mechanism, *, again: bool = False
+) -> Flow[None]:
     """Name the mechanism; raises what the broker has against it."""
     _, newest = connection.versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
     if newest < FRAMED:
@@ -89,6 +91,8 @@ def shake_hands(network: NetworkClient, connection: Connection, mechanism: Mecha
         raise MechanismUnsupportedError(
             f"the broker doesn't do {mechanism.name}", mechanisms=sorted(answer.mechanisms)
         )
+    if code == IllegalSaslStateError.code and again:
+        raise ConnectionFailedError("the broker doesn't let this connection authenticate again now")
     if code == IllegalSaslStateError.code:
         raise SaslNotExpectedError("the broker answers without SASL on this port")
     if code:
@@ -119,8 +123,17 @@ def next_token(
         if connection.ended:
             talk.close()
             raise DisconnectedError("the connection was lost meanwhile")
-        wanted = _go_on(mechanism, talk, call.error or call.result())
+        wanted = _go_on(mechanism, talk, call.result() if call.error is None else _tame(call.error))
     return wanted
+
+
+def _tame(error: BaseException) -> Exception:
+    """`SystemExit` or a cancellation in a user's function ends the authentication, nothing more."""
+    if isinstance(error, Exception):
+        return error
+    made = RuntimeError(type(error).__name__)
+    made.__cause__ = error
+    return made
 
 
 def _go_on(mechanism: Mechanism, talk: Conversation, heard: Any) -> bytes | Outside | None:
@@ -131,9 +144,12 @@ def _go_on(mechanism: Mechanism, talk: Conversation, heard: Any) -> bytes | Outs
         return None
     except KafkaError:
         raise
+    except UnicodeError:
+        failure = AuthenticationError(f"{mechanism.name}: what is to be sent isn't Unicode text")
     except Exception as error:
         text = "ran out of time" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
         raise AuthenticationError(f"{mechanism.name} failed on this side: {text}") from error
+    raise failure  # without the cause, which holds the text
 
 
 def exchange(

@@ -37,8 +37,9 @@ def reauthenticate(
             yield Wait((network.changed,))
             if connection.ended:
                 return
-        session.begun_at = began = network.engine.now
-        yield from shake_hands(network, connection, mechanism)
+        began = network.engine.now
+        yield from shake_hands(network, connection, mechanism, again=True)
+        session.begun_at = network.engine.now  # the broker's second began before its answer
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from exchange(
             network, connection, mechanism, talk, first, deadline

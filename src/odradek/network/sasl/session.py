@@ -50,7 +50,9 @@ class Session:
 
         So it has to wait also behind a long fetch that may end after the session.
         """
-        return self.gated or now >= self.ends_at or in_flight.patience_ends() >= self.ends_at
+        if self.gated or self.held or now >= self.ends_at:  # none overtakes one that waits
+            return True
+        return in_flight.patience_ends() >= self.ends_at
 
     def hold(self, request: InFlightRequest, now: float) -> None:
         """Let a request wait, and authenticate again as soon as that is allowed."""

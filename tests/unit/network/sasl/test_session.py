@@ -42,6 +42,7 @@ def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
     assert session.holds(9.0, in_flight)
     session.hold(fetch, 9.0)
     assert session.due_at <= 9.0, "and so it authenticates again at once"
+    assert session.holds(0.0, InFlightRequests()), "none overtakes one that waits"
     assert session.take_held() == [fetch]
     assert session.held == []
 

@@ -1,0 +1,89 @@
+"""SASL on one connection of the engine that ships: what comes at a bad moment, or from bad code."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.spec.world import ClusterPicture, World
+
+from odradek.common.errors import AuthenticationError, CredentialsRefusedError, TokenError
+from odradek.network.effects import Call
+from odradek.network.sasl.oauthbearer import Oauthbearer
+from odradek.network.sasl.plain import Plain
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+
+SASL = {
+    "bootstrap.servers": "front:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "planted",
+}
+
+
+class HangsUp(World):
+    """Ends the connection in the very step in which it answers a token."""
+
+    def _answer(self, number: int, identity: int, body: Any) -> None:
+        super()._answer(number, identity, body)
+        if isinstance(body, SaslAuthenticateRequest):
+            self._end(number, None)
+
+    def _carry_out(self, effect: object) -> None:
+        if isinstance(effect, Call):
+            try:
+                result = effect.function(*effect.arguments)
+            except BaseException as error:  # as `Outsiders.run` does
+                self.engine.called(effect.token, None, error)
+            else:
+                self.engine.called(effect.token, result, None)
+            return
+        super()._carry_out(effect)
+
+
+def world(**config: Any) -> HangsUp:
+    made = HangsUp({**SASL, **config})
+    made.modes["front:9092"] = "no_password"
+    made.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+    return made
+
+
+def error_of(w: World) -> BaseException | None:
+    completion = w.engine.start(w.engine.topic("t", 20.0))
+    w.engine.track(completion, "t", 20.0)
+    w.run(3.0, lambda: completion.done)
+    assert w.engine.ended is None
+    return completion.error
+
+
+def test_a_refusal_wins_over_the_end_that_comes_with_it() -> None:
+    error = error_of(world())
+    assert isinstance(error, CredentialsRefusedError)
+
+
+class Falsy(Exception):  # noqa: N818  # a user's
+    def __bool__(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("raised", [Falsy(), SystemExit(3), asyncio.CancelledError()])
+def test_whatever_a_token_function_raises_breaks_no_client(raised: BaseException) -> None:
+    def fetch() -> object:
+        raise raised
+
+    w = world()
+    w.engine.network.mechanism = Oauthbearer(fetch, lambda: 0.0)
+    error = error_of(w)
+    assert isinstance(error, TokenError)
+    assert error.__cause__ is not None
+
+
+def test_a_password_that_is_no_text_is_an_error_without_it() -> None:
+    w = world(**{"sasl.password": "planted\udcff"})
+    assert isinstance(w.engine.network.mechanism, Plain)
+    error = error_of(w)
+    assert isinstance(error, AuthenticationError)
+    seen: list[BaseException | None] = [error, error.__cause__, error.__context__]
+    assert not any("planted" in repr(e) for e in seen)
