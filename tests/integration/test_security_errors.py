@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.planted_secrets import with_locals
 
 from odradek import Admin, Producer
 from odradek.common import errors
@@ -39,6 +40,9 @@ SETUP = {
     "socket.connection.setup.timeout.max.ms": 1500,
     "max.block.ms": 8000,
 }
+USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
+WRONG = "not-her-password"
+PASSWORDS = (*USERS.values(), WRONG, "bm90.YS50.b2tlbg")
 CALLERS = 3
 INSISTING = 0.8
 DIALS_PER_SECOND = 6
@@ -168,12 +172,12 @@ CASES = (
     Case(
         "wrong password (PLAIN)",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.right("PLAIN", "not-her-password")),
+        at_broker(lambda s: s.right("PLAIN", WRONG)),
     ),
     Case(
         "wrong password (SCRAM)",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.right("SCRAM-SHA-512", "not-her-password")),
+        at_broker(lambda s: s.right("SCRAM-SHA-512", WRONG)),
     ),
     Case(
         "unknown user",
@@ -188,7 +192,7 @@ CASES = (
     Case(
         "token that the broker refuses",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.tokens(lambda: ("bm90.YS50.b2tlbg", None))),
+        at_broker(lambda s: s.tokens(lambda: (PASSWORDS[-1], None))),
     ),
     Case("token function that raises", errors.TokenError, at_broker(lambda s: s.tokens(raises))),
     Case(
@@ -314,7 +318,7 @@ def strict() -> Iterator[LocalCluster]:
         brokers=1,
         security="SASL_SSL",
         mechanisms=["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"],
-        users={"alice": "alice-secret-17", "bob": "bob-secret-23"},
+        users=USERS,
         mutual_tls="required",
         acls=True,
     ) as running:
@@ -340,6 +344,8 @@ def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: C
         assert error.address == outcome.address
         assert error.what
         assert error.cure
+        shown = f"{error!r} {with_locals(error)} {outcome.explained}"
+        assert [s for s in PASSWORDS if s in shown] == []
     assert outcome.slowest < ATTEMPT
     assert outcome.dials <= DIALS_PER_SECOND * (outcome.seconds + 1)
     assert str(outcome.found[0]) in outcome.explained

@@ -1,0 +1,138 @@
+"""What a user has no right to do is refused by name, and doesn't spoil what is allowed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.common.errors import AuthorizationError, KafkaError
+from odradek.common.kafka_errors import (
+    ClusterAuthorizationError,
+    GroupAuthorizationError,
+    TopicAuthorizationError,
+    TransactionalIdAuthorizationError,
+)
+from odradek.testing import LocalCluster
+from odradek.testing.shared_clusters import SharedClusters
+
+OPTIONS = {
+    "brokers": 1,
+    "security": "SASL_PLAINTEXT",
+    "mechanisms": ["SCRAM-SHA-256"],
+    "users": {"bob": "bob-secret-23", "carol": "carol-secret-29"},
+    "acls": True,
+}
+MINE, SEEN, THEIRS = "mine", "seen", "theirs"
+
+
+@pytest.fixture(scope="module")
+def guarded(clusters: SharedClusters) -> LocalCluster:
+    """Bob may write and read `mine`, see `seen`, and nothing about `theirs`."""
+    running = clusters.start(OPTIONS)
+    with Admin({"bootstrap.servers": running.inner_servers}) as admin:
+        admin.create_topics([NewTopic(t, 1, 1) for t in (MINE, SEEN, THEIRS)], timeout=30)
+    running.allow("bob", "--operation", "Read", "--topic", MINE, "--group", "bobs")
+    running.allow("bob", "--operation", "Write", "--topic", MINE)
+    both = ("--allow-principal", "User:carol")
+    running.allow("bob", *both, "--operation", "Describe", "--topic", SEEN, "--group", "known")
+    return running
+
+
+def refused(error: KafkaError, kind: type[AuthorizationError], right: str, on: str) -> None:
+    assert isinstance(error, kind)
+    assert (error.operation, error.resource) == (right, on)
+    assert f"needs {right} on {on}: add an ACL" in str(error)
+
+
+def test_a_producer(guarded: LocalCluster) -> None:
+    with Producer(guarded.client_config("bob")) as producer:
+        good = [producer.send(MINE, b"1")]
+        with pytest.raises(TopicAuthorizationError) as unknown:
+            producer.send(THEIRS, b"no")
+        bad = [producer.send(SEEN, b"no") for _ in range(3)]
+        good.append(producer.send(MINE, b"2"))
+        assert [future.result(timeout=20).topic for future in good] == [MINE, MINE]
+        for future in bad:
+            with pytest.raises(TopicAuthorizationError) as caught:
+                future.result(timeout=20)
+            refused(caught.value, TopicAuthorizationError, "WRITE", f"topic {SEEN!r}")
+        refused(unknown.value, TopicAuthorizationError, "DESCRIBE", f"topic {THEIRS!r}")
+        assert producer.send(MINE, b"3").result(timeout=20).offset >= 2
+
+
+def test_an_idempotent_producer_that_may_write_nothing(guarded: LocalCluster) -> None:
+    config = {**guarded.client_config("carol"), "enable.idempotence": True}
+    with Producer(config) as producer, pytest.raises(ClusterAuthorizationError) as caught:
+        producer.send(SEEN, b"no").result(timeout=20)
+    refused(caught.value, ClusterAuthorizationError, "IDEMPOTENT_WRITE", "the cluster")
+
+
+def test_a_transactional_producer(guarded: LocalCluster) -> None:
+    config = {**guarded.client_config("bob"), "transactional.id": "bobs-id"}
+    with Producer(config) as producer, pytest.raises(TransactionalIdAuthorizationError) as caught:
+        producer.init_transactions(timeout=20)
+    on = "transactional id 'bobs-id'"
+    refused(caught.value, TransactionalIdAuthorizationError, "DESCRIBE", on)
+
+
+def test_a_consumer(guarded: LocalCluster) -> None:
+    with Producer(guarded.client_config("bob")) as producer:
+        producer.send(MINE, b"more").result(timeout=20)
+    config = {**guarded.client_config("bob"), "auto.offset.reset": "earliest"}
+    with Consumer(config) as consumer:
+        consumer.assign([TopicPartition(t, 0) for t in (MINE, SEEN, THEIRS)])
+        rights: set[tuple[str | None, str | None]] = set()
+        values: list[bytes | None] = []
+        wanted = {("READ", f"topic {SEEN!r}"), ("DESCRIBE", f"topic {THEIRS!r}")}
+        end = time.monotonic() + 20
+        while (rights != wanted or not values) and time.monotonic() < end:
+            try:
+                values += [record.value for record in consumer.poll(1.0)]
+            except TopicAuthorizationError as error:
+                rights.add((error.operation, error.resource))
+        assert rights == wanted
+        assert b"more" in values
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(("group", "right"), [("foreign", "DESCRIBE"), ("known", "READ")])
+def test_a_group(guarded: LocalCluster, group: str, right: str, protocol: str) -> None:
+    config = {**guarded.client_config("bob"), "group.id": group, "group.protocol": protocol}
+    with Consumer(config) as consumer:
+        consumer.subscribe([MINE])
+        with pytest.raises(GroupAuthorizationError) as caught:
+            consumer.poll(20)
+        refused(caught.value, GroupAuthorizationError, right, f"group {group!r}")
+
+
+def test_a_group_with_a_topic_that_is_not_allowed(guarded: LocalCluster) -> None:
+    """The other topic is read and committed."""
+    with Producer(guarded.client_config("bob")) as producer:
+        producer.send(MINE, b"for the group").result(timeout=20)
+    config = {**guarded.client_config("bob"), "group.id": "bobs", "auto.offset.reset": "earliest"}
+    with Consumer(config) as consumer:
+        consumer.subscribe([MINE, THEIRS])
+        refusals, values = 0, []
+        end = time.monotonic() + 30
+        while not (refusals and b"for the group" in values) and time.monotonic() < end:
+            try:
+                values += [record.value for record in consumer.poll(1.0)]
+            except TopicAuthorizationError as error:
+                refused(error, TopicAuthorizationError, "DESCRIBE", f"topic {THEIRS!r}")
+                refusals += 1
+        assert refusals
+        assert b"for the group" in values
+        consumer.commit(timeout=20)
+
+
+def test_an_admin(guarded: LocalCluster) -> None:
+    with Admin(guarded.client_config("bob")) as admin:
+        with pytest.raises(TopicAuthorizationError) as caught:
+            admin.create_topics([NewTopic("new", 1, 1)], timeout=20)
+        refused(caught.value, TopicAuthorizationError, "CREATE", "topic 'new'")
+        with pytest.raises(TopicAuthorizationError) as caught:
+            admin.delete_topics([SEEN], timeout=20)
+        refused(caught.value, TopicAuthorizationError, "DELETE", f"topic {SEEN!r}")
+        assert admin.list_topics(timeout=20) == [MINE, SEEN]
