@@ -67,6 +67,8 @@ class CooperativeStickyAssignor:
 
     def __init__(self) -> None:
         self.partition_racks: PartitionRacks = {}
+        self._aim: tuple[object, Assignments] | None = None
+        """What the last round is to lead to, and for which group."""
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
         """The generation, for leaders older than version 2 of the subscription (KIP-792)."""
@@ -77,7 +79,15 @@ class CooperativeStickyAssignor:
     ) -> Assignments:
         """Balance, less what its owner has to give back first."""
         claims = {m: (s.owned, _generation(s)) for m, s in members.items()}
-        assignments = _share(members, topics, claims, self.partition_racks)
+        group = (
+            {m: (frozenset(s.topics), s.rack) for m, s in members.items()},
+            dict(topics),
+            self.partition_racks,
+        )
+        assignments = self._aimed_at(group, members)
+        if assignments is None:
+            assignments = _share(members, topics, claims, self.partition_racks)
+        self._aim = group, assignments
         owners: dict[TopicPartition, set[str]] = {}
         for member, subscription in members.items():
             for partition in subscription.owned:
@@ -87,6 +97,20 @@ class CooperativeStickyAssignor:
             member: [p for p in given if not (there := owners.get(p, nobody)) or member in there]
             for member, given in assignments.items()
         }
+
+    def _aimed_at(
+        self, group: object, members: Mapping[str, MemberSubscription]
+    ) -> Assignments | None:
+        """Where the last round led to, if the same group is still on the way there, or has arrived.
+
+        Found anew from what is owned between two rounds it could be another one each time, and the
+        group would never settle.
+        """
+        if self._aim is None or self._aim[0] != group:
+            return None
+        aim = self._aim[1]
+        arriving = all(set(aim[m]).issuperset(s.owned) for m, s in members.items())
+        return aim if arriving else None
 
 
 def _generation(subscription: MemberSubscription) -> int:

@@ -38,6 +38,10 @@ class Nearness:
         """The member has a rack, and no replica is there."""
         return member in self._member_racks and not self.near(member, partition)
 
+    def count(self, given: Assignments) -> int:
+        """How many partitions are near to their members."""
+        return sum(self.near(member, p) for member, found in given.items() for p in found)
+
     def neighbours(self, partition: TopicPartition) -> int:
         """How many members are near it: who has few has to choose first."""
         return sum(self._members[rack] for rack in self._racks[partition])

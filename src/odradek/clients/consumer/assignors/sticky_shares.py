@@ -71,14 +71,35 @@ def share_unlike(
     kept: Assignments,
     racks: Nearness | None = None,
 ) -> Assignments:
-    """Share among members of which not all subscribe to the same topics."""
+    """Share among members of which not all subscribe to the same topics.
+
+    Those that are far from what they had give it up only where that brings more partitions near to
+    their members. Else a cooperative group may never settle: what is free between two rounds could
+    go to other members each time, and push what was just settled away again.
+    """
+    if racks is None:
+        return _deal(members, subscribed, topics, kept, {}, None)
+    far = {p: m for m, partitions in kept.items() for p in partitions if racks.far(m, p)}
+    steady = _deal(members, subscribed, topics, kept, {}, racks)
+    if not far:
+        return steady
+    nearer = _deal(members, subscribed, topics, kept, far, racks)
+    return nearer if racks.count(nearer) > racks.count(steady) else steady
+
+
+def _deal(
+    members: Sequence[str],
+    subscribed: Mapping[str, frozenset[str]],
+    topics: Mapping[str, int],
+    kept: Assignments,
+    far: Mapping[TopicPartition, str],
+    racks: Nearness | None,
+) -> Assignments:
+    """Share, from what each keeps; what is in `far` goes to one that is nearer, if there is one."""
     shares = _Shares(members, subscribed, racks)
-    far: dict[TopicPartition, str] = {}
     for member, partitions in kept.items():
         for partition in partitions:
-            if racks is not None and racks.far(member, partition):
-                far[partition] = member
-            else:
+            if partition not in far:
                 shares.add(member, partition, loose=False)
     taken = set().union(*kept.values()).difference(far)
     if racks is not None:
@@ -112,7 +133,8 @@ def _share_near(
             near = [m for m in shares.takers[topic] if racks.near(m, partition)]
             member = min(near, key=shares.load.__getitem__, default=far.get(partition))
             if member is not None:
-                shares.add(member, partition, loose=True)
+                # Who keeps it gives it away as unwillingly as what is near: it had it before.
+                shares.add(member, partition, loose=far.get(partition) != member)
                 taken.add(partition)
 
 
