@@ -23,7 +23,6 @@ import odradek
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError
 from odradek.runtime import SelectorHost, ThreadHost
-from odradek.runtime.ciphers import openssl_name
 from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
 
@@ -311,23 +310,6 @@ def test_ciphers(authority: Authority, broker: Identity, caplog: pytest.LogCaptu
 def test_what_leaves_nothing(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         TlsContexts(config(given)).context()
-
-
-@pytest.mark.parametrize(
-    ("name", "own"),
-    [
-        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
-        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", "ECDHE-RSA-AES128-SHA256"),
-        ("TLS_DHE_RSA_WITH_AES_256_CCM_8", "DHE-RSA-AES256-CCM8"),
-        ("TLS_ECDHE_RSA_WITH_ARIA_128_GCM_SHA256", "ECDHE-ARIA128-GCM-SHA256"),
-        ("TLS_RSA_WITH_CAMELLIA_256_CBC_SHA", "CAMELLIA256-SHA"),
-        ("TLS_DH_anon_WITH_AES_128_CBC_SHA", None),
-        ("TLS_RSA_WITH_RC4_128_MD5", None),
-        ("nonsense", None),
-    ],
-)
-def test_names_of_suites(name: str, own: str | None) -> None:
-    assert openssl_name(name) == own
 
 
 # Files that change
