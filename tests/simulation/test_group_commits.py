@@ -14,6 +14,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.common.errors import (
+    ClientBrokenError,
     CommitFailedError,
     ConfigurationError,
     IllegalStateError,
@@ -298,6 +299,83 @@ def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None
     assert isinstance(told[0], KafkaTimeoutError)
     assert "commit_async() of group 'g'" in str(told[0])
     assert len(told) <= 2
+
+
+@pytest.mark.parametrize("ends", ["before it begins", "meanwhile"])
+def test_a_client_that_ends_tells_of_its_commits_at_close(ends: str) -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = one_partition(scene, enable_auto_commit=False)
+    scene.read(a, 2)
+    broken, told = ClientBrokenError("a test says so"), list[KafkaError | None]()
+
+    def end() -> None:
+        a._engine.post(lambda _: a._engine.end(broken, "broken", error="x"))
+
+    if ends == "before it begins":
+        end()
+    a.commit_async(callback=lambda _, error: told.append(error))
+    if ends == "meanwhile":
+        end()
+        a._host.wake()
+    scene.world.advance(1.0)
+    with pytest.raises(ClientBrokenError):
+        a.poll(0.5)
+    with pytest.raises(ClientBrokenError):  # then it is no secret any more
+        a.commit_async(callback=lambda _, error: told.append(error))
+    a.close()
+    a.close()
+    assert told == [broken]
+
+
+def test_unsubscribe_after_assign_waits_for_commits_and_calls_their_callbacks() -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = one_partition(scene, enable_auto_commit=False)
+    told: list[Any] = []
+
+    def note(offsets: Any, error: KafkaError | None) -> None:
+        told.append((offsets[PARTITIONS[0]].offset, error))
+        a.unsubscribe()  # inside of which it doesn't wait for itself
+
+    scene.read(a, 2)
+    a.commit_async({PARTITIONS[0]: 1}, note)
+    a.unsubscribe()
+    assert told == [(1, None)]
+    assert scene.committed()[0] == 1
+    for broker in list(scene.cluster.brokers):
+        scene.cluster.crash(broker)
+    a.assign(PARTITIONS[:1])
+    a.commit_async({PARTITIONS[0]: 2}, note)
+    began = scene.world.now
+    a.unsubscribe(timeout=2.0)
+    assert scene.world.now - began < 2.2
+    assert isinstance(told[1][1], KafkaTimeoutError)
+    a.close(0.0)
+    assert len(told) == 2
+
+
+def test_commits_that_callbacks_begin_while_it_closes_are_told_of_or_refused() -> None:
+    scene = Scene()
+    scene.write(range(8))
+    a = scene.subscribed(enable_auto_commit=False)
+    scene.read(a, 8)
+    for broker in list(scene.cluster.brokers):
+        scene.cluster.crash(broker)
+    begun, told = [0], list[int]()
+
+    def again(number: int) -> None:
+        def callback(*_: object) -> None:
+            told.append(number)
+            again(number + 1)
+
+        a.commit_async({PARTITIONS[0]: 1}, callback)
+        begun.append(number)
+
+    again(1)
+    a.close(timeout=1)
+    assert told == begun[1:]
+    assert 1 <= len(told) <= 3
 
 
 def test_close_of_a_static_member_that_was_fenced_is_quiet(

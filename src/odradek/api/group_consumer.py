@@ -26,6 +26,7 @@ from odradek.clients.consumer.records import (
 )
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
+from odradek.network.flow import Completion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,14 +128,17 @@ class GroupConsumer(Client[ConsumerEngine]):
         group can't be reached.
         """
         self._check_open()
-        engine = self._engine
-        if engine.group is None or not engine.group.subscribed:
+        engine, deadline = self._engine, self._deadline(timeout)
+        group = engine.group
+        if group is None or not group.subscribed:
             engine.assign((), None)
             self._host.wake()
             self._host.drive()
+            if group is not None and group.commits.open and group.turns.running is None:
+                self._run_turns(group, engine.start(group.settle(deadline)), deadline)
             return
-        engine.group.turns.check("unsubscribe()")
-        self._leave(engine.group, self._deadline(timeout), through=True)
+        group.turns.check("unsubscribe()")
+        self._leave(group, deadline, through=True)
 
     def subscription(self) -> set[str]:
         """The subscribed topics; with a pattern of a classic group those that match now."""
@@ -215,14 +219,17 @@ class GroupConsumer(Client[ConsumerEngine]):
 
         `callback(offsets, error)` is called in a later call that asks for records, or before a
         later `commit` returns; at the latest in `close()` or `unsubscribe()`, which wait for it.
+        It is called exactly once, also if the client ends; a client that has ended raises here.
         Without one a failure is logged. Commits go out in the order of their calls.
         """
         self._check_open()
         group, engine = self._group("commit_async()"), self._engine
+        if engine.ended is not None:
+            raise engine.ended.with_traceback(None)
+        deadline = self._deadline(None)
         with engine.lock:
             chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
-        deadline = self._deadline(None)
-        engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
+            engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
         self._host.wake()
         self._host.drive()
 
@@ -245,6 +252,9 @@ class GroupConsumer(Client[ConsumerEngine]):
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Commit, leave the group, close all connections; ends within `timeout` seconds.
 
+        A coordinator that fails at this moment takes some ten seconds to be replaced: with more
+        time than the usual 5 s the member still leaves, else the others wait for its session's end.
+
         With `enable.auto.commit` everything that was handed out is committed; commits of
         `commit_async` are waited for and their callbacks called; `on_revoked` is called if
         partitions were assigned. A static member (`group.instance.id`) doesn't leave: it
@@ -258,9 +268,13 @@ class GroupConsumer(Client[ConsumerEngine]):
         deadline = self._host.now() + checked_timeout(timeout)
         try:
             group = self._engine.group
-            if not self._closed and group is not None and self._engine.ended is None:
+            if not self._closed and group is not None:
                 with suppress(ClientForkedError):  # the member is the parent's
-                    self._leave(group, deadline, through=through)
+                    try:
+                        if self._engine.ended is None:
+                            self._leave(group, deadline, through=through)
+                    finally:
+                        self._tell_the_rest(group)
             sessions = self._engine.fetcher.halt() if not self._closed else ()
             if sessions and self._engine.ended is None:
                 patience = min(CLOSING_PATIENCE, max(0.0, deadline - self._host.now()))
@@ -281,12 +295,20 @@ class GroupConsumer(Client[ConsumerEngine]):
 
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> None:
         """Run the leaving, with its callbacks, in this thread."""
-        engine, host = self._engine, self._host
+        engine = self._engine
         if through:
             with engine.lock:
                 engine.subscription.note_consumed()
         end = engine.start(group.leave(deadline))
-        until = deadline + LEAVING_GRACE
+        try:
+            self._run_turns(group, end, deadline)
+        finally:
+            if not end.done:
+                logger.warning("group %s wasn't left in time", group.group_id)
+
+    def _run_turns(self, group: ConsumerGroup, end: Completion[None], deadline: float) -> None:
+        """Run callbacks in this thread until something has ended; then raise what they raised."""
+        host, until = self._host, deadline + LEAVING_GRACE
         failure: Exception | None = None
         with suppress(KafkaError):  # the time is up, or the client has ended
             while self._call(
@@ -296,10 +318,20 @@ class GroupConsumer(Client[ConsumerEngine]):
                     group.call_back(host.now, host.wake)
                 except Exception as error:
                     failure = failure or error
-        if not end.done:
-            logger.warning("group %s wasn't left in time", group.group_id)
         if failure is not None:
             raise failure
+
+    def _tell_the_rest(self, group: ConsumerGroup) -> None:
+        """Each callback of `commit_async` is called once: also if the time is up, or the client
+        has ended. What it begins now would end for nobody, so that is refused.
+        """
+        with self._engine.lock:
+            group.commits.closed = True
+            group.commits.give_up(self._host.now())
+        try:
+            group.tell_of_commits(self._host.wake)
+        except KafkaError as error:
+            logger.debug("group %s: a commit's callback: %s", group.group_id, error)
 
     def _group(self, what: str) -> ConsumerGroup:
         group = self._engine.group

@@ -417,6 +417,12 @@ class ConsumerGroup:
             logger.warning("group %s had refused this consumer: %s", self.group_id, self.error)
         self.error = None
 
+    def settle(self, deadline: float) -> Flow[None]:
+        """Wait for commits, and until their callbacks have run as turns; ends at the deadline."""
+        now = yield START
+        yield from self.commits.settle(deadline, now)
+        yield from self._called_back(deadline)
+
     def _called_back(self, until: float) -> Flow[float]:
         """All callbacks have run, those of commits, too, and of commits that callbacks began."""
         now = yield from self._turns_taken()

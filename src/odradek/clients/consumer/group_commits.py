@@ -62,6 +62,8 @@ class GroupCommits:
             stable=group.config["isolation.level"] == "read_committed",
         )
         self._open: dict[Told, None] = {}
+        self.closed = False
+        """Nothing is begun any more that a caller would have to be told of."""
         self._settled = Signal()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -78,8 +80,13 @@ class GroupCommits:
         deadline: float,
         *,
         unknown_for: float = UNKNOWN_FOR,
+        unasked: bool = False,
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit these, or the positions; gives what was committed."""
+        """Commit these, or the positions; gives what was committed.
+
+        What the caller asks for counts from now on, for commits that nobody asks for as well: one
+        that comes behind it must not take it back.
+        """
         now = yield START
         chosen = self.positions() if offsets is None else dict(offsets)
         if not chosen:
@@ -91,12 +98,17 @@ class GroupCommits:
             )
         here = self._group.engine.subscription.partitions
         states = {p: here.get(p) for p in chosen}
+        for partition, state in states.items():
+            if state is not None and not unasked:
+                state.say(chosen[partition])
 
         def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
             state = states[partition]
             if state is not None:
                 state.committed = offset.offset
+                done.add(partition)
 
+        done: set[TopicPartition] = set()
         try:
             yield from self.stored.commit(
                 chosen, deadline, accepted=accepted, unknown_for=unknown_for
@@ -110,6 +122,11 @@ class GroupCommits:
             if present and membership is not None and membership.state not in GONE:
                 membership.rejoin(f"a commit failed: {error.__cause__}", now)
             raise
+        finally:
+            for partition, state in states.items():
+                said = state.said if state is not None else None
+                if said is not None and said[0] is chosen[partition] and partition not in done:
+                    state.said = None  # the caller is told, and chooses again
         return chosen
 
     def commit_and_tell(
@@ -118,17 +135,30 @@ class GroupCommits:
         deadline: float,
         callback: CommitCallback | None,
     ) -> Flow[None]:
-        """Commit; the caller is told in its next `poll()`, or the log is."""
+        """Commit; the caller is told in its next `poll()`, or the log is.
+
+        From this call on, even if the client ends before what is given begins.
+        """
+        if self.closed:
+            raise ClientClosedError("the consumer is being closed: nothing is committed any more")
         told = Told(offsets, callback)
         self._open[told] = None
-        failure: KafkaError | None = ClientClosedError("the consumer ended before this commit did")
+        return self._committed(told, deadline)
+
+    def _committed(self, told: Told, deadline: float) -> Flow[None]:
+        failure: KafkaError | None = None
+        through = False
         try:
-            yield from self.commit(offsets, deadline)
-            failure = None
+            yield from self.commit(told.offsets, deadline)
+            through = True
         except KafkaError as error:
-            failure = error
+            failure, through = error, True
         finally:
-            self._tell(told, failure)
+            self._tell(told, failure if through else self._ended())
+
+    def _ended(self) -> KafkaError:
+        text = "the consumer ended before this commit did"
+        return self._group.engine.ended or ClientClosedError(text)
 
     @property
     def open(self) -> bool:
@@ -145,7 +175,8 @@ class GroupCommits:
         """Tell of those that are still under way: nobody waits for them any more."""
         for told in list(self._open):
             what = f"answer to commit_async() of group {self._group.group_id!r}"
-            self._tell(told, self._group.engine.timeout(what, now))
+            engine = self._group.engine
+            self._tell(told, engine.ended or engine.timeout(what, now))
 
     def _tell(self, told: Told, failure: KafkaError | None) -> None:
         if told not in self._open:

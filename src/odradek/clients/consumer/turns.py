@@ -74,8 +74,9 @@ class Turns:
         return found
 
     def clear(self) -> None:
-        """Nothing is called any more."""
-        self.waiting.clear()
+        """The group is left: only ends of commits are told of any more."""
+        for turn in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
+            self.waiting.remove(turn)
 
     def check(self, what: str) -> None:
         """Refuse what a callback can't do."""
