@@ -87,6 +87,8 @@ class Coordinator:
         """Between a loss and the next question where it is: one that is named again and again
         without answering is asked for ever more seldom, however many requests wait."""
         self._in_use: Connection | None = None
+        self.unanswered: tuple[_CoordinatorCall, Connection, Completion[Message]] | None = None
+        """The ordered request that was sent last; its caller may have given up meanwhile."""
 
     def lost(self, reason: str, now: float) -> None:
         """Forget where it is; the next request finds it again."""
@@ -120,6 +122,7 @@ class Coordinator:
         patience: float = 0.0,
         constant: bool = False,
         newest: int | None = None,
+        ordered: bool = False,
     ) -> Flow[M]:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
@@ -127,8 +130,10 @@ class Coordinator:
         (request.timeout.ms without it), `patience` for how long of it silence means nothing.
         `constant`: joins, syncs and heartbeats keep a constant backoff (KIP-580). `newest` is the
         highest version of the API to speak, where that depends on more than the two sides.
+        `ordered`: the last one of these overwrites what those before said (commits do).
         """
         call = _CoordinatorCall(self, self._engine, what, deadline)
+        call.ordered = ordered
         call.timeout, call.patience, call.newest = timeout, patience, newest
         self.attempts = call.attempts
         if constant:
@@ -288,6 +293,8 @@ class _FindCall(_Call):
 class _CoordinatorCall(_Call):
     """One request to whoever coordinates, wherever that is meanwhile."""
 
+    ordered = False
+
     def __init__(
         self, coordinator: Coordinator, engine: ClientEngine, what: str, deadline: float
     ) -> None:
@@ -307,6 +314,8 @@ class _CoordinatorCall(_Call):
         now = yield START
         while True:
             self._address = None
+            if self.ordered:
+                now = yield from self._behind_others(now)
             try:
                 connection = yield from self._connected(now)
                 once: Flow[tuple[M, float]] = self._once(connection, body, True, self._engine.now)
@@ -346,6 +355,8 @@ class _CoordinatorCall(_Call):
     def wait(self, connection: Connection, reply: Completion[Message], now: float) -> Flow[float]:
         """Wait; raises when the coordinator moved away from the broker that was asked."""
         coordinator = self._coordinator
+        if self.ordered:
+            coordinator.unanswered = (self, connection, reply)
         if now >= self._look_at:
             now = yield from coordinator.look_again(now)
             self._look_at = now + LOOK_AGAIN
@@ -355,6 +366,19 @@ class _CoordinatorCall(_Call):
         else:
             on = (reply, self._engine.network.changed, coordinator.changed)
             now = yield Wait(on, min(self.deadline, self._look_at))
+        return now
+
+    def _behind_others(self, now: float) -> Flow[float]:
+        """Wait for the answer to an earlier request that nobody waits for any more: on another
+        connection this one could overtake it. A connection that is silent or lost tells nothing.
+        """
+        last = self._coordinator.unanswered
+        if last is not None and last[0] is not self:
+            _, connection, reply = last
+            while not (reply.done or connection.suspect or connection.ended):
+                if now >= self.deadline:
+                    raise self.timed_out(now)
+                now = yield Wait((reply, self._engine.network.changed), self.deadline)
         return now
 
     def _connected(self, now: float) -> Flow[Connection]:

@@ -265,6 +265,26 @@ def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() 
     assert not held.done
 
 
+def test_what_keeps_its_order_does_not_overtake_one_whose_caller_gave_up() -> None:
+    w = Groups()
+    w.beat().result()
+    w.delays[B2] = 1.0
+    first = w.beat(0.3, ordered=True)
+    assert isinstance(first.error, KafkaTimeoutError)
+    w.delays[B2] = 40.0
+    held = w.ask(100.0, timeout=65.0, patience=60.0)
+    w.run(w.now + 0.1)
+    w.delays[B2] = 0.0
+    second, late = w.ask(ordered=True), w.ask(0.1, ordered=True)
+    w.beat(0.2).result()  # on the connection beside that the second would take
+    w.run(w.now + 0.2)
+    assert not second.done
+    assert isinstance(late.error, KafkaTimeoutError)
+    w.run(w.now + 1.0, lambda: second.done)
+    second.result()
+    assert not held.done
+
+
 def test_the_version_can_be_limited() -> None:
     w = Groups()
     w.beat(newest=2).result()

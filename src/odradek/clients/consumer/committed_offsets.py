@@ -324,7 +324,9 @@ class _Commit:
         if not self._still(self._stored.identity()):
             raise self._removed()
         ask = self._stored.coordinator.ask
-        yield from ask(self.what, self._body, OffsetCommitResponse, self._read, deadline)
+        yield from ask(
+            self.what, self._body, OffsetCommitResponse, self._read, deadline, ordered=True
+        )
 
     def _body(self, _: float) -> OffsetCommitRequest:
         self._names = self._stored.ids({p.topic: None for p in self._left})

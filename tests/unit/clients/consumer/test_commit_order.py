@@ -68,8 +68,11 @@ class Asked:
         kind: object,
         check: Callable[[OffsetCommitResponse], KafkaError | None],
         deadline: float,
+        *,
+        ordered: bool,
     ) -> Flow[OffsetCommitResponse]:
         yield START
+        assert ordered
         while True:
             request = body(0.0)
             self.requests.append(
