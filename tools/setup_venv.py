@@ -26,8 +26,9 @@ TAIL_LINES = 40
 REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # What builds the few packages that come as source; before the rest, so that nothing is fetched
 # for a build that the lock doesn't pin.
-BUILDERS = ("setuptools", "wheel", "pip")
+BUILDERS = ("setuptools", "wheel", "pip", "Cython")
 COMPILER = "ziglang"  # a hundred megabytes, for machines without a C compiler
+KERBEROS = "gssapi"  # compiled against Kerberos' library, so only where that is
 RECORD = ROOT / "src" / "odradek" / "record"
 
 
@@ -62,7 +63,7 @@ def fingerprints() -> tuple[str, str]:
     sources = runpy.run_path(str(RECORD / "kernel_sources.py"))
     names = {name for kernel in sources["KERNELS"] for name in sources["sources"](kernel)}
     ours = [ROOT / "pyproject.toml", ROOT / "setup.py", *(RECORD / name for name in sorted(names))]
-    return digest([LOCK]), digest(ours)
+    return digest([LOCK]) + str(has_kerberos())[0], digest(ours)
 
 
 def digest(files: list[Path]) -> str:
@@ -78,6 +79,8 @@ def install_packages() -> None:
     pins = read_lock()
     if has_compiler():
         pins = [pin for pin in pins if pin.split("==")[0] != COMPILER]
+    if not has_kerberos():
+        pins = [pin for pin in pins if pin.split("==")[0] != KERBEROS]
     builders = [pin for pin in pins if pin.split("==")[0] in BUILDERS]
     install("the build tools", builders)
     install(f"{len(pins)} packages (a few hundred MB where they are not cached)", pins)
@@ -87,6 +90,11 @@ def has_compiler() -> bool:
     """Tell whether this machine compiles C on its own: setup.py takes the first of these."""
     commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     return any(shutil.which(command.split()[0]) for command in commands if command)
+
+
+def has_kerberos() -> bool:
+    """Tell whether `gssapi` can be compiled: Debian's libkrb5-dev brings this program."""
+    return has_compiler() and shutil.which("krb5-config") is not None
 
 
 def read_lock() -> list[str]:
