@@ -82,7 +82,9 @@ class AutoCommit:
         if not offsets:
             return now
         try:
-            yield from group.commits.commit(offsets, deadline, unknown_for=UNKNOWN_FOR)
+            yield from group.commits.commit(
+                offsets, deadline, unknown_for=UNKNOWN_FOR, unasked=True
+            )
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
         return group.engine.now
@@ -91,7 +93,7 @@ class AutoCommit:
         # Without members a group's offsets expire one by one, so all are told again (as in Java).
         every = not self._group.subscribed
         return {
-            s.partition: OffsetAndMetadata(s.consumed, leader_epoch=s.consumed_epoch)
+            s.partition: offset
             for s in states
-            if s.consumed is not None and (every or s.consumed != s.committed)
+            if (offset := s.due()) is not None and (every or offset.offset != s.committed)
         }

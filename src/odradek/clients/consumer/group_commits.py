@@ -124,8 +124,9 @@ class GroupCommits:
             raise
         finally:
             for partition, state in states.items():
-                said = state.said if state is not None else None
-                if said is not None and said[0] is chosen[partition] and partition not in done:
+                if state is None or state.said is None or partition in done:
+                    continue
+                if state.said[0] is chosen[partition]:
                     state.said = None  # the caller is told, and chooses again
         return chosen
 

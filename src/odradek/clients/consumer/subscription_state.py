@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import check_topic
+from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import Rng, TopicPartition
@@ -53,6 +54,7 @@ class PartitionState:
         "reset",
         "resetting",
         "revoked",
+        "said",
         "served",
         "topic_id",
         "until",
@@ -69,6 +71,9 @@ class PartitionState:
         self.consumed_epoch = -1
         self.committed: int | None = None
         """What the group has, as far as this client knows."""
+        self.said: tuple[OffsetAndMetadata, int | None] | None = None
+        """What the caller itself committed last. With the position of then if it was less than
+        what it was through with, or more than it was handed: then it meant just that."""
         self.revoked = False
         """It is being given back: nothing of it is asked for or handed out any more."""
         self.reset = reset
@@ -107,6 +112,7 @@ class PartitionState:
         if position != self.position:
             self.position_epoch = self.consumed_epoch = epoch
             self.consumed = position
+            self.said = None
             self.checked_under = -1
         self.position = self.fetch_offset = position
         self.fetch_epoch = self.position_epoch
@@ -117,6 +123,27 @@ class PartitionState:
         self.max_bytes = None
         self.error = None
         self.backoff.succeeded()
+
+    def say(self, offset: OffsetAndMetadata) -> None:
+        """The caller commits this."""
+        consumed, position = self.consumed, self.position
+        if consumed is not None and position is not None:
+            in_hand = consumed <= offset.offset <= position
+            self.said = offset, None if in_hand else position
+
+    def due(self) -> OffsetAndMetadata | None:
+        """What may be committed unasked: what the caller is through with, also by its own word.
+
+        An offset that it chose otherwise stays until it is handed something.
+        """
+        consumed, said = self.consumed, self.said
+        if consumed is None:
+            return None
+        if said is not None:
+            offset, at = said
+            if at == self.position or (at is None and offset.offset > consumed):
+                return offset
+        return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
 
     @property
     def finished(self) -> bool:

@@ -1,0 +1,114 @@
+"""What the application commits itself while auto-commit is on, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PARTITIONS, Scene
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.common.kafka_errors import OffsetMetadataTooLargeError
+from odradek.network.flow import START, Flow
+
+pytestmark = pytest.mark.simulation
+P = PARTITIONS[0]
+
+WAYS: dict[str, Callable[[Consumer, list[ConsumerRecord]], Any]] = {
+    "commit": lambda a, _: a.commit(),
+    "commit_async": lambda a, _: a.commit_async(),
+    "a record": lambda a, records: a.commit(records[-1]),
+}
+MEMBERS = pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
+
+
+def reading(scene: Scene, subscribes: bool) -> Consumer:
+    """It is through with 4 records of the first partition, and has 4 more in hand."""
+    scene.write(range(80))
+    a = scene.member(auto_commit_interval_ms=1000)
+    if subscribes:
+        a.subscribe(["t"], on_assigned=lambda c, _: c.pause(PARTITIONS[1:]))
+    else:
+        a.assign(PARTITIONS[:1])
+    while not a.poll(1.0, 4):
+        pass
+    return a
+
+
+@MEMBERS
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_caller_commits_of_what_is_in_hand_stays(way: str, subscribes: bool) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    records = a.poll(1.0, 4)
+    WAYS[way](a, records)
+    seen = set()
+    for _ in range(40):
+        scene.world.advance(0.1)
+        seen.add(scene.committed()[0])
+    assert seen == {8}
+    assert len(a.poll(1.0, 4)) == 4
+    scene.world.advance(2)
+    assert scene.committed()[0] == 8
+    a.poll(1.0, 1)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 12
+    a.close()
+
+
+def test_a_part_of_what_is_in_hand_is_followed_by_the_rest_when_more_is_asked_for() -> None:
+    scene = Scene()
+    a = reading(scene, subscribes=True)
+    records = a.poll(1.0, 16)
+    a.commit(records[1])
+    scene.world.advance(2)
+    assert scene.committed()[0] == 6
+    assert a.position(P) == 20
+    assert a.poll(0.1) == []
+    scene.world.advance(2)
+    assert scene.committed()[0] == 20
+    a.close()
+
+
+@MEMBERS
+@pytest.mark.parametrize("offset", [2, 15])
+def test_another_offset_stays_until_something_is_handed_out(offset: int, subscribes: bool) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes)
+    a.poll(1.0, 4)
+    a.commit({P: OffsetAndMetadata(offset, "mine")})
+    scene.world.advance(5)
+    assert a.committed([P]) == {P: OffsetAndMetadata(offset, "mine")}
+    a.poll(1.0, 4)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 8
+    a.commit({P: offset})
+    a.seek(P, 5)
+    scene.world.advance(2)
+    assert scene.committed()[0] == 5
+    a.commit({P: offset})
+    a.close()
+    assert scene.committed()[0] == offset
+
+
+def test_what_was_refused_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    a = reading(scene, subscribes=True)
+    records = a.poll(1.0, 4)
+
+    def refused(*_: object, **__: object) -> Flow[None]:
+        yield START
+        raise OffsetMetadataTooLargeError
+
+    group = a._engine.group
+    assert group is not None
+    for chosen in (records, {P: 2}):
+        with monkeypatch.context() as patch:
+            patch.setattr(group.commits.stored, "commit", refused)
+            with pytest.raises(OffsetMetadataTooLargeError):
+                a.commit(chosen)
+        scene.world.advance(2)
+        assert scene.committed()[0] == 4
+    a.close()
