@@ -9,8 +9,13 @@ from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import KafkaTimeoutError, TransactionAbortedError
+from odradek.common.errors import (
+    FatalTransactionError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+)
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 
 pytestmark = pytest.mark.simulation
 
@@ -175,4 +180,38 @@ def test_nor_does_a_commit() -> None:
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)
     assert scene.visible() == [0, 1, 2]
+    producer.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
+    commit: bool,
+) -> None:
+    """Before Kafka 2.5 nothing fences offsets that may still come: the next transaction can't."""
+    scene = Scene(0)
+    cluster = scene.cluster
+    cluster.versions[InitProducerIdRequest.API_KEY] = (0, 2)
+    producer = scene.producer()
+    with producer.transaction():
+        producer.send_offsets_to_transaction({P0: 1}, "g")
+    producer.begin_transaction()
+    send(producer, range(3))
+    leader = cluster.leader("__consumer_offsets", cluster.groups.index("g"))
+    assert leader is not None
+    cluster.pause(leader.id)
+    with pytest.raises(KafkaTimeoutError):
+        producer.send_offsets_to_transaction({P0: 3}, "g", timeout=0.5)
+    cluster.repair(leader.id)
+    if commit:
+        producer.send_offsets_to_transaction({P0: 3}, "g")
+        producer.commit_transaction()
+    else:
+        with pytest.raises(FatalTransactionError, match=r"Kafka 2\.5"):
+            producer.abort_transaction()
+    assert scene.visible() == ([0, 1, 2] if commit else [])
+    for call in (producer.begin_transaction, producer.abort_transaction):
+        with pytest.raises(FatalTransactionError, match=r"Kafka 2\.5 .* make another producer"):
+            call()
+    with pytest.raises(FatalTransactionError):
+        producer.send("t", b"4")
     producer.close()

@@ -90,6 +90,15 @@ def nothing_open(transactional_id: str, error: KafkaError) -> FatalTransactionEr
     return fatal(InvalidTxnStateError(text))
 
 
+def no_new_epoch(transactional_id: str) -> FatalTransactionError:
+    """The error of a producer that needs a new epoch where there is none to be had."""
+    text = (
+        f"what {transactional_id!r} sent last may still be written, into a later transaction, and "
+        "brokers before Kafka 2.5 give no new epoch that would prevent it: make another producer"
+    )
+    return fatal(UnsupportedVersionError(text))
+
+
 def fatal(error: KafkaError) -> FatalTransactionError:
     """The same error, as one that ends the producer."""
     return _as(FatalTransactionError, error)

@@ -44,7 +44,6 @@ from odradek.common.errors import (
 from odradek.common.kafka_errors import (
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
-    UnsupportedVersionError,
 )
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
@@ -353,8 +352,10 @@ class TransactionManager:
                 self._move(_E.INITIALIZE)
                 yield from self._obtain(self.current)
             elif self._needs_epoch:
-                text = "it may still be written, and brokers before Kafka 2.5 bump no epochs"
-                self._broken(errors.fatal(UnsupportedVersionError(text)))
+                self._break(errors.no_new_epoch(self.transactional_id))
+                if not committed:
+                    self._raise()
+                return  # that commit has gone well: the next call is told
         self.version_2 = self._speaks_version_2()
         self._ready()
 
