@@ -207,7 +207,8 @@ def check_api_versions(
         now = yield Wait((request.reply,))
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
-            if (epoch := response.finalized_features_epoch) > network.finalized[0]:
+            epoch = response.finalized_features_epoch
+            if epoch > network.finalized[0] and not probe.in_plaintext(connection):
                 levels = {f.name: f.max_version_level for f in response.finalized_features}
                 network.finalized = (epoch, levels)
             return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}, now
@@ -216,6 +217,6 @@ def check_api_versions(
         known = {k.api_key: k.max_version for k in response.api_keys}
         version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
     error = error_for(response.error_code)
-    if isinstance(error, RebootstrapRequiredError):
+    if isinstance(error, RebootstrapRequiredError) and not probe.in_plaintext(connection):
         raise error
     raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")

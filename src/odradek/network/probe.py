@@ -15,7 +15,12 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
-from odradek.common.errors import KafkaError, PlaintextPortError, SaslExpectedError, TlsPortError
+from odradek.common.errors import (
+    KafkaError,
+    MalformedMessageError,
+    PlaintextPortError,
+    SaslExpectedError,
+)
 from odradek.common.kafka_errors import UnsupportedSaslMechanismError
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionState
@@ -70,7 +75,7 @@ def begin(connection: Connection, now: float) -> bool:
 
 def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
     """After ApiVersions were answered: raise what is known by that, or by one more question."""
-    if connection.asks is Suspicion.PLAINTEXT_PORT:
+    if in_plaintext(connection):
         connection.record.suspicion = connection.asks  # as long as that is so, it is what is asked
         raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
@@ -92,8 +97,17 @@ def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[floa
     return now
 
 
+def in_plaintext(connection: Connection) -> bool:
+    """It was opened without TLS, only to ask: what is said on it is nobody's whom we trust."""
+    return connection.asks is Suspicion.PLAINTEXT_PORT
+
+
 def judged(connection: Connection, error: KafkaError) -> KafkaError:
-    """The error of a connection, made right where it was opened in plaintext only to ask."""
-    if connection.asks is Suspicion.PLAINTEXT_PORT and isinstance(error, TlsPortError):
+    """The error of a connection, made right where it was opened in plaintext only to ask.
+
+    What isn't Kafka there, as a proxy that says HTTP to whoever speaks no TLS, tells nothing of
+    the port: in TLS it may lead to a broker again in a moment.
+    """
+    if in_plaintext(connection) and isinstance(error, MalformedMessageError):
         return ended_in_handshake(connection.address)
     return error

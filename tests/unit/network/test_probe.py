@@ -1,0 +1,103 @@
+"""The dial that asks in plaintext what a TLS handshake's silent end meant: what it may not do.
+
+Whoever answers it is nobody that was authenticated, and perhaps a proxy without a broker.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+from tests.spec.world import ClusterPicture, World
+
+from odradek.common.errors import KafkaError, PlaintextPortError
+from odradek.network.connection import Connection
+from odradek.network.effects import Open
+from odradek.network.failures import ended_in_handshake
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import (
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+
+
+class Proxy(World):
+    """Ends every TLS handshake; in plaintext it says `words`, or answers as a broker does."""
+
+    def __init__(self, words: bytes = b"", mode: str = "up") -> None:
+        super().__init__({"bootstrap.servers": "front:9092", "security.protocol": "SSL"})
+        self.modes["front:9092"] = mode
+        self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+        self.words = words
+        self.plain: set[int] = set()
+        self.ends: list[tuple[bool, KafkaError]] = []
+        self.engine.network.on_lost.append(self._lost)
+
+    def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        self.ends.append((connection.id in self.plain, error))
+
+    def _dial(self, effect: Open) -> None:
+        if effect.plain:
+            self.plain.add(effect.connection)
+        super()._dial(effect)
+
+    def _reached(self, number: int) -> None:
+        if number in self._open and number not in self.plain:
+            self._end(number, ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
+        else:
+            super()._reached(number)
+
+    def _answer(self, number: int, identity: int, body: Any) -> None:
+        network = self.engine.network
+        if not self.words:
+            super()._answer(number, identity, body)
+        elif number in self._open:
+            network.get_buffer(number)[: len(self.words)] = self.words
+            network.buffer_updated(number, len(self.words))
+
+    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+        found = super().answer(address, body, mode)
+        if isinstance(found, ApiVersionsResponse):
+            found.finalized_features_epoch = 7
+            found.finalized_features = [FinalizedFeatureKey("group.version", 1, 0)]
+        return found
+
+    def go(self) -> None:
+        """Ask for a topic for a while, and look how the plaintext dials ended."""
+        self.wait(self.engine.topic("t", 8.0), 8.0)
+        assert self.plain
+
+
+@pytest.mark.parametrize(
+    "words",
+    [HTTP, b"SSH-2.0-x\r\n" * 3, b"\x00\x00\x00\x09" + b"\xff" * 9],
+    ids=["http", "ssh", "junk"],
+)
+def test_what_isnt_kafka_in_plaintext_says_nothing_of_the_tls_port(words: bytes) -> None:
+    proxy = Proxy(words)
+    proxy.go()
+    usual = type(ended_in_handshake())
+    assert {type(error) for _, error in proxy.ends} == {usual}
+    assert any(plain for plain, _ in proxy.ends)
+
+
+def test_a_broker_in_plaintext_is_told_and_its_features_arent_taken() -> None:
+    proxy = Proxy()
+    proxy.go()
+    assert any(type(error) is PlaintextPortError for plain, error in proxy.ends if plain)
+    assert proxy.engine.network.finalized == (-1, {})
+
+
+def test_nobody_unknown_makes_the_client_begin_anew() -> None:
+    proxy = Proxy(mode="error_129")
+    proxy.go()
+    assert all(
+        type(error) is type(ended_in_handshake()) for plain, error in proxy.ends if not plain
+    )
+    assert {type(error).__name__ for plain, error in proxy.ends if plain} == {
+        "ConnectionFailedError"
+    }
+    assert not proxy.kinds("rebootstrap")
