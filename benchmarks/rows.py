@@ -45,6 +45,8 @@ class Lane:
     """Of the shape's records: slow clients get fewer, so that each takes some seconds."""
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    tls: bool = False
+    """By the broker's TLS listener, its certificate checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,19 @@ _ONE = "odradek-one"
 _CONFLUENT = "confluent-arrow"
 
 
+_OVER_TLS = (
+    _TWO, _ONE, "raw", "franz-go", "franz-go-arrow", "java", "librdkafka", "confluent", _CONFLUENT,
+)  # fmt: skip
+
+
+def _reading_over_tls() -> tuple[Lane, ...]:
+    """The same topic in the same ways, encrypted; one that is plain tells what TLS costs."""
+    lanes = {lane.key: lane for lane in _reading(_PLAIN)}
+    ours, one, *others = (replace(lanes[key], tls=True) for key in _OVER_TLS)
+    plain = replace(lanes[_TWO], key="odradek-plain", title="Odradek → Arrow, plaintext")
+    return (ours, one, plain, *others)
+
+
 def _everyone(mode: str) -> tuple[Lane, ...]:
     shape = Shape(partitions=1, share=0.0)
     clients = (
@@ -202,6 +217,13 @@ ROWS: dict[str, Row] = {
             "consume 1 KiB",
             _reading(_KIB, more=(replace(_VIEW, shape=_KIB),)),
             _reading_goals((_TWO, _CONFLUENT, 7), (_TWO, "java", 5), (_TWO, "franz-go", 2)),
+            warm_up="raw",
+        ),
+        Row(
+            "consume-tls",
+            "consume 100 B, TLS",
+            _reading_over_tls(),
+            _reading_goals((_TWO, _CONFLUENT, 3)),
             warm_up="raw",
         ),
         Row(

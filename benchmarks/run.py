@@ -78,7 +78,7 @@ class Bench:
             own = lane.mode in _OWN_TOPIC
             topic = topics.empty(shape) if own else topics.loaded(shape)
             count = LATENCY_RECORDS if lane.mode == "round-trip" else max(1, records)
-            arguments = ["--bootstrap", topics.bootstrap, "--topic", topic,
+            arguments = [*topics.access(tls=lane.tls), "--topic", topic,
                          "--partitions", str(shape.partitions), "--records", str(count),
                          *lane.arguments]  # fmt: skip
             if lane.mode in _WRITES:
@@ -219,7 +219,8 @@ def main() -> None:
             os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
         bench = Bench(options, options.rows, store)
         bench.prepare()
-        with new_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        tls = any(lane.tls for row in options.rows for lane in row.lanes)
+        with new_cluster(tls=tls) as cluster, tempfile.TemporaryDirectory() as folder:
             bench.sitting["kafka"] = cluster.version
             bench.run(Topics(cluster, Path(folder), options.records))
     text = table.markdown(store)

@@ -34,9 +34,15 @@ _LOAD_TIMEOUT = 300.0
 _SETTLE = 1.0
 
 
-def new_cluster() -> LocalCluster:
-    """One broker; nothing else runs beside it."""
-    return LocalCluster(brokers=1, config=BROKER_CONFIG, heap=HEAP, full_jvm=True)
+def new_cluster(*, tls: bool = False) -> LocalCluster:
+    """One broker; nothing else runs beside it. With `tls` it has a second, encrypted listener."""
+    return LocalCluster(
+        brokers=1,
+        config=BROKER_CONFIG,
+        heap=HEAP,
+        full_jvm=True,
+        security="SSL" if tls else "PLAINTEXT",
+    )
 
 
 class Topics:
@@ -44,12 +50,22 @@ class Topics:
 
     def __init__(self, cluster: LocalCluster, folder: Path, records: int) -> None:
         # Clients are given the broker itself: a front door would be in the way of bytes.
-        self.bootstrap = cluster.broker_addresses[0]
+        self.bootstrap = cluster.inner_servers
+        self._encrypted = cluster.broker_addresses[0]
+        self._ca = cluster.authority.certificate if cluster.security == "SSL" else None
         self.records = records
         self._folder = folder
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self._loaded: set[str] = set()
         self._made = 0
+
+    def access(self, *, tls: bool) -> list[str]:
+        """A driver's arguments for where the broker is, and by TLS for whom to trust."""
+        if not tls:
+            return ["--bootstrap", self.bootstrap]
+        if self._ca is None:
+            raise RuntimeError("this cluster was made without TLS")
+        return ["--bootstrap", self._encrypted, "--ca", str(self._ca)]
 
     def records_of(self, shape: Shape) -> int:
         """How many a topic of this shape has: a multiple of its partitions."""

@@ -117,6 +117,16 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     if (rd_kafka_conf_set(conf, name, value, error, sizeof error) != CONF_OK) fail(error);
 }
 
+/* Where the broker is; with an authority by TLS. */
+static void set_access(rd_kafka_conf_t *conf, int count, char **given) {
+    const char *ca = option(count, given, "ca", "");
+    set(conf, "bootstrap.servers", option(count, given, "bootstrap", ""));
+    if (*ca) {
+        set(conf, "security.protocol", "SSL");
+        set(conf, "ssl.ca.location", ca);
+    }
+}
+
 static rd_kafka_t *make(int kind, rd_kafka_conf_t *conf) {
     char error[512];
     rd_kafka_t *client = rd_kafka_new(kind, conf, error, sizeof error);
@@ -131,7 +141,7 @@ static void consume(int count, char **given) {
     long wanted = atol(option(count, given, "records", "1000")), records = 0, bytes = 0;
     clock_starts();
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", option(count, given, "bootstrap", ""));
+    set_access(conf, count, given);
     set(conf, "group.id", "bench");
     set(conf, "enable.auto.commit", "false");
     set(conf, "enable.auto.offset.store", "false");
@@ -191,7 +201,7 @@ static void produce(int count, char **given) {
     char *pool = read_pool(option(count, given, "pool", ""), &size);
     clock_starts();
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", option(count, given, "bootstrap", ""));
+    set_access(conf, count, given);
     set(conf, "acks", "all");
     set(conf, "enable.idempotence", "true");
     set(conf, "linger.ms", "5");

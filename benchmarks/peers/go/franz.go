@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +18,23 @@ var codecs = map[string]kgo.CompressionCodec{
 	"snappy": kgo.SnappyCompression(), "gzip": kgo.GzipCompression(),
 }
 
+// franzAccess says where the broker is; with an authority by TLS.
+func franzAccess(task task, more ...kgo.Opt) []kgo.Opt {
+	options := append([]kgo.Opt{kgo.SeedBrokers(task.bootstrap...)}, more...)
+	if task.ca == "" {
+		return options
+	}
+	text, err := os.ReadFile(task.ca)
+	if err != nil {
+		fail(err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(text) {
+		fail(fmt.Errorf("no certificate in %s", task.ca))
+	}
+	return append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+}
+
 // franzProduce sends records with a promise each. Mode load says the partition itself, round robin,
 // so that a topic has the same records in every partition.
 func franzProduce(task task) (found, error) {
@@ -22,11 +42,11 @@ func franzProduce(task task) (found, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(task.bootstrap...), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(5 * time.Millisecond), kgo.ProducerBatchMaxBytes(int32(task.batchSize)),
+	options := franzAccess(
+		task, kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(5*time.Millisecond), kgo.ProducerBatchMaxBytes(int32(task.batchSize)),
 		kgo.MaxBufferedRecords(200_000), kgo.ProducerBatchCompression(codecs[task.codec]),
-	}
+	)
 	if task.mode == "load" {
 		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -72,11 +92,10 @@ func franzReader(task task) (*kgo.Client, error) {
 	for p := range task.partitions {
 		offsets[int32(p)] = kgo.NewOffset().AtStart()
 	}
-	return kgo.NewClient(
-		kgo.SeedBrokers(task.bootstrap...),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{task.topic: offsets}),
+	return kgo.NewClient(franzAccess(
+		task, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{task.topic: offsets}),
 		kgo.FetchMaxPartitionBytes(8<<20), kgo.FetchMaxBytes(50<<20),
-	)
+	)...)
 }
 
 func franzConsume(task task) (found, error) {
@@ -105,10 +124,10 @@ func franzRoundTrip(task task) (found, error) {
 	if err != nil {
 		return nil, err
 	}
-	writer, err := kgo.NewClient(
-		kgo.SeedBrokers(task.bootstrap...), kgo.DefaultProduceTopic(task.topic), kgo.ProducerLinger(0),
+	writer, err := kgo.NewClient(franzAccess(
+		task, kgo.DefaultProduceTopic(task.topic), kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +166,7 @@ func roundTrip(task task, arrived <-chan time.Time, send func()) (found, error) 
 func franzStart(task task) (found, error) {
 	ctx := context.Background()
 	begin := time.Now()
-	writer, err := kgo.NewClient(kgo.SeedBrokers(task.bootstrap...), kgo.DefaultProduceTopic(task.topic))
+	writer, err := kgo.NewClient(franzAccess(task, kgo.DefaultProduceTopic(task.topic))...)
 	if err != nil {
 		return nil, err
 	}

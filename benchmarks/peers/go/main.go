@@ -29,6 +29,7 @@ type task struct {
 	codec      string
 	batchSize  int
 	rate       float64
+	ca         string
 }
 
 // What a mode has found out.
@@ -79,8 +80,11 @@ func parse(mode string, arguments []string) task {
 	codec := flags.String("codec", "none", "compression")
 	batchSize := flags.Int("batch-size", 128<<10, "largest batch in bytes, before compression")
 	rate := flags.Float64("rate", 100, "mode round-trip: records a second")
+	ca := flags.String("ca", "", "TLS, with a broker that this authority (PEM) signed; franz-go only")
 	_ = flags.Parse(arguments) // exits by itself when it can't
-	return task{mode, strings.Split(*bootstrap, ","), *topic, *partitions, *records, *pool, *codec, *batchSize, *rate}
+	return task{
+		mode, strings.Split(*bootstrap, ","), *topic, *partitions, *records, *pool, *codec, *batchSize, *rate, *ca,
+	}
 }
 
 func fail(err error) {

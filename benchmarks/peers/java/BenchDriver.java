@@ -63,6 +63,11 @@ public final class BenchDriver {
     private Map<String, Object> config() {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", options.get("bootstrap"));
+        if (options.containsKey("ca")) {
+            config.put("security.protocol", "SSL");
+            config.put("ssl.truststore.type", "PEM");
+            config.put("ssl.truststore.location", options.get("ca"));
+        }
         return config;
     }
 

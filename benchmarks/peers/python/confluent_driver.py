@@ -14,11 +14,19 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from driver import GROUPS, TIMEOUT, Found, Rows, Watch, main, pool, round_trip
 
 
+def access(options: argparse.Namespace) -> dict[str, Any]:
+    """Where the broker is; with an authority by TLS."""
+    config = {"bootstrap.servers": options.bootstrap}
+    if options.ca:
+        config |= {"security.protocol": "SSL", "ssl.ca.location": options.ca}
+    return config
+
+
 def reader(options: argparse.Namespace) -> Any:
     """A consumer with its partitions, from the beginning."""
     consumer = Consumer(
         {
-            "bootstrap.servers": options.bootstrap,
+            **access(options),
             "group.id": "bench",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -81,7 +89,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Any:
         more["batch.size"] = options.batch_size
     return Producer(
         {
-            "bootstrap.servers": options.bootstrap,
+            **access(options),
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 5,
@@ -157,7 +165,7 @@ def latency(options: argparse.Namespace) -> Found:
 def start(options: argparse.Namespace) -> Found:
     """A new producer until its first record is acknowledged, a new consumer until its first."""
     watch = Watch()
-    producer = Producer({"bootstrap.servers": options.bootstrap})
+    producer = Producer(access(options))
     producer.produce(options.topic, b"first")
     if producer.flush(TIMEOUT):
         raise RuntimeError("the first record wasn't acknowledged")
@@ -181,7 +189,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
     watch = Watch()
     member = Consumer(
         {
-            "bootstrap.servers": options.bootstrap,
+            **access(options),
             "auto.offset.reset": "earliest",
             "group.id": f"{options.topic}-{protocol}-confluent-{os.getpid()}",
             "group.protocol": protocol,

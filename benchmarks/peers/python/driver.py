@@ -143,6 +143,7 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=sorted(modes))
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--ca", help="TLS, with a broker that this authority (PEM) signed")
     parser.add_argument("--topic", default="")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--records", type=int, default=1000)

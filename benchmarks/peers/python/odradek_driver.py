@@ -20,9 +20,21 @@ from odradek.record import KERNEL
 POLL_RECORDS = 10_000
 
 
+def access(options: argparse.Namespace) -> dict[str, Any]:
+    """Where the broker is; with an authority by TLS."""
+    config = {"bootstrap.servers": options.bootstrap}
+    if options.ca:
+        config |= {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": options.ca,
+        }
+    return config
+
+
 def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer:
     """A consumer with its partitions, from the beginning."""
-    config = {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
+    config = {**access(options), "auto.offset.reset": "earliest"}
     consumer = Consumer(config, background=background)
     consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
     return consumer
@@ -83,7 +95,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Producer:
     if options.batch_size:
         more["batch.size"] = options.batch_size
     config = {
-        "bootstrap.servers": options.bootstrap,
+        **access(options),
         "linger.ms": 5,
         "compression.type": options.codec,
         **more,
@@ -164,7 +176,7 @@ def latency(options: argparse.Namespace) -> Found:
 def start(options: argparse.Namespace) -> Found:
     """A new producer until its first record is acknowledged, a new consumer until its first."""
     watch = Watch()
-    producer = Producer({"bootstrap.servers": options.bootstrap})
+    producer = Producer(access(options))
     producer.send(options.topic, b"first").result(timeout=TIMEOUT)
     watch.seen()
     acknowledged = watch.first
@@ -186,7 +198,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
     watch = Watch()
     member = Consumer(
         {
-            "bootstrap.servers": options.bootstrap,
+            **access(options),
             "auto.offset.reset": "earliest",
             "group.id": f"{options.topic}-{protocol}-odradek-{os.getpid()}",
             "group.protocol": protocol,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import socket
+import ssl
 import struct
 from collections import deque
 from itertools import chain, cycle, islice, zip_longest
@@ -27,12 +28,15 @@ BATCH_BYTES = 256 << 10
 
 
 class Wire:
-    """One blocking connection."""
+    """One blocking connection; with an authority by TLS."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
+    def __init__(self, options: argparse.Namespace) -> None:
+        host, _, port = options.bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if options.ca:
+            context = ssl.create_default_context(cafile=options.ca)
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
         self._buffer = bytearray(FETCH_BYTES + (1 << 20))
 
     def send(self, *parts: bytes | memoryview) -> None:
@@ -102,7 +106,7 @@ def whole(records: memoryview) -> tuple[int, int]:
 
 def receive(options: argparse.Namespace) -> Found:
     """Fetch everything once to learn the offsets, then again by the watch, two requests ahead."""
-    wire = Wire(options.bootstrap)
+    wire = Wire(options)
     plans = []
     for partition in range(options.partitions):
         plan = []
@@ -119,7 +123,7 @@ def receive(options: argparse.Namespace) -> Found:
     records = size = 0
     ahead: deque[tuple[bytes, int, int]] = deque()
     watch = Watch()
-    wire = Wire(options.bootstrap)
+    wire = Wire(options)
     for step in chain(requests, [None] * FETCHES_AHEAD):
         if step is not None:
             wire.send(step[0])
@@ -158,7 +162,7 @@ def ingest(options: argparse.Namespace) -> Found:
     times = max(1, options.records // count)
     waiting = 0
     watch = Watch()
-    wire = Wire(options.bootstrap)
+    wire = Wire(options)
     for n in islice(chain(range(times), [None] * PRODUCES_AHEAD), times + PRODUCES_AHEAD):
         if n is not None:
             wire.send(request)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from benchmarks import page, picture, run, table
+from benchmarks import building, page, peers, picture, run, table, topics
 from benchmarks.rows import ROWS, TUNED_BATCH, Goal
 
 
@@ -100,6 +101,28 @@ def test_smaller_batches_are_for_topics_that_have_no_size_of_their_own() -> None
     sizes = {x.shape.batch_size for x in run.with_batches(ROWS["batches"], 1024).lanes}
     assert TUNED_BATCH not in sizes
     assert 16 << 10 in sizes
+
+
+def test_only_lanes_over_tls_are_sent_to_the_encrypted_listener(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Cluster:
+        security, inner_servers, broker_addresses = "SSL", "h:1", ("h:2",)
+        authority = SimpleNamespace(certificate=tmp_path / "ca.pem")
+
+    found = topics.Topics(Cluster(), tmp_path, 1000)  # type: ignore[arg-type]
+    monkeypatch.setattr(found, "loaded", lambda shape: shape.topic)
+    monkeypatch.setattr(peers, "command", lambda *_: building.Built(["driver"]))
+    monkeypatch.setattr(run, "in_a_process", lambda words, _: {"words": words})
+    bench = object.__new__(run.Bench)
+    lanes = ROWS["consume-tls"].lanes
+    started = {lane.key: bench.measure(found, lane)["words"] for lane in lanes}
+    encrypted = ["driver", "--bootstrap", "h:2", "--ca", str(tmp_path / "ca.pem")]
+    assert {key for key, words in started.items() if words[:5] != encrypted} == {"odradek-plain"}
+    assert started["odradek-plain"][:3] == ["driver", "--bootstrap", "h:1"]
+    assert {words[words.index("--topic") + 1] for words in started.values()} == {
+        lane.shape.topic for lane in ROWS["consume"].lanes
+    }
 
 
 def test_what_is_written_can_be_read_and_old_sittings_go(tmp_path: Path) -> None:
