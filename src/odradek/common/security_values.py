@@ -7,6 +7,7 @@ files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -17,6 +18,7 @@ from odradek.common.secret import NotText, Secret, hidden
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+_PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
@@ -153,8 +155,12 @@ def provider(name: str, value: Any) -> Any:
 
     `package.module:function` names one where only text can be given, as in Spark's options.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and names_function(value):
         value = _imported(name, value.strip())
+    elif isinstance(value, str | Secret):  # not shown: it may be a token
+        raise ConfigurationError(
+            f"{name} can't be imported: a text there has to look like package.module:function"
+        )
     if callable(value) or callable(getattr(value, "token", None)):
         return value
     raise ConfigurationError(
@@ -163,11 +169,14 @@ def provider(name: str, value: Any) -> Any:
     )
 
 
+def names_function(value: str | bytes) -> bool:
+    """Whether a text looks like `package.module:function`."""
+    return isinstance(value, str) and _PLACE.fullmatch(value.strip()) is not None
+
+
 def _imported(name: str, place: str) -> Any:
-    module, colon, attribute = place.partition(":")
+    module, _, attribute = place.partition(":")
     try:
-        if not colon:
-            raise ValueError("it has to look like package.module:function")
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:
         raise ConfigurationError(f"{name}: {place} can't be imported: {error}") from error

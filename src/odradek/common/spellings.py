@@ -15,6 +15,7 @@ from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.option_values import boolean
 from odradek.common.secret import hidden
 from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
+from odradek.common.security_values import names_function
 
 ALIASES: dict[str, str] = {
     # librdkafka
@@ -91,14 +92,19 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
 def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same, with its secrets wrapped: done first, so that no traceback's locals show them."""
     return {
-        name: hidden(value) if _means_secret(dotted(name)) else value
+        name: hidden(value) if _means_secret(dotted(name), value) else value
         for name, value in (given or {}).items()
     }
 
 
-def _means_secret(name: str) -> bool:
-    """Whether an option holds a secret, or would if its name were spelled right."""
+def _means_secret(name: str, value: Any) -> bool:
+    """Whether an option holds a secret, or would if its name were spelled right.
+
+    A text in place of a token function may be a token, unless it looks like a function's place.
+    """
     meaning = ALIASES.get(name, name)
+    if meaning == f"{OAUTH}.token.provider":
+        return isinstance(value, str | bytes) and not names_function(value)
     if meaning in SECURITY_OPTIONS:
         return meaning in SECRETS
     return bool(difflib.get_close_matches(meaning, SECRETS, n=1, cutoff=0.8))

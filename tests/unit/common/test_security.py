@@ -310,6 +310,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({f"{OAUTH}.token.provider": "no.such:thing"}, "no.such:thing can't be imported"),
     ({f"{OAUTH}.token.provider": "json"}, "package.module:function"),
+    ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "package.module:function"),
+    ({"oauth_cb": f"{PLANTED}:x"}, "package.module:function"),
     ({f"{OAUTH}.extensions": "a"}, "must be key=value"),
     ({"ssl.truststore.lokation": "x"}, "did you mean ssl.truststore.location"),
 ]
