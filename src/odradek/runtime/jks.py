@@ -63,8 +63,17 @@ class _Reader:
         return len(self._data) - self._at
 
 
-def read_jks(data: bytes, password: Secret | None, key_password: Secret | None) -> Store:
-    """Read a store. Without a password its digest isn't checked, and keys can't be read."""
+def read_jks(
+    data: bytes,
+    password: Secret | None,
+    key_password: Secret | None,
+    *,
+    for_trust: bool = False,
+) -> Store:
+    """Read a store. Without a password its digest isn't checked, and keys can't be read.
+
+    For trust no key is decrypted: the certificates that go with it are among the others.
+    """
     if password is not None and not _intact(data, password):
         raise WrongPasswordError("the store's password is wrong, or the file was changed")
     reader = _Reader(data[:-DIGEST])
@@ -83,6 +92,9 @@ def read_jks(data: bytes, password: Secret | None, key_password: Secret | None) 
         elif tag == KEY:
             protected = reader.take(reader.number(4))
             chain = [_certificate(reader, version) for _ in range(reader.number(4))]
+            if for_trust:
+                certificates += chain
+                continue
             secret = key_password if key_password is not None else password
             keys.append(KeyEntry(alias, _key(protected, secret), "".join(map(pem, chain))))
         else:

@@ -18,8 +18,11 @@ from odradek.common.secret import Secret
 from odradek.runtime.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
 
 
-def read_pkcs12(data: bytes, password: Secret | None) -> Store:
-    """Read a store; its one key, if it has one, with the certificates that go with it."""
+def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:
+    """Read a store; its one key, if it has one, with the certificates that go with it.
+
+    For trust there is no key in the result: those certificates are among the others.
+    """
     try:
         found = pkcs12.load_pkcs12(data, None if password is None else password.reveal().encode())
     except UnsupportedAlgorithm as error:
@@ -32,7 +35,7 @@ def read_pkcs12(data: bytes, password: Secret | None) -> Store:
             raise WrongPasswordError("its password is wrong, or the file is broken") from None
         raise StoreError("it is broken or cut off") from None
     others = [c.certificate.public_bytes(Encoding.DER) for c in found.additional_certs]
-    if found.key is None:
+    if found.key is None or for_trust:
         own = [] if found.cert is None else [found.cert.certificate.public_bytes(Encoding.DER)]
         return Store((*own, *others), ())
     if found.cert is None:

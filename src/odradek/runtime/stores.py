@@ -32,6 +32,8 @@ _CERTIFICATE = re.compile(
     r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END (?:X509 |TRUSTED )?CERTIFICATE-",
     re.DOTALL,
 )
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
 """Key files that were warned of: once in a process is enough."""
@@ -98,6 +100,29 @@ def _armoured(data: bytes, what: str) -> str:
     return f"-----BEGIN {what}-----\n{base64.encodebytes(data).decode()}-----END {what}-----\n"
 
 
+def tidy_pem(text: Secret) -> Secret:
+    """PEM with its lines as OpenSSL wants them; what isn't in a block is left out.
+
+    Java takes blocks on one line, with spaces or nothing between: properties files and environment
+    variables leave them like that.
+    """
+    return Secret("".join(map(_tidy_block, _BLOCK.finditer(text.reveal()))))
+
+
+def _tidy_block(block: re.Match[str]) -> str:
+    """Headers may stand before what is encoded, and aren't guessed where they aren't the usual."""
+    what, body = block[1], block[2]
+    headers = _HEADERS.match(body)
+    if headers is not None:
+        body = body[headers.end() :]
+    elif ":" in body:
+        return f"{block[0]}\n"
+    encoded = "".join(body.split())
+    lines = [encoded[at : at + 64] for at in range(0, len(encoded), 64)]
+    before = [] if headers is None else [f"Proc-Type: {headers[1]}", f"DEK-Info: {headers[2]}", ""]
+    return "\n".join([f"-----BEGIN {what}-----", *before, *lines, f"-----END {what}-----", ""])
+
+
 def certificates_of(text: str, where: str) -> list[bytes]:
     """The certificates in a PEM text, as DER; other blocks and words between are passed over."""
     found = []
@@ -144,11 +169,11 @@ def is_pem(source: Source, data: bytes) -> bool:
     return b"-----BEGIN " in data
 
 
-def read_store(source: Source, data: bytes) -> Store:
-    """Read the bytes of a PKCS12 or JKS store."""
+def read_store(source: Source, data: bytes, *, for_trust: bool = False) -> Store:
+    """Read the bytes of a PKCS12 or JKS store; for trust its certificates only."""
     problem: str
     try:
-        return _read(source, data)
+        return _read(source, data, for_trust=for_trust)
     except WrongPasswordError as error:
         option = "ssl.key.password" if error.of_key else source.password_option
         given = source.key_password or source.password if error.of_key else source.password
@@ -159,16 +184,16 @@ def read_store(source: Source, data: bytes) -> Store:
     raise source.problem(problem)
 
 
-def _read(source: Source, data: bytes) -> Store:
+def _read(source: Source, data: bytes, *, for_trust: bool) -> Store:
     from odradek.runtime.jks import MAGIC, read_jks
 
     if data[:4] == MAGIC:
-        return read_jks(data, source.password, source.key_password)
+        return read_jks(data, source.password, source.key_password, for_trust=for_trust)
     if data[:1] != b"\x30":
         raise StoreError("it is neither PEM nor PKCS12 nor JKS")
     from odradek.runtime.pkcs12 import read_pkcs12
 
-    return read_pkcs12(data, source.password)
+    return read_pkcs12(data, source.password, for_trust=for_trust)
 
 
 def trusted(source: Source) -> list[bytes]:
@@ -176,11 +201,9 @@ def trusted(source: Source) -> list[bytes]:
     data = read_file(source)
     if is_pem(source, data):
         return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
-    store = read_store(source, data)
-    # Java, too, trusts the certificate of a key that stands in the store.
-    found = [*store.certificates]
-    for entry in store.keys:
-        found += certificates_of(entry.chain, source.path)
+    # Java, too, trusts the certificate of a key that stands in the store, and needs no password of
+    # the key for that.
+    found = read_store(source, data, for_trust=True).certificates
     if not found:
         raise source.problem("there is no certificate in it")
     return list(dict.fromkeys(found))

@@ -27,6 +27,7 @@ from odradek.runtime.stores import (
     checked_key,
     own_key,
     read_file,
+    tidy_pem,
     trusted,
 )
 
@@ -249,7 +250,7 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
     where = next((n for n in _KEY_PLACES if config[n] is not None), None)
     if where is None:
         return
-    both = _key_and_chain(config)
+    both = tidy_pem(_key_and_chain(config))
     password: Secret | None = config["ssl.key.password"]
     asked = False
 

@@ -1,0 +1,102 @@
+"""PEM as environment and properties files leave it: on one line, with spaces or nothing between."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+from odradek.runtime.stores import tidy_pem
+from odradek.runtime.tls_context import build
+from odradek.testing.authority import Authority, Identity
+
+KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
+Shape = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("inline"))
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Identity:
+    return authority.issue("alice")
+
+
+SHAPES: dict[str, Shape] = {
+    "lines": str,
+    "crlf": lambda text: text.replace("\n", "\r\n"),
+    "spaces": lambda text: " ".join(text.split("\n")),
+    "nothing": lambda text: text.replace("\n", ""),
+    "written": lambda text: text.replace("\n", "\\n"),
+}
+
+
+def settings(key: str, chain: str, trust: str, **more: str) -> Config:
+    return Config(
+        ADMIN,
+        {
+            "bootstrap.servers": "b:1",
+            "security.protocol": "SSL",
+            "ssl.keystore.key": key,
+            "ssl.keystore.certificate.chain": chain,
+            "ssl.truststore.certificates": trust,
+            **more,
+        },
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_keys_chains_and_trust_in_any_shape(
+    authority: Authority, alice: Identity, shape: Shape
+) -> None:
+    texts = (alice.key, alice.certificate, authority.certificate)
+    made = build(settings(*(shape(path.read_text()) for path in texts)))
+    assert len(made.get_ca_certs(binary_form=True)) == 1
+    encrypted = alice.encrypted_key(KEY_PASSWORD).read_text()
+    rest = (shape(path.read_text()) for path in texts[1:])
+    build(settings(shape(encrypted), *rest, **{"ssl.key.password": KEY_PASSWORD}))
+
+
+@pytest.mark.parametrize("name", ["lines", "crlf", "spaces", "written"])
+def test_a_key_with_headers(
+    authority: Authority, alice: Identity, name: str, tmp_path: Path
+) -> None:
+    shape = SHAPES[name]
+    old = tmp_path / "old.pem"
+    subprocess.run(
+        [
+            *("openssl", "ec", "-in", alice.key, "-aes128", "-out", old),
+            *("-passout", f"pass:{KEY_PASSWORD}"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert "Proc-Type: 4,ENCRYPTED" in old.read_text()
+    rest = (shape(path.read_text()) for path in (alice.certificate, authority.certificate))
+    build(settings(shape(old.read_text()), *rest, **{"ssl.key.password": KEY_PASSWORD}))
+
+
+def test_what_is_between_blocks_stays_away_and_what_is_broken_is_refused(
+    alice: Identity, authority: Authority
+) -> None:
+    key, chain = alice.key.read_text(), alice.certificate.read_text()
+    trust = authority.certificate.read_text()
+    build(settings(f"# a word\n{key}", f"subject=CN=alice\n{chain} and another", trust))
+    broken = key.replace("-----END", "!\n-----END")
+    with pytest.raises(ConfigurationError, match="broken or cut off") as caught:
+        build(settings(broken, chain, trust))
+    assert key.splitlines()[1] not in str(caught.value)
+
+
+def test_tidy_pem_keeps_what_is_tidy() -> None:
+    text = f"-----BEGIN X-----\n{'A' * 64}\nBB==\n-----END X-----\n"
+    assert tidy_pem(Secret(text)).reveal() == text
+    assert tidy_pem(Secret(" ".join(text.split("\n")))).reveal() == text

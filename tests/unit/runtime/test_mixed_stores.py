@@ -1,0 +1,102 @@
+"""Trust stores that hold a private key as well: for trust no key is decrypted, as in Java."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+from odradek.runtime.stores import Source, own_key, trusted
+from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+from odradek.testing.java import java_home
+
+PASSWORD = Secret(STORE_PASSWORD)
+KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Identity:
+    return authority.issue("alice")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("other"), "Another")
+
+
+@pytest.fixture(scope="module")
+def mixed(authority: Authority, alice: Identity, other: Authority) -> Path:
+    """A JKS with another authority's certificate, and a key with a password of its own."""
+    path = authority.directory / "mixed.jks"
+    keytool(
+        *("-importkeystore", "-srckeystore", str(alice.keystore("PKCS12"))),
+        *("-srcstorepass", STORE_PASSWORD, "-srcalias", "alice", "-deststoretype", "JKS"),
+        *("-destkeystore", str(path), "-deststorepass", STORE_PASSWORD),
+        *("-destkeypass", KEY_PASSWORD),
+    )
+    keytool(
+        *("-importcert", "-alias", "b", "-file", str(other.certificate)),
+        *("-keystore", str(path), "-storepass", STORE_PASSWORD),
+    )
+    return path
+
+
+def keytool(*words: str) -> None:
+    subprocess.run(
+        [java_home() / "bin" / "keytool", *words, "-noprompt"],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def der(path: Path) -> list[bytes]:
+    found = x509.load_pem_x509_certificates(path.read_bytes())
+    return [one.public_bytes(Encoding.DER) for one in found]
+
+
+@pytest.mark.parametrize("password", [PASSWORD, None], ids=["with", "without"])
+def test_a_key_in_a_jks_isnt_decrypted_for_trust(
+    mixed: Path, alice: Identity, other: Authority, password: Secret | None
+) -> None:
+    found = trusted(Source("ssl.truststore.location", str(mixed), password))
+    assert set(found) == {*der(other.certificate), *der(alice.certificate)}
+
+
+def test_it_still_is_for_the_own_key(mixed: Path) -> None:
+    with pytest.raises(ConfigurationError, match="key's password is wrong.*ssl.key.password"):
+        own_key(Source("ssl.keystore.location", str(mixed), PASSWORD))
+    with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
+        trusted(Source("ssl.truststore.location", str(mixed), Secret("wrong")))
+
+
+def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
+    alice: Identity, other: Authority, tmp_path: Path
+) -> None:
+    """`openssl pkcs12 -export` writes one where key and certificates don't belong together."""
+    path = tmp_path / "odd.p12"
+    subprocess.run(
+        [
+            *("openssl", "pkcs12", "-export", "-inkey", alice.key, "-nocerts", "-out", path),
+            *("-passout", f"pass:{STORE_PASSWORD}"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    keytool(
+        *("-importcert", "-alias", "b", "-file", str(other.certificate)),
+        *("-keystore", str(path), "-storepass", STORE_PASSWORD),
+    )
+    found = trusted(Source("ssl.truststore.location", str(path), PASSWORD))
+    assert found == der(other.certificate)
