@@ -148,6 +148,8 @@ class Broker:
             **config,
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        self.properties.touch(mode=0o600)
+        self.properties.chmod(0o600)  # passwords of users may stand in it
         self.properties.write_text(text)
 
     def _listeners(self, protocol: str) -> dict[str, str]:

@@ -47,6 +47,17 @@ def test_a_plaintext_cluster_has_two_listeners_and_no_certificates(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["server.properties"]
 
 
+def test_only_the_user_reads_what_brokers_are_configured_with(tmp_path: Path) -> None:
+    security = Security("SASL_PLAINTEXT", ["PLAIN"], {"alice": "a-secret"})
+    path = broker(tmp_path).properties
+    path.write_text("older, and open to all")
+    path.chmod(0o644)
+    for _ in range(2):
+        assert any("a-secret" in value for value in written(security, tmp_path).values())
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.unlink()
+
+
 def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
     security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"}, acls=True)
     found = written(security, tmp_path)
