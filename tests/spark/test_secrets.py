@@ -52,7 +52,7 @@ def load(spark: SparkSession, cluster: LocalCluster) -> Callable[..., DataFrame]
 def plans_of(frame: DataFrame, session: Any) -> str:
     """What `explain` prints, in all its modes."""
     explain = session._jvm.PythonSQLUtils.explainString
-    execution: Any = frame._jdf.queryExecution()  # type: ignore[operator]
+    execution: Any = frame._jdf.queryExecution()
     modes = ("simple", "extended", "codegen", "cost", "formatted")
     return "\n".join(explain(execution, mode) for mode in modes)
 
@@ -85,7 +85,7 @@ def test_partitions_on_their_way(cluster: LocalCluster, topics: Topics) -> None:
     options = {**spark_options(cluster.client_config()), **SECRETS, "subscribe": topic}
     source = KafkaDataSource(options)
     nothing_in(f"{source!r} {source.options!r} {vars(source)!r}")
-    reader = source.reader(source.schema())  # type: ignore[arg-type]
+    reader = source.reader(source.schema())
     nothing_in(f"{reader!r} {vars(reader)!r}")
     partitions = list(reader.partitions())
     assert all(isinstance(p, KafkaInputPartition) for p in partitions)

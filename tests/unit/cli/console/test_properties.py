@@ -10,11 +10,11 @@ from odradek.cli.console.properties import (
     UsageError,
     client_config,
     line_settings,
-    parse_properties,
     parse_words,
     refuse_what_is_not_there,
     truth,
 )
+from odradek.common.properties import parse_properties
 
 
 @pytest.mark.parametrize(
