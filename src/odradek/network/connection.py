@@ -177,12 +177,17 @@ class Connection:
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         deadline = self.overdue_at(suspicion)
         if deadline is None:
-            deadline = self.last_used + idle
+            deadline = self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
         elif not self.suspect:
             deadline = min(deadline, self.suspect_at(suspicion) or deadline)
         return deadline if self.session is None else min(deadline, self.session.due_at)
+
+    def idle_at(self, idle: float) -> float:
+        """When it ends for want of use; never while requests wait in its session."""
+        waited_for = self.session is not None and self.session.held
+        return math.inf if waited_for else self.last_used + idle
 
     def may_hold(self) -> bool:
         """Whether what is sent on it now may rightly be answered late: behind a JoinGroup, be that

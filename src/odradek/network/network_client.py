@@ -257,7 +257,7 @@ class NetworkClient(HostInputs):
                 if not connection.proved and connection.ready_at + PROOF_BY_AGE <= now:
                     self._prove(connection, now)
                     moved = True
-                elif now >= connection.last_used + self._idle:
+                elif now >= connection.idle_at(self._idle):
                     self.close(connection, now, "idle")
                     moved = True
             elif now >= (connection.overdue_at(SUSPICION) or math.inf):

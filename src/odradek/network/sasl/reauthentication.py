@@ -24,6 +24,10 @@ from odradek.network.sasl.session import Session
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
 
+LONGEST_CALL = 30.0
+"""Seconds for credentials to come: a call that hangs mustn't keep the next try away for the hours
+that a session may still last."""
+
 
 def reauthenticate(
     network: NetworkClient, connection: Connection, mechanism: Mechanism, session: Session
@@ -72,7 +76,7 @@ def _first_token(
     """The credentials anew. While the session lasts, a token server may fail for a while."""
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
-        deadline = max(session.ends_at, now + 1.0)
+        deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)
         talk = mechanism.conversation(connection.address, network.rng)
         try:
             first = yield from next_token(network, connection, mechanism, talk, deadline)

@@ -1,0 +1,101 @@
+"""Authenticating once more while the token server is slow: what waits, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.spec.world import ClusterPicture, World
+
+from odradek.common.types import Address, Rng
+from odradek.network.effects import Call
+from odradek.network.sasl.mechanism import Conversation, Outside
+from odradek.network.sasl.reauthentication import LONGEST_CALL
+from odradek.protocol.message import Message
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+
+FRONT = "front:9092"
+
+
+class Tokens:
+    """A mechanism whose one token comes from outside."""
+
+    name = "PLAIN"
+
+    def conversation(self, address: Address, rng: Rng) -> Conversation:
+        token: bytes = yield Outside(bytes, ())
+        yield token
+
+    def session_lifetime(self) -> float | None:
+        return None
+
+
+class SlowTokens(World):
+    """Sessions last `lifetime` seconds; token calls take as long as `takes` says, then no time."""
+
+    def __init__(self, lifetime: float, **config: Any) -> None:
+        given = {
+            "bootstrap.servers": FRONT,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        }
+        super().__init__({**given, **config})
+        self.modes[FRONT] = "up"
+        self.pictures["*"] = ClusterPicture(brokers={1: FRONT}, topics={"t": [1]})
+        self.engine.network.mechanism = Tokens()
+        self.lifetime = lifetime
+        self.takes: list[float] = []
+        self.calls: list[float] = []
+        self.wait(self.engine.topic("t", 5.0), 5.0)
+
+    def answer(self, address: str, body: Any, mode: str) -> Message | None:
+        found = super().answer(address, body, mode)
+        if isinstance(found, SaslAuthenticateResponse):
+            found.session_lifetime_ms = int(self.lifetime * 1000)
+        return found
+
+    def _carry_out(self, effect: object) -> None:
+        if not isinstance(effect, Call):
+            super()._carry_out(effect)
+            return
+        self.calls.append(self.now)
+        token, takes = effect.token, self.takes.pop(0) if self.takes else 0.0
+        if self.now + takes < effect.deadline:
+            self.later(takes, lambda: self.engine.called(token, b"token", None))
+        else:
+            self.at(effect.deadline, lambda: self.engine.called(token, None, TimeoutError()))
+
+
+def test_a_token_call_that_hangs_is_repeated_long_before_the_session_ends() -> None:
+    w = SlowTokens(36_000.0, **{"connections.max.idle.ms": 10**9})
+    w.takes = [1e9, 1e9]
+    dials, before = len(w.dials), len(w.calls)
+    w.run(36_000.0, lambda: bool(w.kinds("reauthenticated")))
+    assert w.kinds("reauthenticated")
+    first, second, third, *_ = w.calls[before:]
+    assert LONGEST_CALL <= second - first <= LONGEST_CALL + 1.5
+    assert LONGEST_CALL <= third - second <= LONGEST_CALL + 1.5
+    assert w.now - third < 1.0
+    assert len(w.dials) == dials
+
+
+def test_a_connection_with_requests_that_wait_isnt_idle() -> None:
+    w = SlowTokens(50.0, **{"connections.max.idle.ms": 25_000})
+    w.run(20.0)
+    network, connection = w.engine.network, w.connection(FRONT)
+    assert connection is not None
+    assert connection.session is not None
+    w.takes = [27.0]
+    fetch = network.send(connection, FetchRequest(max_wait_ms=2000), w.now, patience=40.0)
+    behind = network.send(connection, MetadataRequest(topics=[]), w.now)
+    w.run(46.0)
+    assert fetch.done
+    assert connection.session.held, "the token isn't there, and the idle time is over"
+    assert not connection.ended
+    w.run(48.0, lambda: behind.done)
+    assert behind.error is None
+    w.run(80.0)
+    assert connection.ended, "then it idles as any other"
