@@ -38,6 +38,7 @@ VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left 
     12: (0, 4),
     13: (0, 5),
     14: (0, 5),
+    17: (0, 1),
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
@@ -47,6 +48,7 @@ VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left 
     25: (0, 4),
     26: (0, 5),
     28: (0, 5),
+    36: (0, 2),
     60: (0, 2),
     68: (0, 1),
 }
