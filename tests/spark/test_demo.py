@@ -15,10 +15,12 @@ ROWS = 6000
 
 
 @pytest.mark.timeout(240)
-def test_a_small_demo_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "secure"])
+def test_a_small_demo_ends_well(tmp_path: Path, *, secure: bool) -> None:
     output = tmp_path / "demo"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--json"]
     command += ["--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
+    command += ["--secure"] if secure else []
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
@@ -27,6 +29,7 @@ def test_a_small_demo_ends_well(tmp_path: Path) -> None:
     assert (result["lost"], result["duplicated"]) == (0, 0)
     assert result["matches_reference"] is True
     assert result["rebootstraps"] >= 1
+    assert ("they speak SASL_SSL" in done.stderr) is secure
     for name in ("outage_s", "producer_recovery_s", "source_recovery_s"):
         assert result[name] >= 0, name
     assert (output / "demo.png").stat().st_size > 10_000
