@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek.api.admin import Admin
+from odradek.api.properties import read_properties
 from odradek.common.types import Address
 from odradek.testing import probe
 from odradek.testing.detached import start_time
@@ -47,6 +49,27 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
     assert start_time(told["brokers"][0]["pid"]) is None
     assert not Path(told["directory"]).exists()
     assert odradek("cluster", "status").stdout == "no cluster runs\n"
+
+
+def test_a_secured_cluster_leaves_settings_for_its_users(odradek) -> None:  # type: ignore[no-untyped-def]
+    words = ["--brokers", "1", "--port", "0", "--security", "sasl_ssl", "--user", "alice"]
+    started = odradek("cluster", "start", *words, "--mutual-tls", "--json")
+    try:
+        assert started.returncode == 0, started.stderr
+        told = json.loads(started.stdout)
+        assert told["security"] == "SASL_SSL"
+        (file,) = told["client_properties"].values()
+        with Admin(read_properties(file)) as admin:
+            assert admin.list_topics(timeout=20) == []
+        assert "alice" in odradek("cluster", "status").stdout
+    finally:
+        odradek("cluster", "stop")
+    assert not Path(file).exists()
+
+
+def test_security_that_does_not_fit_together_is_refused(odradek) -> None:  # type: ignore[no-untyped-def]
+    refused = odradek("cluster", "start", "--security", "SSL", "--acls")
+    assert (refused.returncode, "acls need users" in refused.stderr) == (2, True)
 
 
 def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-untyped-def]
