@@ -26,7 +26,7 @@ TAIL_LINES = 40
 REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # What builds the few packages that come as source; before the rest, so that nothing is fetched
 # for a build that the lock doesn't pin.
-BUILDERS = ("setuptools", "wheel", "pip", "Cython")
+BUILDERS = ("setuptools", "wheel", "pip", "cython")
 COMPILER = "ziglang"  # a hundred megabytes, for machines without a C compiler
 KERBEROS = "gssapi"  # compiled against Kerberos' library, so only where that is
 RECORD = ROOT / "src" / "odradek" / "record"
