@@ -120,7 +120,7 @@ def with_locals(error: BaseException) -> str:
     for each in seen:
         parts += [str(each)]
         for frame in each.stack:
-            if "/odradek/" in frame.filename and "/tests/" not in frame.filename:
+            if "/src/odradek/" in frame.filename:
                 found = (frame.locals or {}).items()
                 parts += [f"{frame.name}: {name} = {value}" for name, value in found]
         seen += [other for other in (each.__cause__, each.__context__) if other is not None]

@@ -324,7 +324,7 @@ def test_what_is_refused(given: dict[str, Any], problem: str) -> None:
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert PLANTED not in str(caught.value)
     for frame in shown.stack:
-        if "/odradek/" in frame.filename:
+        if "/src/odradek/" in frame.filename:
             assert PLANTED not in str(frame.locals), frame
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +362,15 @@ def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
     assert set(Path("/proc/self/fd").iterdir()) == before
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, also where whoever began this process had Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: ScriptedEngine) -> None:
     main = threading.main_thread().ident
     assert main == threading.get_ident()
@@ -383,6 +393,7 @@ def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: Scri
         run(host, engine.expect(connection, 10))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: ScriptedEngine) -> None:
     steps: list[str] = []
 
@@ -400,6 +411,7 @@ def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: Scripted
     run(host, done)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_is_not_held_back(host: SelectorHost, engine: ScriptedEngine) -> None:
     def stuck(now: float) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -412,6 +424,7 @@ def test_a_second_ctrl_c_is_not_held_back(host: SelectorHost, engine: ScriptedEn
     assert engine.ended is not None  # half moved: the engine gave itself up
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_user_code_is_raised_there(host: SelectorHost, engine: ScriptedEngine) -> None:
     answer = engine.ask(
         signal.raise_signal, signal.SIGINT, where="caller", deadline=host.now() + PATIENCE
