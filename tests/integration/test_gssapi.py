@@ -25,7 +25,10 @@ LACKING = "; ".join(
         *([] if find_spec("gssapi") else ["the package gssapi (odradek[gssapi])"]),
     ]
 )
-pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {LACKING}")
+pytestmark = [
+    pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {LACKING}"),
+    pytest.mark.xdist_group("gssapi"),
+]
 PATIENCE = 30.0
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 

@@ -15,6 +15,9 @@ from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.testing import LocalCluster
 
+# One cluster, however many processes.
+pytestmark = pytest.mark.xdist_group("oauth")
+
 PATIENCE = 30.0
 
 
@@ -40,6 +43,7 @@ def cluster(server: TokenServer) -> Iterator[LocalCluster]:
         jwks=server.url("/jwks"),
         config=config,
     ) as running:
+        running.create_topic("tokens")
         yield running
 
 
@@ -67,9 +71,9 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
     """One fetch serves all connections of a client; librdkafka takes the same settings as we do."""
     before = len(server.forms)
     with Admin(settings(cluster, **asking(server))) as admin:
-        admin.create_topics([NewTopic("tokens", 1)])
+        admin.create_topics([NewTopic("by-tokens", 1)])
     with Producer(settings(cluster, **asking(server))) as producer:
-        producer.send("tokens", b"one").result(PATIENCE)
+        producer.send("by-tokens", b"one").result(PATIENCE)
     assert len(server.forms) == before + 2
     theirs = {
         "sasl.oauthbearer.method": "oidc",
@@ -81,12 +85,12 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
     words = {name: value for name, value in options.items() if name != "default.api.timeout.ms"}
     librdkafka = confluent_kafka.Consumer({**words, "group.id": "theirs"})
     try:
-        assert "tokens" in librdkafka.list_topics(timeout=PATIENCE).topics
+        assert "by-tokens" in librdkafka.list_topics(timeout=PATIENCE).topics
     finally:
         librdkafka.close()
     before += 1
     with Consumer(options) as consumer:
-        consumer.assign([TopicPartition("tokens", 0)])
+        consumer.assign([TopicPartition("by-tokens", 0)])
         end = time.monotonic() + PATIENCE
         while not (found := consumer.poll(1.0)):
             assert time.monotonic() < end
@@ -136,7 +140,7 @@ def test_a_new_token_is_shown_before_the_old_one_ends(
         with Producer(settings(cluster, **asking(server))) as producer:
             end = time.monotonic() + 6
             while time.monotonic() < end:
-                producer.send("tokens", b"one").result(2.0)
+                producer.send("tokens", b"one").result(5.0)
                 time.sleep(0.02)
     finally:
         server.lifetime = 3600
