@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.stores import Source, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
-from odradek.testing.java import java_home
 
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
@@ -49,15 +49,6 @@ def mixed(authority: Authority, alice: Identity, other: Authority) -> Path:
         *("-keystore", str(path), "-storepass", STORE_PASSWORD),
     )
     return path
-
-
-def keytool(*words: str) -> None:
-    subprocess.run(
-        [java_home() / "bin" / "keytool", *words, "-noprompt"],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
 
 
 def der(path: Path) -> list[bytes]:

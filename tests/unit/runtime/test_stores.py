@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.stores import Source, certificates_of, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
-from odradek.testing.java import java_home
 
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
@@ -75,15 +75,6 @@ def quick(authority: Authority, alice: Identity) -> Path:
         )
     )
     return path
-
-
-def keytool(*words: str) -> None:
-    subprocess.run(
-        [java_home() / "bin" / "keytool", *words, "-noprompt"],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
 
 
 def key_source(path: Path, password: Secret | None = PASSWORD, key: str | None = None) -> Source:

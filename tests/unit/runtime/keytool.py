@@ -1,0 +1,16 @@
+"""Java's own tool for stores, which makes those that tests read."""
+
+from __future__ import annotations
+
+import subprocess
+
+from odradek.testing.java import java_home
+
+
+def keytool(*words: str) -> None:
+    subprocess.run(
+        [java_home() / "bin" / "keytool", *words, "-noprompt"],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
