@@ -1,8 +1,8 @@
 """`format("odradek")`: the data source that Spark finds, and the reader of batch queries.
 
-In: Spark's options and the user's schema. Out: partitions with all a task needs, and a task's
-iterator of Arrow batches. Must not connect when it is made: Spark makes a source in several
-processes, pickles it, and throws most copies away. Streams are in `stream_source`.
+In: Spark's options and the user's schema. Out: partitions with all a task needs. Must not connect
+when it is made: Spark makes a source in several processes, pickles it, and throws most copies
+away. Streams are in `stream_source`, what runs in tasks in `tasks`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,16 @@ from pyspark.sql.datasource import (
 from odradek.common.errors import KafkaError, UnsupportedFeatureError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options, sealed_options
-from odradek.spark.planning import OffsetRange
-from odradek.spark.reading import RangeReader, ReadLimits
-from odradek.spark.schema import arrow_schema, check_schema, full_schema
-from odradek.spark.tracker import OffsetTracker, Plan
-from odradek.spark.worker_clients import (
-    ClusterConsumer,
-    Hint,
-    known_topic_id,
-    process_clients,
-)
+from odradek.spark.schema import check_schema, full_schema
+from odradek.spark.tasks import input_partitions, read_partition
+from odradek.spark.tracker import OffsetTracker
+from odradek.spark.worker_clients import ClusterConsumer, process_clients
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 _NO_SINK = 'writing with format("odradek") isn\'t in this release yet; odradek.Producer writes'
-
-
-class KafkaInputPartition(InputPartition):
-    """One range of one partition, with the cluster's picture that spares a task the metadata."""
-
-    def __init__(
-        self, wanted: OffsetRange, cluster: str, topic_id: str | None, hint: Hint | None
-    ) -> None:
-        super().__init__(str(wanted.tp))
-        self.wanted, self.cluster, self.topic_id, self.hint = wanted, cluster, topic_id, hint
 
 
 class PlanningClients:
@@ -59,44 +43,6 @@ class PlanningClients:
     def drop(self, client: ClusterConsumer) -> None:
         """Forget one that failed."""
         process_clients().drop(client)
-
-
-def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
-    """Pack a plan for its tasks: one partition of Spark for each range."""
-    return [
-        KafkaInputPartition(wanted, plan.cluster, plan.topic_ids.get(wanted.tp.topic), plan.hint)
-        for wanted in plan.ranges
-    ]
-
-
-def read_partition(
-    options: SourceOptions, schema: StructType, partition: InputPartition
-) -> Iterator[pa.RecordBatch]:
-    """Read one partition in a task; the generator of batches that Spark drains."""
-    if not isinstance(partition, KafkaInputPartition):
-        return  # Spark replaces an empty list of partitions by one InputPartition(None)
-    clients = process_clients()
-    config = options.consumer_config(partition.cluster)
-    consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
-    known = known_topic_id(consumer, partition.wanted.tp.topic)
-    if None not in (known, partition.topic_id) and known != partition.topic_id:
-        # This worker last read the topic before it was made anew; the planner knows better.
-        consumer = clients.checkout(config, partition.hint, fresh=True)
-    limits = ReadLimits(options.poll_timeout, options.outage_tolerance, options.fail_on_data_loss)
-    reader = RangeReader(consumer, partition.wanted, partition.topic_id, limits, SystemClock())
-    try:
-        yield from reader.batches(check_schema(schema), arrow_schema(schema))
-    except KafkaError:
-        # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
-        clients.drop(consumer)
-        raise
-
-
-def _attempt() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.attemptNumber()
 
 
 class KafkaDataSource(DataSource):

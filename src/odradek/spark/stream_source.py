@@ -22,7 +22,8 @@ from odradek.runtime.system_clock import SystemClock
 from odradek.spark.offsets import SENTINEL
 from odradek.spark.options import LONG_MAX, SourceOptions
 from odradek.spark.schema import check_schema
-from odradek.spark.source import PlanningClients, input_partitions, read_partition
+from odradek.spark.source import PlanningClients
+from odradek.spark.tasks import input_partitions, read_partition
 from odradek.spark.tracker import OffsetTracker
 
 if TYPE_CHECKING:

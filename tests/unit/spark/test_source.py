@@ -22,8 +22,9 @@ from odradek.spark import stream_source
 from odradek.spark.options import LONG_MAX
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import OptionError
-from odradek.spark.source import KafkaDataSource, KafkaInputPartition
+from odradek.spark.source import KafkaDataSource
 from odradek.spark.stream_source import KafkaStreamReader
+from odradek.spark.tasks import KafkaInputPartition
 
 VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -196,7 +197,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
             assert config["cluster.id.expected"] == "cluster-A"
             return cluster.connect({}) if fresh else warm
 
-    monkeypatch.setattr("odradek.spark.source.process_clients", Clients)
+    monkeypatch.setattr("odradek.spark.tasks.process_clients", Clients)
     wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
     sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
     batches: list[Any] = list(source().reader(VALUE).read(sent))
