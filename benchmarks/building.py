@@ -62,7 +62,7 @@ def java_driver(
         )  # fmt: skip
 
     release = str((java.parent.parent / "release").resolve())  # classes of one JDK for that JDK
-    folder, reason = _once(group, "java", [source], [release, *libraries], compile_into)
+    folder, reason = once(group, "java", [source], [release, *libraries], compile_into)
     if reason:
         return Built(None, f"the Java driver can't be built: {reason}")
     path = os.pathsep.join([str(folder), *libraries])
@@ -82,7 +82,7 @@ def go_driver(group: str, module: Path) -> Built:
                  module)
         )  # fmt: skip
 
-    folder, reason = _once(group, "go", sources, [_run([go, "version"]).stdout], build_into)
+    folder, reason = once(group, "go", sources, [_run([go, "version"]).stdout], build_into)
     if reason:
         return Built(None, f"the Go driver can't be built: {reason}")
     return Built([str(folder / "driver")])
@@ -114,7 +114,7 @@ def librdkafka_driver(group: str, source: Path) -> Built:
             )
         )  # fmt: skip
 
-    folder, reason = _once(group, "c", [source], [compiler, str(library)], compile_into)
+    folder, reason = once(group, "c", [source], [compiler, str(library)], compile_into)
     if reason:
         return Built(None, f"the C driver can't be built: {reason}")
     return Built([str(folder / "driver")])
@@ -129,8 +129,12 @@ def _bundled_librdkafka() -> Path | None:
     return found[0] if found else None
 
 
-def python_with(group: str, lock: Path) -> Built:
-    """Return the Python of a venv with the packages of a lock file; made when it isn't there."""
+def python_with(group: str, lock: Path, builders: Sequence[str] = ()) -> Built:
+    """Return the Python of a venv with the packages of a lock file; made when it isn't there.
+
+    `builders` of the lock build those packages that come as source, instead of whatever pip fetches
+    for that.
+    """
     base = folder_of(group)
     base.mkdir(parents=True, exist_ok=True)
     key = hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
@@ -142,12 +146,24 @@ def python_with(group: str, lock: Path) -> Built:
             return Built([str(python)])
         shutil.rmtree(venv, ignore_errors=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                   "--require-hashes", "--requirement", str(lock)]  # fmt: skip
-        for command in ([sys.executable, "-m", "venv", str(venv)], install):
+                   "--require-hashes", "--requirement"]  # fmt: skip
+        commands = [[sys.executable, "-m", "venv", str(venv)], [*install, str(lock)]]
+        if builders:
+            pins = base / "builders.lock"
+            wanted = [pin for pin in read_lock(lock) if pin.startswith(tuple(builders))]
+            pins.write_text("\n".join(wanted) + "\n")
+            commands[1:] = [[*install, str(pins)], [*install, str(lock), "--no-build-isolation"]]
+        for command in commands:
             if reason := _failure(_run(command)):
                 return Built(None, f"its set-up failed: {reason}")
         (venv / "complete").touch()
     return Built([str(python)])
+
+
+def read_lock(lock: Path) -> list[str]:
+    """The entries of a lock file, each in one line with its hashes."""
+    lines = (line for line in lock.read_text().splitlines() if not line.startswith("#"))
+    return [entry for entry in "\n".join(lines).replace("\\\n", " ").splitlines() if entry.strip()]
 
 
 def folder_of(group: str) -> Path:
@@ -155,7 +171,7 @@ def folder_of(group: str) -> Path:
     return cache_directory() / group
 
 
-def _once(
+def once(
     group: str,
     name: str,
     sources: Iterable[Path],
@@ -194,6 +210,11 @@ def _run(command: list[str], folder: Path | None = None) -> subprocess.Completed
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def command_failure(command: list[str]) -> str:
+    """Run a program and return why it failed, or nothing."""
+    return _failure(_run(command))
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> str:

@@ -1,8 +1,8 @@
 """Write the lock files: everything pinned, with hashes and no URLs.
 
 `requirements.lock` holds every dependency of pyproject.toml with all extras;
-`benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, which live in a venv of
-their own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
+`benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
+`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0; both live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
 `--upgrade` looks for newer ones.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path("benchmarks")
+OLDER_SPARK = PEERS / "spark_jvm"
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
 # Written by `make lock` from {source}; good for Python 3.11 to 3.13.
@@ -20,7 +21,7 @@ HEADER = """\
 
 
 def main() -> None:
-    """Lock the project, then the peers."""
+    """Lock the project, then the peers, then the older Spark."""
     compile_lock(
         Path("pyproject.toml"),
         Path("requirements.lock"),
@@ -31,6 +32,11 @@ def main() -> None:
         PEERS / "requirements.in",
         PEERS / "requirements.lock",
         "The Python peers of benchmarks and scorecard",
+    )
+    compile_lock(
+        OLDER_SPARK / "requirements.in",
+        OLDER_SPARK / "requirements.lock",
+        "Spark 4.2.0, for its JVM connector and for Odradek on it",
     )
 
 

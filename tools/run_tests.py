@@ -44,6 +44,19 @@ def fetch_jars() -> None:
     print(f"set-up: Kafka's jars are there ({time.monotonic() - start:.0f} s)", flush=True)
 
 
+def make_older_spark() -> None:
+    """Make the environment with the oldest Spark and its JVM connector, or say why there is none."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "benchmarks.spark_jvm.environment"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        words = "is there"
+    else:
+        words = f"can't be had, so its tests are skipped: {done.stderr.strip()[-500:]}"
+    seconds = time.monotonic() - start
+    print(f"set-up: Spark 4.2.0 with its JVM connector {words} ({seconds:.0f} s)", flush=True)
+
+
 def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | None:
     """Run one suite; return passed, failed, skipped and seconds, None when it has no tests."""
     folders = [ROOT / "tests" / folder for folder in SUITES[name]]
@@ -96,6 +109,8 @@ def main() -> None:
         parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
     if WITH_BROKERS.intersection(names):
         fetch_jars()
+    if "spark" in names:
+        make_older_spark()
     results = {}
     for name in names:
         result = run_suite(name, rest)

@@ -78,7 +78,7 @@ def test_what_a_killed_fetch_left_is_cleared_away(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakeIvy(CONTENT))
-    left = cache / f".fetch-{jars.resolve_version('4.3')}-killed"
+    left = cache / f".fetch-kafka-{jars.resolve_version('4.3')}-killed"
     left.mkdir(parents=True)
     (left / "half.jar").write_bytes(b"o")
     folder = jars.fetch("4.3")
@@ -123,7 +123,7 @@ def test_a_version_without_a_list_names_those_that_have_one(version: str) -> Non
 
 @pytest.mark.parametrize("version", jars.versions())
 def test_the_committed_lists_hold_all_that_a_broker_needs(version: str) -> None:
-    listed = jars.read_list(version)
+    listed = jars.read_list(jars.LISTS / f"kafka-{version}.txt")
     assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
     kafka = {one.module for one in listed if one.revision == version}
     assert {"kafka_2.13", "kafka-clients", "kafka-tools", "kafka-server"} <= kafka

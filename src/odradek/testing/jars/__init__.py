@@ -63,10 +63,10 @@ def resolve_version(version: str) -> str:
     return fitting[-1]
 
 
-def read_list(version: str) -> list[Jar]:
-    """Return the committed list of an exact version."""
+def read_list(listed: Path) -> list[Jar]:
+    """Return the jars that a committed file lists."""
     jars = []
-    for line in (LISTS / f"kafka-{version}.txt").read_text().splitlines():
+    for line in listed.read_text().splitlines():
         coordinates, sha256 = line.split()
         organisation, module, revision = coordinates.split(":")
         jars.append(Jar(organisation, module, revision, sha256))
@@ -76,18 +76,24 @@ def read_list(version: str) -> list[Jar]:
 def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
     """Return the directory with the jars of `version`, fetched now if this is the first time."""
     version = resolve_version(version)
-    target = cache_directory() / f"kafka-{version}"
+    return fetch_listed(LISTS / f"kafka-{version}.txt", report)
+
+
+def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
+    """Return the directory with the jars of a committed list; both are named alike."""
+    name = listed.stem
+    target = cache_directory() / name
     if target.is_dir():  # it appeared by a rename, complete and checked
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.parent / f"kafka-{version}.lock"):
+    with _locked(target.parent / f"{name}.lock"):
         if target.is_dir():  # another process was faster
             return target
-        for stale in target.parent.glob(f".fetch-{version}-*"):  # of a process that was killed
+        for stale in target.parent.glob(f".fetch-{name}-*"):  # of a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
-        jars = read_list(version)
-        report(f"fetching {len(jars)} jars of Kafka {version} into {target}")
-        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{version}-"))
+        jars = read_list(listed)
+        report(f"fetching {len(jars)} jars of {name} into {target}")
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
         try:
             _run_ivy(work, jars)
             _check(work / "jars", jars)

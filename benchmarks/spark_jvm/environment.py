@@ -1,0 +1,108 @@
+"""Makes the environment: a venv with Spark 4.2.0, the connector's jars, the compiled stand-in.
+
+In: the lock and the list of jars beside this file, the stand-in's source. Out: the Python to run
+and the jars to give to Spark, or the reason why there are none. Must not: touch the project's venv.
+
+The stand-in is compiled by the Scala compiler among pyspark's own jars, so no JDK is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import building
+
+from odradek.testing import jars
+from odradek.testing.errors import ClusterStartError
+from odradek.testing.java import java_home
+
+GROUP = "spark-jvm"
+HERE = Path(__file__).parent
+SOURCE = HERE.parent.parent / "src"
+JARS = HERE / "spark-kafka-4.2.0.txt"
+LOCK = HERE / "requirements.lock"
+STAND_IN = HERE / "TokenStandIn.scala"
+BUILDERS = ("setuptools==", "wheel==", "packaging==")
+_COMPILER = ("scala-compiler", "scala-library", "scala-reflect")
+_AGAINST = ("scala-library", "spark-core", "spark-common-utils")
+
+
+class UnavailableError(Exception):
+    """The environment can't be had here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What starts Spark 4.2.0, with or without the JVM connector."""
+
+    python: str
+    jars: tuple[str, ...]
+    java_home: str
+
+    def variables(self) -> dict[str, str]:
+        """The environment of a process that runs Spark here, with our package on its path."""
+        kept = {name: text for name, text in os.environ.items() if name != "SPARK_HOME"}
+        return {
+            **kept,
+            "JAVA_HOME": self.java_home,
+            "PYSPARK_PYTHON": self.python,
+            "PYSPARK_DRIVER_PYTHON": self.python,
+            "PYTHONPATH": str(SOURCE),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+
+
+def make() -> Environment:
+    """Return the environment, made now if this is the first time."""
+    built = building.python_with(GROUP, LOCK, BUILDERS)
+    if built.command is None:
+        raise UnavailableError(f"no environment with Spark 4.2.0: {built.reason}")
+    try:
+        home = java_home()
+        fetched = jars.fetch_listed(JARS)
+    except ClusterStartError as error:
+        raise UnavailableError(f"no JVM connector: {error}") from error
+    python = Path(built.command[0])
+    (spark,) = python.parent.parent.glob("lib/python*/site-packages/pyspark/jars")
+    found = [*sorted(fetched.glob("*.jar")), _stand_in(home, spark)]
+    return Environment(str(python), tuple(map(str, found)), str(home))
+
+
+def _stand_in(home: Path, spark: Path) -> Path:
+    """Compile the stand-in for the token provider."""
+
+    def compile_into(target: Path) -> str:
+        return building.command_failure(
+            [str(home / "bin" / "java"), "-cp", _path(spark, _COMPILER), "scala.tools.nsc.Main",
+             "-classpath", _path(spark, _AGAINST), "-d", str(target / "stand-in.jar"),
+             str(STAND_IN)]
+        )  # fmt: skip
+
+    folder, reason = building.once(GROUP, "stand-in", [STAND_IN], ["4.2.0"], compile_into)
+    if reason:
+        raise UnavailableError(f"the stand-in for the token provider can't be compiled: {reason}")
+    return folder / "stand-in.jar"
+
+
+def _path(folder: Path, names: tuple[str, ...]) -> str:
+    return os.pathsep.join(str(p) for p in sorted(folder.glob("*.jar")) if p.name.startswith(names))
+
+
+def main() -> None:
+    """Make the environment and say where it is."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    try:
+        made = make()
+    except UnavailableError as error:
+        sys.exit(str(error))
+    print(made.python)
+    for jar in made.jars:
+        print(jar)
+
+
+if __name__ == "__main__":
+    main()
