@@ -2,8 +2,9 @@
 
 `requirements.lock` holds every dependency of pyproject.toml with all extras;
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
-`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0; both live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
-`--upgrade` looks for newer ones.
+`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0; both live in venvs of their own. Run it with
+the venv's Python (`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for
+newer ones.
 """
 
 import os

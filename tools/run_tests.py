@@ -45,7 +45,7 @@ def fetch_jars() -> None:
 
 
 def make_older_spark() -> None:
-    """Make the environment with the oldest Spark and its JVM connector, or say why there is none."""
+    """Make the environment with the oldest Spark and its JVM connector, or say why not."""
     start = time.monotonic()
     command = [sys.executable, "-m", "benchmarks.spark_jvm.environment"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
