@@ -8,7 +8,9 @@ Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -90,3 +92,15 @@ class EventLog:
                 listener(event)
             except Exception:  # a user's code: its fault mustn't break the client
                 logger.exception("[%s] an event listener failed at: %s", self._client, event)
+
+
+def event_line(event: Event, time: float, pid: int, client: str) -> bytes:
+    """An event as one JSON line: its own fields, seconds since the epoch, process, client, kind."""
+    fields = {str(name): _plain(value) for name, value in event.fields.items()}
+    whole = {**fields, "time": time, "pid": pid, "client": client, "kind": event.kind}
+    return json.dumps(whole, default=str).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

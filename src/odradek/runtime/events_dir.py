@@ -9,17 +9,14 @@ Each line has `time` (seconds since the epoch), `pid`, `client`, `kind` and the 
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import platform
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from odradek.common.events import Event
+from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
 
 logger = logging.getLogger("odradek")
@@ -49,15 +46,7 @@ class EventFile:
 
     def line(self, event: Event) -> bytes:
         """An event as one JSON line, stamped with the wall clock's time."""
-        fields = {str(name): _plain(value) for name, value in event.fields.items()}
-        whole = {
-            **fields,
-            "time": time.time(),
-            "pid": os.getpid(),
-            "client": self._client,
-            "kind": event.kind,
-        }
-        return json.dumps(whole, default=str).encode() + b"\n"
+        return event_line(event, time.time(), os.getpid(), self._client)
 
     def _write(self, line: bytes) -> None:
         if self._descriptor is None:
@@ -82,8 +71,3 @@ class EventFile:
         if descriptor is not None:
             with suppress(OSError):
                 os.close(descriptor)
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity and no NaN."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,6 +1,6 @@
 """What brokers saw of a fleet, in figures, and the goals that they are held to.
 
-In: what `fleet.run` collected, or a bare policy. Out: plain dictionaries, as `--json` prints them.
+In: the `Load` of a fleet, or a bare policy. Out: plain dictionaries, as `--json` prints them.
 A small fleet's dials come in bursts by chance alone, so `by_chance` says how large the peak of as
 many dials at wholly random times would be; nothing can be asked for below that.
 Must not: know clients.
@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.simulation.fleet import AFTER, BEFORE, Seen
+from odradek.simulation.fleet import AFTER, BEFORE, WINDOWS, Load
 from odradek.simulation.virtual_time import derived_rng
 
-BIN = 0.01
+BIN = 1 / WINDOWS
+DIALS = ("accepted", "refused")
 CAP = 20.0
 """Seconds after which every backoff has reached its maximum."""
 TRIES = 4
@@ -30,70 +31,99 @@ STORM = 2.0
 """Dials and metadata requests of a client after the return: one to learn, one for its leader."""
 
 
-def figures(seen: Seen) -> dict[str, Any]:
+def figures(load: Load) -> dict[str, Any]:
     """Everything that is printed of one fleet."""
-    outage, clients = seen.outage, seen.clients
+    case, clients = load.case, max(1, load.clients)
+    outage = case.outage
     since = min(CAP, outage / 2)
-    times = [at for at, _ in seen.dials]
-    capped = [t for t in times if since <= t < outage]
-    after = [t for t in times if t >= outage]
-    asked = [t for t, _ in seen.metadata if t >= outage]
-    mean = len(capped) * BIN / (outage - since)
-    back = sorted(seen.back)
+    dials, asked = by_window(load, DIALS), by_window(load, ("metadata",))
+    capped = _between(dials, since, outage)
+    after = _between(dials, outage, outage + AFTER)
+    asked_after = _between(asked, outage, outage + AFTER)
+    mean = capped.total() * BIN / (outage - since)
+    tries, back = spread(load, "tries"), spread(load, "back")
     found: dict[str, Any] = {
-        "policy": seen.strategy,
-        "clients": clients,
-        "brokers": seen.brokers,
+        "policy": case.policy,
+        "setting": case.setting,
+        "clients": load.clients,
+        "brokers": case.brokers,
         "outage_s": outage,
-        "before": _phase(seen, -BEFORE, 0.0),
-        "during": _phase(seen, 0.0, outage),
-        "after": _phase(seen, outage, outage + AFTER),
+        "before": _phase(load, -BEFORE, 0.0),
+        "during": _phase(load, 0.0, outage),
+        "after": _phase(load, outage, outage + AFTER),
         "first_second": {
-            "tries_mean": round(sum(seen.first_second) / clients, 3),
-            "tries_max": max(seen.first_second),
+            "tries_mean": round(sum(n * count for n, count in tries.items()) / clients, 3),
+            "tries_max": max(tries, default=0),
         },
         "cap": {
             "from_s": since,
-            "dials_per_client_and_s": round(len(capped) / clients / (outage - since), 3),
+            "dials_per_client_and_s": round(capped.total() / clients / (outage - since), 3),
             "dials_per_10ms": round(mean, 4),
-            "peak_over_mean": round(peak_over_mean(capped, since, outage), 3),
+            "peak_over_mean": round(max(capped.values(), default=0) / mean if mean else 0.0, 3),
             "by_chance": round(by_chance(mean, round((outage - since) / BIN)), 3),
         },
         "return": {
-            "dials_per_client": round(len(after) / clients, 3),
-            "metadata_per_client": round(len(asked) / clients, 3),
-            "dials_in_fullest_10ms": _fullest(after, BIN),
-            "metadata_in_fullest_10ms": _fullest(asked, BIN),
-            "back": len(back),
-            "back_p50_s": round(back[len(back) // 2], 3) if back else None,
-            "back_max_s": round(back[-1], 3) if back else None,
+            "dials_per_client": round(after.total() / clients, 3),
+            "metadata_per_client": round(asked_after.total() / clients, 3),
+            "dials_in_fullest_10ms": max(after.values(), default=0),
+            "metadata_in_fullest_10ms": max(asked_after.values(), default=0),
+            "back": back.total(),
+            "back_p50_s": percentile(back, 0.5),
+            "back_p99_s": percentile(back, 0.99),
+            "back_max_s": max(back) / 1000 if back else None,
         },
     }
     found["missed"] = missed(found)
     return found
 
 
-def _phase(seen: Seen, start: float, end: float) -> list[dict[str, Any]]:
+def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Counter[int]:
+    """How much arrived in each window, at one broker or at all."""
+    found: Counter[int] = Counter()
+    for (kind, where, window), count in load.counts.items():
+        if kind in what and broker in (None, where):
+            found[window] += count
+    return found
+
+
+def spread(load: Load, what: str) -> Counter[int]:
+    """How many clients for each value, whichever broker it was."""
+    return by_window(load, (what,))
+
+
+def percentile(counts: Counter[int], share: float) -> float | None:
+    """The value that so many of the counted are below, in seconds of milliseconds."""
+    left = int(counts.total() * share)
+    for value in sorted(counts):
+        left -= counts[value]
+        if left < 0:
+            return value / 1000
+    return None
+
+
+def _between(counts: Counter[int], start: float, end: float) -> Counter[int]:
+    first, last = round(start * WINDOWS), round(end * WINDOWS)
+    return Counter({w: n for w, n in counts.items() if first <= w < last})
+
+
+def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
     """Dials and metadata requests per second at each broker."""
-    return [
-        {
-            "broker": broker,
-            "dials_per_s": _rate(seen.dials, broker, start, end),
-            "metadata_per_s": _rate(seen.metadata, broker, start, end),
-        }
-        for broker in range(1, seen.brokers + 1)
-    ]
-
-
-def _rate(
-    arrived: Sequence[tuple[float, int]], broker: int, start: float, end: float
-) -> dict[str, float]:
-    times = [at for at, where in arrived if where == broker and start <= at < end]
-    return {"mean": round(len(times) / (end - start), 2), "max": _fullest(times, 1.0, start)}
-
-
-def _fullest(times: Sequence[float], width: float, start: float = 0.0) -> int:
-    return max(Counter(int((t - start) / width) for t in times).values(), default=0)
+    seconds: dict[tuple[str, int], Counter[int]] = {}
+    first, last = round(start * WINDOWS), round(end * WINDOWS)
+    for (kind, broker, window), count in load.counts.items():
+        what = "dials" if kind in DIALS else kind
+        if first <= window < last and what in ("dials", "metadata"):
+            second = (window - first) // WINDOWS
+            seconds.setdefault((what, broker), Counter())[second] += count
+    phase = []
+    for broker in range(1, load.case.brokers + 1):
+        one: dict[str, Any] = {"broker": broker}
+        for what in ("dials", "metadata"):
+            counts = seconds.get((what, broker), Counter())
+            mean = round(counts.total() / (end - start), 2)
+            one[f"{what}_per_s"] = {"mean": mean, "max": max(counts.values(), default=0)}
+        phase.append(one)
+    return phase
 
 
 def missed(found: dict[str, Any]) -> list[str]:

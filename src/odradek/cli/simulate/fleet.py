@@ -1,8 +1,10 @@
-"""`odradek simulate fleet`: an outage as the brokers see it, with a thousand clients waiting.
+"""`odradek simulate fleet`: an outage as the brokers see it, with a million clients waiting.
 
-In: how many clients, how long, which policies. Out: dials and metadata requests per second at each
-broker before, during and after, as text, JSON and a picture. Exit statuses: 0 done, 1 what ships
-misses a goal, 2 wrong use. Must not: judge other policies by our goals; they stand for comparison.
+In: how many clients, how long, which policies and settings, and who simulates: this process,
+several, or Spark. Out: dials and metadata requests per second at each broker before, during and
+after, and how clients come back, as text, JSON, pictures and Parquet tables. Exit statuses: 0 done,
+1 what ships misses a goal, 2 wrong use, 130 stopped by Ctrl-C. Must not: judge other policies and
+settings by our goals; they stand for comparison.
 """
 
 from __future__ import annotations
@@ -10,19 +12,48 @@ from __future__ import annotations
 import json as jsonlib
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from odradek.simulation.fleet import Seen
+from odradek.cli.simulate.fleet_report import compare, draw, ships, show
 
-STEP = 0.1
+if TYPE_CHECKING:
+    from odradek.cli.simulate.fleet_tables import Book
+    from odradek.simulation.fleet import Load
+    from odradek.simulation.fleet_slices import Plan, Slice
+
+Done = Iterator[tuple[list["Slice"], list["Load"]]]
+SHOWN_EVERY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who simulates."""
+
+    jobs: int
+    spark: bool
+    master: str | None
+    shards: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What is to be written besides text."""
+
+    json: bool
+    picture: Path | None
+    tables: Path | None
+    events: Path | None
+    sample: int
 
 
 def fleet(
-    clients: Annotated[int, typer.Option(min=1, max=100_000, help="How many clients.")] = 1000,
+    clients: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many clients.")] = 1000,
     outage: Annotated[float, typer.Option(min=1.0, help="Seconds that nobody can be reached.")] = (
         60.0
     ),
@@ -30,11 +61,35 @@ def fleet(
         str,
         typer.Option(help="odradek, java, constant or kip580-literal; several with commas."),
     ] = "odradek",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="OPTION=VALUE[,VALUE…] of all clients; may be repeated."),
+    ] = None,
     brokers: Annotated[int, typer.Option(min=1, max=1000, help="How many brokers.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
+    spark: Annotated[bool, typer.Option("--spark", help="Let Spark's executors simulate.")] = False,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master; with it, --spark needn't be said.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Spark tasks at a time [default: 8 for each core].")
+    ] = None,
+    slice_size: Annotated[
+        int, typer.Option("--slice", min=1, help="Clients that a task simulates.")
+    ] = 500,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Folder for Parquet tables; a run that was stopped goes on from there."),
+    ] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="Folder for the events of some clients, as JSON lines.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=1, help="How many clients' events.")] = 100,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw it: FILE.svg, or FILE.png with matplotlib.")
+        Path | None,
+        typer.Option(help="Draw it: FILE.svg, or FILE.png with matplotlib; and FILE-recovery."),
     ] = None,
 ) -> None:
     """Take a fleet of producers through an outage of all brokers, in virtual time.
@@ -42,121 +97,138 @@ def fleet(
     Each client has just got a record to write when the outage begins, and writes on after it. What
     is counted is what arrives at each broker. Policies: odradek is what ships; java, constant (a
     backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (that KIP's formula word
-    for word) are simulated.
+    for word) are simulated. The result is the same however the clients are divided.
     """
-    from odradek.simulation.fleet import run
-    from odradek.simulation.fleet_figures import figures
-    from odradek.simulation.strategies import STRATEGIES
+    from odradek.simulation.fleet_slices import Plan
 
-    policies = policy.split(",")
-    for word in policies:
-        if word not in STRATEGIES:
-            raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(STRATEGIES)}")
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
-    fleets, found = [], []
-    for word in policies:
-        print(f"{clients} clients, {word} …", file=sys.stderr, flush=True)
-        begin = time.process_time()
-        seen = run(clients, brokers, outage, word, seed)
-        cpu = time.process_time() - begin
-        fleets.append(seen)
-        found.append(
-            {
-                **figures(seen),
-                "seed": seed,
-                "cpu_s": round(cpu, 2),
-                "us_per_dial": round(1e6 * cpu / max(1, len(seen.dials)), 1),
-            }
+    plan = Plan(_cases(policy, settings or [], brokers, outage, seed), clients, slice_size)
+    workers = Workers(jobs, spark or master is not None, master, shards)
+    _take(plan, workers, Outputs(json, picture, tables, events, sample))
+
+
+def _cases(
+    policy: str, settings: Sequence[str], brokers: int, outage: float, seed: int
+) -> tuple[Any, ...]:
+    """Every policy with every combination of settings."""
+    from odradek.common.errors import KafkaError
+    from odradek.simulation.fleet import Case
+    from odradek.simulation.strategies import STRATEGIES
+
+    choices = []
+    for text in settings:
+        name, equals, values = text.partition("=")
+        if not equals or not name or not values:
+            raise typer.BadParameter(f"--set takes OPTION=VALUE[,VALUE…], not {text!r}")
+        choices.append([(name, value) for value in values.split(",")])
+    cases = []
+    for word in dict.fromkeys(policy.split(",")):
+        if word not in STRATEGIES:
+            raise typer.BadParameter(f"there is no {word!r}; there are {', '.join(STRATEGIES)}")
+        for chosen in product(*choices):
+            case = Case(word, brokers, outage, seed, chosen)
+            try:
+                case.config()
+            except (KafkaError, ValueError) as error:
+                raise typer.BadParameter(f"--set {case.setting}: {error}") from None
+            cases.append(case)
+    return tuple(cases)
+
+
+def _take(plan: Plan, workers: Workers, outputs: Outputs) -> None:
+    """Simulate what isn't done yet, and show all of it."""
+    from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
+
+    try:
+        book = Book(plan, outputs.tables)
+    except OtherPlanError as error:
+        raise typer.BadParameter(str(error)) from None
+    begin = time.perf_counter()
+    before = sum(load.clients for load in book.loads)
+    try:
+        _simulate(plan, workers, book)
+    except KeyboardInterrupt:
+        where = outputs.tables
+        typer.echo(
+            "stopped; " + (f"the same command goes on, from {where}" if where else "nothing kept"),
+            err=True,
         )
-    if picture is not None:
-        draw(fleets, picture)
-    if json:
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - begin
+    simulated = max(1, sum(load.clients for load in book.loads) - before)
+    book.finish()
+    if outputs.events is not None:
+        _write_events(plan, outputs.events, outputs.sample)
+    _report(book.loads, seconds, 1000 * seconds / simulated, outputs)
+
+
+def _simulate(plan: Plan, workers: Workers, book: Book) -> None:
+    todo = book.todo()
+    total = len(plan.cases) * plan.clients
+    left = sum(part.clients for part in todo)
+    shown = begin = time.perf_counter()
+    print(f"{total - left:,} of {total:,} clients", file=sys.stderr, flush=True)
+    done = 0
+    for parts, loads in _done(plan, workers, todo):
+        book.enter(parts, loads)
+        done += sum(part.clients for part in parts)
+        now = time.perf_counter()
+        if now - shown >= SHOWN_EVERY:
+            shown = now
+            more = (now - begin) / done * (left - done)
+            text = f"{total - left + done:,} of {total:,} clients, {done / (now - begin):,.0f}/s"
+            print(f"{text}, {more:,.0f} s to go", file=sys.stderr, flush=True)
+
+
+def _done(plan: Plan, workers: Workers, todo: list[Slice]) -> Done:
+    """Slices with their loads, as they come."""
+    if not todo:
+        return iter(())
+    if workers.spark:
+        from odradek.cli.simulate.fleet_spark import on_spark
+
+        return on_spark(plan, todo, workers.master, workers.shards)
+    return _here(plan, todo, workers.jobs)
+
+
+def _here(plan: Plan, todo: list[Slice], jobs: int) -> Done:
+    if jobs == 1:
+        for part in todo:
+            yield [part], [plan.run(part)]
+        return
+    import multiprocessing
+
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for part, load in pool.imap_unordered(_run, [(plan, part) for part in todo]):
+            yield [part], [load]
+
+
+def _run(task: tuple[Plan, Slice]) -> tuple[Slice, Load]:
+    plan, part = task
+    return part, plan.run(part)
+
+
+def _write_events(plan: Plan, folder: Path, size: int) -> None:
+    """Simulate some clients once more, listening: they do the same again."""
+    from odradek.cli.simulate.fleet_events import write_events
+
+    write_events(plan, folder, size)
+
+
+def _report(loads: list[Load], seconds: float, ms: float, outputs: Outputs) -> None:
+    from odradek.simulation.fleet_figures import figures
+
+    took = {"seconds": round(seconds, 2), "ms_per_client": round(ms, 3)}
+    found = [{**figures(load), "seed": load.case.seed, **took} for load in loads]
+    if outputs.picture is not None:
+        draw(loads, outputs.picture)
+    if outputs.json:
         typer.echo(jsonlib.dumps(found[0] if len(found) == 1 else {"results": found}))
     else:
         for one in found:
-            _show(one)
-    if any(one["missed"] for one in found if one["policy"] == "odradek"):
+            show(one)
+        if len(found) > 1:
+            compare(found)
+    if any(one["missed"] for one in found if ships(one)):
         raise typer.Exit(1)
-
-
-def _show(one: dict[str, Any]) -> None:
-    typer.echo(
-        f"{one['policy']}: {one['clients']} clients, {one['brokers']} brokers, "
-        f"{one['outage_s']:g} s of outage ({one['cpu_s']} s of one core, "
-        f"{one['us_per_dial']:.0f} µs per dial)"
-    )
-    typer.echo("  per second, mean (most)     " + "".join(f"{p:>18}" for p in _PHASES))
-    for index in range(min(one["brokers"], 5)):
-        for what in ("dials", "metadata"):
-            cells = []
-            for phase in _PHASES:
-                rate = one[phase][index][f"{what}_per_s"]
-                cells.append(f"{rate['mean']:>9.1f} ({rate['max']:>6})")
-            typer.echo(f"  broker {index + 1:<4} {what:<16}" + " ".join(cells))
-    first, cap, back = one["first_second"], one["cap"], one["return"]
-    typer.echo(
-        f"  first second: {first['tries_mean']:.2f} tries of a client at the broker it dials most "
-        f"(most {first['tries_max']})"
-    )
-    typer.echo(
-        f"  at the cap: {cap['dials_per_client_and_s']:.2f} dials of a client per second; peak over"
-        f" mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone {cap['by_chance']:.2f})"
-    )
-    typer.echo(
-        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last after "
-        f"{back['back_max_s']} s; {back['dials_per_client']:.2f} dials and "
-        f"{back['metadata_per_client']:.2f} metadata requests of each; at most "
-        f"{back['dials_in_fullest_10ms']} dials in 10 ms"
-    )
-    for text in one["missed"]:
-        typer.echo(f"  {'missed' if one['policy'] == 'odradek' else 'would miss'}: {text}")
-
-
-_PHASES = ("before", "during", "after")
-
-
-def draw(fleets: list[Seen], file: Path) -> None:
-    """One panel for each policy: what the busiest broker sees, as dials and requests per second."""
-    from odradek.cli.demo.picture import BLUE, GREY, ORANGE, Band, Line, Panel, Picture
-
-    panels = []
-    for seen in fleets:
-        dials, asked = _busiest(seen, seen.dials), _busiest(seen, seen.metadata)
-        panels.append(
-            Panel(
-                seen.strategy,
-                [Line("dials per second", BLUE, dials), Line("metadata requests", ORANGE, asked)],
-            )
-        )
-    first = fleets[0]
-    made = Picture(
-        f"{first.clients} clients, {first.outage:g} s without any of {first.brokers} brokers: "
-        "what one broker sees",
-        panels,
-        bands=[Band("outage", GREY, 0.0, first.outage)],
-        x_label="seconds since the outage began",
-    )
-    if file.suffix == ".png":
-        from odradek.cli.demo import png
-
-        png.render(made, file)
-    else:
-        from odradek.cli.demo import svg
-
-        file.write_text(svg.render(made), encoding="utf-8")
-
-
-def _busiest(seen: Seen, arrived: list[tuple[float, int]]) -> list[tuple[float, float]]:
-    """Rates at the broker where most arrives, in steps of 100 ms."""
-    from odradek.simulation.fleet import AFTER
-
-    counts = [0] * (round((seen.outage + AFTER) / STEP) + 1)
-    totals = [0] * (seen.brokers + 1)
-    for _, broker in arrived:
-        totals[broker] += 1
-    busiest = totals.index(max(totals))
-    for at, broker in arrived:
-        if broker == busiest and 0 <= at < seen.outage + AFTER:
-            counts[int(at / STEP)] += 1
-    return [(round(i * STEP, 1), count / STEP) for i, count in enumerate(counts)]

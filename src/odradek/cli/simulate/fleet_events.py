@@ -1,0 +1,44 @@
+"""The events of some clients of a fleet as files, as `ODRADEK_EVENTS_DIR` has them of real ones.
+
+In: a plan, a folder. Out: one file of JSON lines for each case, which the same pipeline reads. The
+clients are simulated once more for it: a client does the same again, whoever listens.
+Must not: grow with the fleet.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.common.events import Event, Listener, event_line
+
+if TYPE_CHECKING:
+    from odradek.simulation.fleet import Case
+    from odradek.simulation.fleet_slices import Plan
+
+
+def write_events(plan: Plan, folder: Path, size: int) -> list[Path]:
+    """Write the events of so many clients of each case."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for index, case in enumerate(plan.cases):
+        files.append(folder / f"events-fleet-{index + 1}.jsonl")
+        _write(case, plan.clients, size, files[-1])
+    return files
+
+
+def _write(case: Case, clients: int, size: int, path: Path) -> None:
+    from odradek.simulation.fleet import simulate
+    from odradek.simulation.fleet_slices import sample
+    from odradek.simulation.world import EPOCH
+
+    label = "-".join(word for word in (case.policy, case.setting.replace(" ", "-")) if word)
+    with path.open("wb") as file:
+
+        def listener(number: int) -> Listener:
+            def listen(event: Event) -> None:
+                file.write(event_line(event, EPOCH + event.at, number, f"{label}-{number}"))
+
+            return listen
+
+        simulate(case, sample(clients, size), listener)

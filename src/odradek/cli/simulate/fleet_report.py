@@ -1,0 +1,176 @@
+"""What is said and drawn of fleets: a page of text for each, a comparing table, two pictures.
+
+In: figures and loads. Out: text on stdout, SVG or PNG files. Must not: count anything itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from odradek.cli.demo.picture import Picture
+    from odradek.simulation.fleet import Load
+
+STEP = 10
+"""Windows that a point of a curve takes together: 100 ms."""
+PHASES = ("before", "during", "after")
+COLUMNS = (
+    "policy",
+    "tries",
+    "dials/s",
+    "peak",
+    "chance",
+    "half back",
+    "99 %",
+    "last",
+    "dials",
+    "asked",
+)
+
+
+def show(one: dict[str, Any]) -> None:
+    """One fleet in full."""
+    setting = f" with {one['setting']}" if one["setting"] else ""
+    typer.echo(
+        f"{one['policy']}{setting}: {one['clients']:,} clients, {one['brokers']} brokers, "
+        f"{one['outage_s']:g} s of outage ({one['seconds']:g} s, "
+        f"{one['ms_per_client']:.2f} ms per client)"
+    )
+    typer.echo("  per second, mean (most)     " + "".join(f"{p:>18}" for p in PHASES))
+    for index in range(min(one["brokers"], 5)):
+        for what in ("dials", "metadata"):
+            cells = []
+            for phase in PHASES:
+                rate = one[phase][index][f"{what}_per_s"]
+                cells.append(f"{rate['mean']:>9.1f} ({rate['max']:>6})")
+            typer.echo(f"  broker {index + 1:<4} {what:<16}" + " ".join(cells))
+    first, cap, back = one["first_second"], one["cap"], one["return"]
+    typer.echo(
+        f"  first second: {first['tries_mean']:.2f} tries of a client at the broker it dials most "
+        f"(most {first['tries_max']})"
+    )
+    typer.echo(
+        f"  at the cap: {cap['dials_per_client_and_s']:.2f} dials of a client per second; peak over"
+        f" mean per 10 ms {cap['peak_over_mean']:.2f} (by chance alone {cap['by_chance']:.2f})"
+    )
+    typer.echo(
+        f"  return: {back['back']} clients back, half after {back['back_p50_s']} s, the last after "
+        f"{back['back_max_s']} s; {back['dials_per_client']:.2f} dials and "
+        f"{back['metadata_per_client']:.2f} metadata requests of each; at most "
+        f"{back['dials_in_fullest_10ms']} dials in 10 ms"
+    )
+    for text in one["missed"]:
+        typer.echo(f"  {'missed' if ships(one) else 'would miss'}: {text}")
+
+
+def ships(one: dict[str, Any]) -> bool:
+    """Whether this is what ships, which is held to the goals."""
+    return bool(one["policy"] == "odradek" and not one["setting"])
+
+
+def compare(found: Sequence[dict[str, Any]]) -> None:
+    """Several cases in one table, to choose by."""
+    names = [f"{one['policy']} {one['setting']}".strip() for one in found]
+    width = max(len(name) for name in names)
+    head = [f"{COLUMNS[0]:<{width}}", *(f"{name:>9}" for name in COLUMNS[1:])]
+    typer.echo("\n" + " ".join(head))
+    for name, one in zip(names, found, strict=True):
+        cap, back = one["cap"], one["return"]
+        cells = [
+            f"{one['first_second']['tries_mean']:.2f}",
+            f"{cap['dials_per_client_and_s']:.2f}",
+            f"{cap['peak_over_mean']:.2f}",
+            f"{cap['by_chance']:.2f}",
+            *(
+                "–" if value is None else f"{value:.2f} s"
+                for value in (back["back_p50_s"], back["back_p99_s"], back["back_max_s"])
+            ),
+            f"{back['dials_per_client']:.2f}",
+            f"{back['metadata_per_client']:.2f}",
+        ]
+        typer.echo(f"{name:<{width}} " + " ".join(f"{cell:>9}" for cell in cells))
+    typer.echo(
+        "tries: of a client in the first second, at one broker; dials/s: of a client at the cap; "
+        "peak: fullest 10 ms over the mean, and what chance alone does; dials, asked: dials and "
+        "metadata requests of a client after the return"
+    )
+
+
+def draw(loads: Sequence[Load], file: Path) -> list[Path]:
+    """What the busiest broker sees in one picture, how clients come back in another."""
+    recovery = file.with_name(f"{file.stem}-recovery{file.suffix}")
+    for made, path in ((_arrivals(loads), file), (_recoveries(loads), recovery)):
+        if path.suffix == ".png":
+            from odradek.cli.demo import png
+
+            png.render(made, path)
+        else:
+            from odradek.cli.demo import svg
+
+            path.write_text(svg.render(made), encoding="utf-8")
+    return [file, recovery]
+
+
+def _named(load: Load) -> str:
+    return f"{load.case.policy} {load.case.setting}".strip()
+
+
+def _arrivals(loads: Sequence[Load]) -> Picture:
+    from odradek.cli.demo.picture import BLUE, GREY, ORANGE, Band, Line, Panel, Picture
+    from odradek.simulation.fleet_figures import DIALS
+
+    panels = []
+    for load in loads:
+        dials, asked = _busiest(load, DIALS), _busiest(load, ("metadata",))
+        panels.append(
+            Panel(
+                _named(load),
+                [Line("dials per second", BLUE, dials), Line("metadata requests", ORANGE, asked)],
+            )
+        )
+    case = loads[0].case
+    return Picture(
+        f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} brokers: "
+        "what one broker sees",
+        panels,
+        bands=[Band("outage", GREY, 0.0, case.outage)],
+        x_label="seconds since the outage began",
+    )
+
+
+def _recoveries(loads: Sequence[Load]) -> Picture:
+    """Which share of the clients has been acknowledged, by seconds since the return."""
+    from odradek.cli.demo.picture import BLUE, Line, Panel, Picture
+    from odradek.simulation.fleet_figures import spread
+
+    panels = []
+    for load in loads:
+        points, count = [(0.0, 0.0)], 0
+        for at, clients in sorted(spread(load, "back").items()):
+            count += clients
+            points.append((at / 1000, 100 * count / max(1, load.clients)))
+        panels.append(Panel(_named(load), [Line("% of clients back", BLUE, points)]))
+    return Picture(
+        f"{loads[0].clients:,} clients after {loads[0].case.outage:g} s without brokers: first "
+        "acknowledgement",
+        panels,
+        x_label="seconds since the brokers were back",
+    )
+
+
+def _busiest(load: Load, what: Sequence[str]) -> list[tuple[float, float]]:
+    """Rates at the broker where most arrives, in steps of 100 ms."""
+    from odradek.simulation.fleet import AFTER, WINDOWS
+    from odradek.simulation.fleet_figures import by_window
+
+    totals = [by_window(load, what, n).total() for n in range(1, load.case.brokers + 1)]
+    counts = [0] * (round((load.case.outage + AFTER) * WINDOWS) // STEP + 1)
+    for window, count in by_window(load, what, totals.index(max(totals)) + 1).items():
+        if 0 <= window // STEP < len(counts):
+            counts[window // STEP] += count
+    return [(i * STEP / WINDOWS, n * WINDOWS / STEP) for i, n in enumerate(counts)]

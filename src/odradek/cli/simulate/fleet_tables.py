@@ -1,0 +1,127 @@
+"""A fleet's results as Parquet, and the book that a run is taken up by after it was stopped.
+
+In: loads of slices as they are done. Out, in a folder: `load`, `recovery` and `tries` (.parquet) at
+the end, `unfinished.parquet` until then. That file is replaced as a whole, so a kill at any time
+leaves a true one. Must not: mix results of another plan or of other code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from odradek.simulation.fleet import Load
+    from odradek.simulation.fleet_slices import Plan, Slice
+
+UNFINISHED = "unfinished.parquet"
+_PLAN, _DONE = b"odradek.plan", b"odradek.done"
+
+
+class OtherPlanError(Exception):
+    """A folder holds what is left of another run."""
+
+
+class Book:
+    """What is done of a plan, kept in a folder if there is one."""
+
+    def __init__(self, plan: Plan, folder: Path | None) -> None:
+        from odradek.simulation.fleet import Load
+
+        self.loads = [Load(case) for case in plan.cases]
+        self.done: set[int] = set()
+        self._slices = plan.slices()
+        self._plan = json.dumps(plan.described(), sort_keys=True)
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / UNFINISHED).exists():
+                self._take_up(folder / UNFINISHED)
+
+    def todo(self) -> list[Slice]:
+        """What is left."""
+        return [part for part in self._slices if part.number not in self.done]
+
+    def enter(self, parts: Sequence[Slice], loads: Sequence[Load]) -> None:
+        """Count what is done, and save it."""
+        for load in loads:
+            next(own for own in self.loads if own.case == load.case).add(load)
+        self.done.update(part.number for part in parts)
+        if self._folder is not None:
+            self._save(self._folder / UNFINISHED)
+
+    def finish(self) -> None:
+        """Write the tables; nothing is unfinished any more."""
+        if self._folder is None:
+            return
+        _replace(
+            _table(self.loads, ("accepted", "refused", "metadata")), self._folder / "load.parquet"
+        )
+        _replace(_table(self.loads, ("back",)), self._folder / "recovery.parquet")
+        _replace(_table(self.loads, ("tries",)), self._folder / "tries.parquet")
+        (self._folder / UNFINISHED).unlink(missing_ok=True)
+
+    def _save(self, file: Path) -> None:
+        rows = [
+            (index, *key, count)
+            for index, load in enumerate(self.loads)
+            for key, count in load.counts.items()
+        ]
+        columns = list(zip(*rows, strict=True)) or [()] * 5
+        table = pa.table(dict(zip(("case", "what", "broker", "at", "count"), columns, strict=True)))
+        notes = {_PLAN: self._plan.encode(), _DONE: json.dumps(sorted(self.done)).encode()}
+        _replace(table.replace_schema_metadata(notes), file)
+
+    def _take_up(self, file: Path) -> None:
+        table = pq.read_table(file)
+        notes = table.schema.metadata or {}
+        if notes.get(_PLAN) != self._plan.encode():
+            raise OtherPlanError(
+                f"{file} is left of another run, {notes.get(_PLAN, b'?').decode()}; finish that "
+                "one with its own options and code, delete the file, or choose another folder"
+            )
+        self.done = set(json.loads(notes[_DONE]))
+        for part in self._slices:
+            if part.number in self.done:
+                self.loads[part.case].clients += part.clients
+        columns = (table.column(name).to_pylist() for name in table.column_names)
+        for case, what, broker, at, count in zip(*columns, strict=True):
+            self.loads[case].counts[what, broker, at] = count
+
+
+def _table(loads: Sequence[Load], kinds: Sequence[str]) -> pa.Table:
+    """One of the three tables, in which a row says what it means."""
+    from odradek.simulation.fleet import WINDOWS
+
+    rows: dict[tuple[int, int, int], dict[str, int]] = {}
+    for index, load in enumerate(loads):
+        for (what, broker, at), count in load.counts.items():
+            if what in kinds:
+                rows.setdefault((index, broker, at), {})[what] = count
+    keys = sorted(rows)
+    columns: dict[str, list[object]] = {
+        "policy": [loads[index].case.policy for index, _, _ in keys],
+        "setting": [loads[index].case.setting for index, _, _ in keys],
+    }
+    if kinds == ("tries",):
+        columns["tries"] = [at for _, _, at in keys]
+    else:
+        columns["broker"] = [broker for _, broker, _ in keys]
+        scale, name = (1000, "back_s") if kinds == ("back",) else (WINDOWS, "window_s")
+        columns[name] = [at / scale for _, _, at in keys]
+    for kind in kinds:
+        name = kind if len(kinds) > 1 else "clients"
+        columns[name] = [rows[key].get(kind, 0) for key in keys]
+    return pa.table(columns)
+
+
+def _replace(table: pa.Table, file: Path) -> None:
+    """Write a file as a whole: who reads it meets the old one or the new one."""
+    new = file.with_name(f".{file.name}.new")
+    pq.write_table(table, new)
+    new.replace(file)

@@ -1,0 +1,84 @@
+"""Fleets of simulated clients on Spark: what one machine can't hold in time, many executors can.
+
+In: a session, the plan of a fleet, the slices that are still to be done. Out: their loads, added up
+per case, broker and window by Spark, wave by wave, so that whoever asks can show progress and save.
+A task simulates one slice, client by client, and keeps counts only: its memory doesn't grow with
+the fleet. A client's behaviour comes from the seed and its number alone, so it doesn't matter how
+the clients are divided. Must not: need more on an executor than this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from odradek.simulation.fleet import Load
+from odradek.simulation.fleet_slices import Plan, Slice
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "case int, what string, broker int, at int, count long"
+TASKS_PER_CORE = 8
+"""Slices in a wave for each core: the last ones of a wave leave few cores idle."""
+
+
+class _Task:
+    """What a task does with the numbers of its slices."""
+
+    def __init__(self, plan: Plan, wave: Sequence[Slice]) -> None:
+        self._plan = plan
+        self._wave = wave
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                part = self._wave[index]
+                yield _rows(part.case, self._plan.run(part))
+
+
+def _rows(case: int, load: Load) -> pa.RecordBatch:
+    """The counts of a slice as Arrow rows."""
+    keys = list(load.counts)
+    columns = [
+        pa.array([case] * len(keys), pa.int32()),
+        pa.array([what for what, _, _ in keys], pa.string()),
+        pa.array([broker for _, broker, _ in keys], pa.int32()),
+        pa.array([at for _, _, at in keys], pa.int32()),
+        pa.array(list(load.counts.values()), pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["case", "what", "broker", "at", "count"])
+
+
+def default_shards(spark: SparkSession) -> int:
+    """Tasks of a wave: some for each core that a range is spread over (Connect says no more)."""
+    from pyspark.sql import functions as f
+
+    spread = spark.range(10_000).select(f.spark_partition_id().alias("part")).distinct()
+    return TASKS_PER_CORE * max(1, spread.count())
+
+
+def simulate_shards(
+    spark: SparkSession, plan: Plan, todo: Sequence[Slice], shards: int
+) -> Iterator[tuple[list[Slice], list[Load]]]:
+    """Simulate slices in waves of so many tasks; after each wave the slices and their loads."""
+    from pyspark.sql import functions as f
+
+    for start in range(0, len(todo), shards):
+        wave = list(todo[start : start + shards])
+        rows = spark.range(0, len(wave), 1, len(wave)).mapInArrow(_Task(plan, wave), SCHEMA)
+        merged = rows.groupBy("case", "what", "broker", "at").agg(f.sum("count").alias("count"))
+        yield wave, _loads(plan, wave, merged.toArrow())
+
+
+def _loads(plan: Plan, wave: Sequence[Slice], merged: pa.Table) -> list[Load]:
+    """The loads of a wave, one for each of its cases."""
+    loads = {part.case: Load(plan.cases[part.case]) for part in wave}
+    for part in wave:
+        loads[part.case].clients += part.clients
+    columns = (merged.column(name).to_pylist() for name in merged.column_names)
+    for case, what, broker, at, count in zip(*columns, strict=True):
+        loads[case].counts[what, broker, at] += count
+    return [loads[case] for case in sorted(loads)]
