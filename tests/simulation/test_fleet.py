@@ -7,8 +7,10 @@ from __future__ import annotations
 import pytest
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.simulation.fleet import run
+from odradek.common.events import Event
+from odradek.simulation.fleet import Case, Load, run, simulate
 from odradek.simulation.fleet_figures import bare, by_chance, figures, peak_over_mean
+from odradek.simulation.fleet_slices import Plan, sample
 from odradek.simulation.strategies import JavaBackoff, LiteralBackoff
 
 
@@ -36,6 +38,34 @@ def test_a_constant_backoff_tries_ten_times_a_second_and_comes_back_in_a_burst()
 
 def test_a_fleet_repeats_itself() -> None:
     assert run(10, 3, 10.0, "odradek", 5) == run(10, 3, 10.0, "odradek", 5)
+
+
+def test_a_fleet_is_the_sum_of_its_clients_however_they_are_divided() -> None:
+    case = Case("odradek", 3, 6.0, seed=9, settings=(("retry.backoff.ms", "200"),))
+    whole = simulate(case, range(12))
+    plan = Plan((case,), 12, size=5)
+    parts = plan.slices()
+    assert [(part.first, part.clients) for part in parts] == [(0, 5), (5, 5), (10, 2)]
+    total = Load(case)
+    for part in reversed(parts):
+        total.add(plan.run(part))
+    assert total == whole
+    assert simulate(case, [7]) == simulate(case, [7])
+    assert simulate(case, [7]).counts != simulate(case, [8]).counts
+    with pytest.raises(ValueError, match="can't be added"):
+        total.add(Load(Case("java")))
+
+
+def test_who_listens_to_some_clients_changes_nothing_and_hears_the_outage() -> None:
+    case = Case("odradek", 1, 5.0)
+    heard: list[Event] = []
+    loud = simulate(case, range(3), lambda number: heard.append if number == 1 else None)
+    assert loud == simulate(case, range(3))
+    kinds = [event.kind for event in heard]
+    assert kinds.count("dial_failed") >= 4
+    assert "first_ack" in kinds[kinds.index("dial_failed") :]
+    assert list(sample(1000, 4)) == [0, 250, 500, 750]
+    assert list(sample(3, 10)) == [0, 1, 2]
 
 
 def test_ten_thousand_clients_with_nothing_but_the_policy() -> None:

@@ -7,11 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from odradek.cli.simulate import app
 from odradek.cli.simulate.collector import ALLOCATIONS, seldom_collecting
+from odradek.simulation.fleet import Load
+from odradek.simulation.fleet_slices import Plan, Slice
+from odradek.simulation.world import EPOCH
 
 runner = CliRunner()
 
@@ -64,6 +68,9 @@ def test_a_missed_goal_is_a_failure() -> None:
         ("recovery", "--brokers", "0"),
         ("fleet", "--policy", "hope"),
         ("fleet", "--picture", "picture.gif"),
+        ("fleet", "--set", "retry.backoff.ms"),
+        ("fleet", "--set", "retry.backoff.ms=soon"),
+        ("fleet", "--set", "retry.backof.ms=100"),
     ],
 )
 def test_wrong_use(words: tuple[str, ...]) -> None:
@@ -86,6 +93,67 @@ def test_a_fleet_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
     assert "tries of a client" in text
     assert "10 clients back" in text
+
+
+FEW = ("--clients", "6", "--outage", "2", "--brokers", "2", "--slice", "2")
+
+
+def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("fleet", *FEW, "--set", "reconnect.backoff.max.ms=1000,5000")
+    folder = tmp_path / "tables"
+    kept = (*words, "--tables", str(folder))
+    run, limit = Plan.run, 4
+    done: list[int] = []
+
+    def noted(plan: Plan, part: Slice) -> Load:
+        if len(done) == limit:
+            raise KeyboardInterrupt
+        done.append(part.number)
+        return run(plan, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "run", noted)
+        assert "goes on" in runner.invoke(app, kept).stderr
+    assert done == [0, 1, 2, 3]
+    said("fleet", *FEW, "--tables", str(folder), status=2)  # another plan
+    with monkeypatch.context() as patched:
+        patched.setattr(Plan, "run", noted)
+        limit = 6
+        taken_up = found(*kept)["results"]
+    assert done == [0, 1, 2, 3, 4, 5]
+    for one, other in zip(taken_up, found(*words)["results"], strict=True):
+        for name in ("seconds", "ms_per_client"):
+            one.pop(name), other.pop(name)
+        assert one == other
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "load.parquet",
+        "recovery.parquet",
+        "tries.parquet",
+    ]
+    load = pq.read_table(folder / "load.parquet").to_pylist()
+    assert set(load[0]) == {
+        *("policy", "setting", "broker", "window_s", "accepted", "refused", "metadata")
+    }
+    assert all((row["refused"] == 0) == (not 0 <= row["window_s"] < 2) for row in load)
+    back = pq.read_table(folder / "recovery.parquet").to_pylist()
+    assert {row["setting"] for row in back} == {
+        f"reconnect.backoff.max.ms={ms}" for ms in (1000, 5000)
+    }
+    assert sum(row["clients"] for row in back) == 12
+
+
+def test_the_events_of_a_fleet_are_lines_as_those_of_real_clients(tmp_path: Path) -> None:
+    text = said(
+        "fleet", *FEW, "--events", str(tmp_path), "--sample", "3", "--policy", "java,odradek"
+    )
+    assert "half back" in text  # the comparing table
+    files = sorted(tmp_path.iterdir())
+    lines = [json.loads(line) for line in files[1].read_text().splitlines()]
+    assert {line["client"] for line in lines} == {"odradek-0", "odradek-2", "odradek-4"}
+    assert {"dial", "dial_failed", "first_ack"} <= {line["kind"] for line in lines}
+    assert all(line["time"] > EPOCH for line in lines)
 
 
 def test_the_collector_is_as_it_was_after_a_simulation() -> None:
