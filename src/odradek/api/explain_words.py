@@ -19,6 +19,7 @@ from odradek.common.errors import (
     ExplainedError,
     MalformedMessageError,
     NotKafkaError,
+    ProxyError,
     ResponseTimeoutError,
     TlsError,
 )
@@ -49,6 +50,7 @@ MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
         ConnectionRefusedByPeerError,
         "nothing listens there: the broker isn't running, or host or port are wrong",
     ),
+    (ProxyError, "the way through the proxy (proxy.url) ended before the broker"),
     (TlsError, "TLS didn't come up: a broker that is starting or stopping, or a proxy"),
     (ClusterIdMismatchError, "another cluster answers there; nothing was sent to it"),
     (MalformedMessageError, "what came from there isn't Kafka's protocol"),

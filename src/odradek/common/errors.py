@@ -258,6 +258,36 @@ class PlaintextPortError(TlsError):
     usual_cure = "Use the broker's TLS port, or set security.protocol to what this port speaks."
 
 
+class ProxyError(ExplainedError, ConnectionFailedError):
+    """The proxy isn't there, or doesn't reach the broker; that may pass by itself."""
+
+    usual_cure = (
+        "Usually the broker is away, or the proxy doesn't know its name (socks5:// resolves names "
+        "on this machine); or the proxy has trouble of its own."
+    )
+
+
+class ProxyAuthenticationError(ProxyError):
+    """The proxy wants a user and a password, or others than those in `proxy.url`."""
+
+    sticky, retriable = True, False
+    usual_cure = "Give both in proxy.url: scheme://user:password@host:port (@ is written %40)."
+
+
+class ProxyRefusedError(ProxyError):
+    """The proxy won't make this connection, whoever asks."""
+
+    sticky, retriable = True, False
+    usual_cure = "Have the proxy's operator allow connections to the brokers' hosts and ports."
+
+
+class NotAProxyError(ProxyError):
+    """What listens where `proxy.url` leads isn't a proxy of that kind."""
+
+    sticky, retriable = True, False
+    usual_cure = "Look where proxy.url leads, and whether its scheme fits what listens there."
+
+
 class AuthenticationError(ExplainedError):
     """The broker refused the credentials (R-CS-4: sticky, given at once to every waiting call)."""
 

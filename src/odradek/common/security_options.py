@@ -21,6 +21,7 @@ from odradek.common.option_values import (
     optional,
     text,
 )
+from odradek.common.proxy import proxy_url
 from odradek.common.security_values import (
     MECHANISMS,
     PROTOCOLS,
@@ -29,6 +30,7 @@ from odradek.common.security_values import (
     names,
     number,
     pairs,
+    path,
     pem,
     provider,
     secret,
@@ -117,7 +119,7 @@ _TRANSPORT = (
     ),
     Option(
         "ssl.truststore.location",
-        optional(text),
+        optional(path),
         None,
         "Whom to trust: a PEM, PKCS12 or JKS file, or a folder of PEM files with OpenSSL's hashed "
         "names. Without any the system's store is used.",
@@ -138,7 +140,7 @@ _TRANSPORT = (
     ),
     Option(
         "ssl.keystore.location",
-        optional(text),
+        optional(path),
         None,
         "This client's key and certificates: a PEM, PKCS12 or JKS file.",
     ),
@@ -166,12 +168,12 @@ _TRANSPORT = (
     Option("ssl.key.password", optional(secret), None, "What the private key is encrypted with."),
     Option(
         "ssl.certificate.location",
-        optional(text),
+        optional(path),
         None,
         "PEM file with this client's certificates; goes with ssl.key.location.",
     ),
-    Option("ssl.key.location", optional(text), None, "PEM file with this client's private key."),
-    Option("ssl.crl.location", optional(text), None, "PEM file of certificates that are revoked."),
+    Option("ssl.key.location", optional(path), None, "PEM file with this client's private key."),
+    Option("ssl.crl.location", optional(path), None, "PEM file of certificates that are revoked."),
     Option(
         "ssl.protocol",
         upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older ones aren't spoken)"),
@@ -202,6 +204,13 @@ _TRANSPORT = (
         True,
         "With false the broker may be anybody: for tests only.",
     ),
+    Option(
+        "ssl.keylog.file",
+        optional(path),
+        None,
+        "Where the keys of TLS connections are written, for Wireshark; SSLKEYLOGFILE means what "
+        "that variable names. Whoever has the file can read everything.",
+    ),
     Option("ssl.context", optional(tls_context), None, "An ssl.SSLContext to use as it is."),
     Option(
         "ssl.engine.factory.class",
@@ -209,8 +218,18 @@ _TRANSPORT = (
         None,
         "Java's own only.",
     ),
-    Option("https.ca.location", optional(text), None, "Whom to trust as token endpoint: PEM file."),
+    Option("https.ca.location", optional(path), None, "Whom to trust as token endpoint: PEM file."),
     Option("https.ca.pem", optional(pem), None, "The same as PEM text."),
+)
+
+_PROXY = (
+    Option(
+        "proxy.url",
+        optional(proxy_url),
+        None,
+        "The proxy on the way to brokers: socks5://, socks5h:// (it resolves their names) or "
+        "http:// (CONNECT), as scheme://user:password@host:port.",
+    ),
 )
 
 _SASL = (
@@ -283,8 +302,8 @@ _SASL = (
     Option(f"{LOGIN}.retry.backoff.max.ms", milliseconds(), 10.0, "Longest such wait."),
     Option("sasl.kerberos.service.name", text, "kafka", "The brokers' Kerberos service."),
     Option("sasl.kerberos.principal", optional(text), None, "Who logs in."),
-    Option("sasl.kerberos.keytab", optional(text), None, "The file with that one's keys."),
-    Option("sasl.kerberos.ticket.cache", optional(text), None, "The file with tickets."),
+    Option("sasl.kerberos.keytab", optional(path), None, "The file with that one's keys."),
+    Option("sasl.kerberos.ticket.cache", optional(path), None, "The file with tickets."),
 )
 
 _OAUTHBEARER = (
@@ -325,9 +344,9 @@ _OAUTHBEARER = (
         None,
         "With an assertion it is the second by itself.",
     ),
-    Option(f"{OAUTH}.assertion.file", optional(text), None, "An assertion that is there already."),
+    Option(f"{OAUTH}.assertion.file", optional(path), None, "An assertion that is there already."),
     Option(f"{OAUTH}.assertion.algorithm", upper("RS256", "ES256"), "RS256", "How it is signed."),
-    Option(f"{OAUTH}.assertion.private.key.file", optional(text), None, "What it is signed with."),
+    Option(f"{OAUTH}.assertion.private.key.file", optional(path), None, "What it is signed with."),
     Option(f"{OAUTH}.assertion.private.key.pem", optional(secret_pem), None, "The same as PEM."),
     Option(f"{OAUTH}.assertion.private.key.passphrase", optional(secret), None, "Of that key."),
     Option(f"{OAUTH}.assertion.claim.iss", optional(text), None, "Claim iss."),
@@ -370,13 +389,13 @@ _IGNORED = tuple(
 )
 
 SECURITY_OPTIONS: dict[str, Option] = {
-    o.name: o for o in (*_TRANSPORT, *_SASL, *_OAUTHBEARER, *_MSK_IAM, *_IGNORED)
+    o.name: o for o in (*_TRANSPORT, *_PROXY, *_SASL, *_OAUTHBEARER, *_MSK_IAM, *_IGNORED)
 }
 
 SECRETS = frozenset(
     (
         *("ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"),
-        *("ssl.keystore.key", "sasl.password", "sasl.jaas.config"),
+        *("ssl.keystore.key", "sasl.password", "sasl.jaas.config", "proxy.url"),
         f"{OAUTH}.config",
         f"{OAUTH}.client.credentials.client.secret",
         f"{OAUTH}.assertion.private.key.pem",

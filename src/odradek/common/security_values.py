@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
+from os import PathLike, fsdecode
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,6 +30,13 @@ def secret(name: str, value: Any) -> Secret:
         return value
     kind = value.kind if isinstance(value, NotText) else "None"
     raise ConfigurationError(f"{name} must be a text, not {kind}")
+
+
+def path(name: str, value: Any) -> str:
+    """The name of a file or folder, as a text or as a `Path`."""
+    if isinstance(value, PathLike):
+        value = fsdecode(value)
+    return text(name, value)
 
 
 def upper(*allowed: str, hint: str = "") -> Callable[[str, Any], str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.option_values import boolean
+from odradek.common.proxy import may_hold_password
 from odradek.common.secret import hidden
 from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
 from odradek.common.security_values import names_function
@@ -48,6 +49,7 @@ ALIASES: dict[str, str] = {
     "ssl.crlfile": "ssl.crl.location",
     "ssl.ciphers": "ssl.cipher.suites",
     "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
+    "socks5.proxy": "proxy.url",
 }
 
 _OWN_CONTEXT = "make an ssl.SSLContext that does it and give it as ssl.context"
@@ -105,6 +107,8 @@ def _means_secret(name: str, value: Any) -> bool:
     meaning = ALIASES.get(name, name)
     if meaning == f"{OAUTH}.token.provider":
         return isinstance(value, str | bytes) and not names_function(value)
+    if meaning == "proxy.url":
+        return may_hold_password(value)
     if meaning in SECURITY_OPTIONS:
         return meaning in SECRETS
     return bool(difflib.get_close_matches(meaning, SECRETS, n=1, cutoff=0.8))

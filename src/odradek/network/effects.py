@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
+from odradek.common.proxy import Proxy
 from odradek.common.types import Address
 from odradek.protocol.headers import encode_request
 from odradek.protocol.message import Message, Request
@@ -26,16 +27,25 @@ class Resolve(NamedTuple):
     deadline: float
 
 
+class Hop(NamedTuple):
+    """A proxy on the way: what it is, and which host and port it is asked for."""
+
+    proxy: Proxy
+    target: Address
+
+
 class Open(NamedTuple):
     """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages).
 
-    `plain`: without TLS, whatever the host has, to see what the port speaks.
+    `plain`: without TLS, whatever the host has, to see what the port speaks. With a `hop`, `ip` is
+    the proxy's, and so is the port that is dialled.
     """
 
     connection: int
     address: Address
     ip: str
     plain: bool = False
+    hop: Hop | None = None
 
 
 class OutgoingRequest(NamedTuple):

@@ -22,7 +22,7 @@ from odradek.common.types import Address
 from odradek.network import probe
 from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionEvent
-from odradek.network.effects import Open, Resolve
+from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -41,7 +41,7 @@ def begin(network: NetworkClient, connection: Connection, now: float) -> None:
     """Resolve if need be, and open. A dial that is refused needs no flow, and most of an outage's
     dials are.
     """
-    if connection.record.numeric:
+    if connection.record.numeric and network.proxy is None:
         _open(network, connection, connection.address.host, now)
     else:
         network.engine.start(_resolve_and_open(network, connection))
@@ -63,7 +63,13 @@ def dial_for_metadata(network: NetworkClient, address: Address, now: float) -> C
     return made
 
 
-def _open(network: NetworkClient, connection: Connection, ip: str, now: float) -> None:
+def _open(
+    network: NetworkClient, connection: Connection, ip: str, now: float, through: str = ""
+) -> None:
+    """Open to an IP of the address; `through`: to that one of a proxy which is told the other.
+
+    A proxy that resolves names itself has them from us as they are, and `ip` is its own.
+    """
     connection.ip = connection.record.last_ip = ip
     connection.move(ConnectionEvent.RESOLVED)
     network.events.emit(
@@ -75,13 +81,19 @@ def _open(network: NetworkClient, connection: Connection, ip: str, now: float) -
         connection=connection.id,
     )
     plain = probe.begin(connection, now)
-    network.engine.effects.append(Open(connection.id, connection.address, ip, plain))
+    address, proxy, hop = connection.address, network.proxy, None
+    if proxy is not None:
+        hop = Hop(proxy, Address(ip, address.port) if through else address)
+    network.engine.effects.append(Open(connection.id, address, through or ip, plain, hop))
 
 
 def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
-    now = yield START
+    now, proxy, through = (yield START), network.proxy, ""
+    first = connection.address if proxy is None or not proxy.resolves else proxy.address
     try:
-        ips, now = yield from _resolve(network, connection, now)
+        ips, now = yield from _resolve(network, connection, first, now)
+        if proxy is not None and not proxy.resolves:
+            (through, *_), now = yield from _resolve(network, connection, proxy.address, now)
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
         return
@@ -94,7 +106,7 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
     ip = network.states.pick_ip(connection.address, ips)
     if network.states.others_wait(connection.address, ips):
         connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
-    _open(network, connection, ip, now)
+    _open(network, connection, ip, now, through)
 
 
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
@@ -164,25 +176,26 @@ def silent_refusal() -> ConnectionFailedError:
 
 
 def _resolve(
-    network: NetworkClient, connection: Connection, now: float
+    network: NetworkClient, connection: Connection, address: Address, now: float
 ) -> Flow[tuple[Sequence[str], float]]:
-    host = connection.address.host
+    host = address.host
+    name = f"the name {host!r}" if address is connection.address else f"the proxy's name {host!r}"
     token = network.engine.new_token()
     answer: Completion[Sequence[str]] = Completion()
     network.resolving[token] = answer
-    network.engine.effects.append(
-        Resolve(token, host, connection.address.port, connection.setup_deadline)
-    )
+    network.engine.effects.append(Resolve(token, host, address.port, connection.setup_deadline))
     now = yield Wait((answer,), connection.setup_deadline)
     network.resolving.pop(token, None)
     if connection.ended:
         raise DisconnectedError("closed while the name was resolved")
     if not answer.done:
-        raise DnsError(f"no answer to the name {host!r} in time")
+        raise DnsError(f"no answer to {name} in time")
     if answer.error is not None or not answer.result():
-        error = str(answer.error or "no address")
-        network.events.emit(now, "dns_failed", address=str(connection.address), error=error)
-        raise DnsError(f"the name {host!r} doesn't resolve: {error}")
+        error = why = str(answer.error or "no address")
+        if address is not connection.address:
+            why = f"{name}: {error}"
+        network.events.emit(now, "dns_failed", address=str(connection.address), error=why)
+        raise DnsError(f"{name} doesn't resolve: {error}")
     return answer.result(), now
 
 

@@ -21,6 +21,7 @@ from odradek.common.errors import (
     MalformedMessageError,
     ResponseTimeoutError,
 )
+from odradek.common.proxy import Proxy
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
@@ -60,6 +61,7 @@ class NetworkClient(HostInputs):
         self.engine = engine
         self.rng = rng
         self.tls = config["security.protocol"] in ("SSL", "SASL_SSL")
+        self.proxy: Proxy | None = config["proxy.url"]
         self.mechanism: Mechanism | None = None
         """How connections authenticate; the facade sets it before anything is dialled."""
         self.retry_backoff = config.backoff("retry.backoff")

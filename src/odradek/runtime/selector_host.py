@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import IllegalStateError
+from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.types import Lock, NullLock, Rng
 from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.flow import Completion
@@ -320,7 +320,7 @@ class SelectorHost:
         self._transports[effect.connection] = transport
         try:
             up = transport.open(effect.ip)
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             self._lost(transport, error)
             return
         if up:
@@ -329,11 +329,16 @@ class SelectorHost:
             self._watch(transport)
 
     def _new_transport(self, effect: Open) -> Transport:
+        tunnel = None
+        if effect.hop is not None:
+            from odradek.runtime.tunnel import Tunnel
+
+            tunnel = Tunnel(effect.hop)
         if self._tls is None or effect.plain:
-            return Transport(effect.connection, effect.address)
+            return Transport(effect.connection, effect.address, tunnel)
         from odradek.runtime.tls import TlsTransport
 
-        return TlsTransport(effect.connection, effect.address, self._tls())
+        return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)
 
     def _close(self, connection: int) -> None:
         transport = self._transports.pop(connection, None)
@@ -418,7 +423,7 @@ class SelectorHost:
             if not transport.handshake():
                 self._watch(transport)
                 return
-        except (OSError, ValueError) as error:  # ValueError: a name that can't stand in TLS
+        except (OSError, ValueError, KafkaError) as error:  # ValueError: a name that TLS can't have
             self._lost(transport, error)
             return
         transport.established = True

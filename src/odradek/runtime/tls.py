@@ -10,9 +10,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from odradek.common.types import Address
 from odradek.runtime.transport import READ, SEND_BUDGET, WRITE, Transport
+
+if TYPE_CHECKING:
+    from odradek.runtime.tunnel import Tunnel
 
 CHUNK = 64 << 10
 """Bytes handed to OpenSSL at once; it cuts them into records of 16 KiB."""
@@ -25,8 +29,14 @@ class TlsTransport(Transport):
 
     tls = True
 
-    def __init__(self, connection: int, address: Address, context: ssl.SSLContext) -> None:
-        super().__init__(connection, address)
+    def __init__(
+        self,
+        connection: int,
+        address: Address,
+        context: ssl.SSLContext,
+        tunnel: Tunnel | None = None,
+    ) -> None:
+        super().__init__(connection, address, tunnel)
         self._context = context
         self._tls: ssl.SSLSocket | None = None
         self._wanted = WRITE
@@ -41,6 +51,9 @@ class TlsTransport(Transport):
         The file descriptor stays the same when the socket is wrapped.
         """
         if self._tls is None:
+            if not super().handshake():
+                self._wanted = super().wanted
+                return False
             sock = self._socket()
             # When these two fail inside `wrap_socket`, Python 3.11 loses the descriptor.
             self.address.host.encode("idna")

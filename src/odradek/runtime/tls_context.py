@@ -2,7 +2,7 @@
 
 In: a `Config`. Out: `TlsContexts.context()`, asked for each dial, so that certificates that are
 rotated on disk count from the next connection on. Must not: let a broken new file end what works
-(the old context stays, with a warning), write a key to disk, or look at `SSLKEYLOGFILE`.
+(the old context stays, with a warning), or write a key to disk unasked (`key_log`).
 
 Chain and host name are checked unless an option says otherwise; TLS 1.2 is the least.
 """
@@ -21,6 +21,7 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.ciphers import NOT_SUITES, is_tls13, openssl_name
+from odradek.runtime.key_log import key_log_path, log_keys, warn_of_key_log
 from odradek.runtime.stores import (
     Source,
     certificates_of,
@@ -57,6 +58,9 @@ def tls_source(config: Config) -> TlsSource | None:
         return None
     contexts = TlsContexts(config)
     contexts.context()
+    logged = key_log_path(config["ssl.keylog.file"])
+    if logged is not None:
+        warn_of_key_log(logged)
     return contexts.context
 
 
@@ -110,8 +114,20 @@ class TlsContexts:
 
 
 def _signature(path: str) -> tuple[int, ...] | None:
+    """What changes with a file, or with any file of a folder."""
+    found = _of_file(Path(path))
+    if found is None or not Path(path).is_dir():
+        return found
     try:
-        found = Path(path).stat()
+        files = sorted(Path(path).iterdir())
+    except OSError:
+        return None
+    return tuple(number for file in files for number in _of_file(file) or (0,))
+
+
+def _of_file(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
     except (OSError, ValueError):
         return None
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
@@ -128,6 +144,9 @@ def build(config: Config) -> ssl.SSLContext:
     _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates")
     _take_revoked(context, config["ssl.crl.location"])
     _take_key(context, config)
+    logged = key_log_path(config["ssl.keylog.file"])
+    if logged is not None:
+        log_keys(context, logged)
     return context
 
 

@@ -12,9 +12,13 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from odradek.common.types import Address
 from odradek.runtime.resolver import numeric_address
+
+if TYPE_CHECKING:
+    from odradek.runtime.tunnel import Tunnel
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16)
@@ -37,9 +41,11 @@ class Transport:
 
     tls = False
 
-    def __init__(self, connection: int, address: Address) -> None:
+    def __init__(self, connection: int, address: Address, tunnel: Tunnel | None = None) -> None:
         self.connection = connection
         self.address = address
+        self.tunnel = tunnel
+        """The conversation with a proxy that has to come first."""
         self.sock: socket.socket | None = None
         self.fd = -1
         """The selector knows it by this: TLS replaces the socket object, not the descriptor."""
@@ -55,7 +61,8 @@ class Transport:
 
     def open(self, ip: str) -> bool:
         """Begin to connect; say whether TCP is up already. Raises `OSError`."""
-        family, target = numeric_address(ip, self.address.port)
+        port = self.address.port if self.tunnel is None else self.tunnel.port
+        family, target = numeric_address(ip, port)
         sock = self.sock = socket.socket(family, socket.SOCK_STREAM)
         self.fd = sock.fileno()
         sock.setblocking(False)
@@ -67,17 +74,25 @@ class Transport:
             sock.connect(target)
         except BlockingIOError:
             return False
+        except OSError as error:
+            raise self._not_up(error) from None
         return True
 
     def finish_connect(self) -> None:
         """After the socket became writable: raise `OSError` if TCP didn't come up."""
         number = self._socket().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
-            raise OSError(number, os.strerror(number))
+            raise self._not_up(OSError(number, os.strerror(number)))
+
+    def _not_up(self, error: OSError) -> Exception:
+        return error if self.tunnel is None else self.tunnel.unreachable(error)
 
     def handshake(self) -> bool:
-        """Do what has to come between TCP and the first byte; say whether it is done."""
-        return True
+        """Do what has to come between TCP and the first byte; say whether it is done.
+
+        Raises `OSError`, or what a proxy has against it.
+        """
+        return self.tunnel is None or self.tunnel.advance(self._socket())
 
     def _socket(self) -> socket.socket:
         if self.sock is None:
@@ -88,7 +103,7 @@ class Transport:
     def wanted(self) -> int:
         """What the selector should watch."""
         if not self.established:
-            return WRITE
+            return WRITE if self.tunnel is None else self.tunnel.wanted
         return READ | WRITE if self._queue else READ
 
     @property

@@ -12,6 +12,7 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError, UnsupportedFeatureError
+from odradek.common.proxy import Proxy
 from odradek.common.secret import Secret
 from odradek.common.security_options import IGNORED, SECRETS, SECURITY_OPTIONS
 from odradek.common.spellings import ALIASES, REFUSED
@@ -412,10 +413,10 @@ def test_the_tables_fit_together() -> None:
     assert not ALIASES.keys() & SECURITY_OPTIONS.keys()
     for name in SECRETS:
         pem = name.endswith((".key", "key.pem")) and name.startswith(("ssl.", OAUTH))
-        value = KEY if pem else PLANTED
-        found = SECURITY_OPTIONS[name].parse(name, value)
+        value = f"http://alice:{PLANTED}@proxy:1" if name == "proxy.url" else PLANTED
+        found = SECURITY_OPTIONS[name].parse(name, KEY if pem else value)
         assert PLANTED not in repr(found)
-        assert isinstance(found, Secret)
+        assert isinstance(found, Proxy if name == "proxy.url" else Secret)
 
 
 def test_errors_of_other_options_are_errors_of_kafka() -> None:

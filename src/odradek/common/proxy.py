@@ -1,0 +1,92 @@
+"""The proxy that stands between a client and its brokers, as `proxy.url` names it.
+
+In: a URL such as `socks5h://user:password@proxy:1080`. Out: a `Proxy`, whose password is a
+`Secret`. Must not: show the URL as it was given, resolve a name, or open anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import NotText, Secret, hidden
+from odradek.common.types import Address
+
+SOCKS5, SOCKS5H, HTTP = "socks5", "socks5h", "http"
+SOCKS_PORT = 1080
+NO_PASSWORD = Secret("")
+LONGEST = 255
+"""Bytes of a user name or a password that SOCKS5 can carry (RFC 1929)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """How to get to the brokers: `socks5`, `socks5h` or `http` (CONNECT), and where."""
+
+    scheme: str
+    address: Address
+    user: str = ""
+    password: Secret = NO_PASSWORD
+
+    @property
+    def resolves(self) -> bool:
+        """Whether the brokers' names are the proxy's to resolve."""
+        return self.scheme != SOCKS5
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.address}"
+
+
+def may_hold_password(value: object) -> bool:
+    """Whether a value of `proxy.url` has to be kept from every output."""
+    return not isinstance(value, str) or "@" in value
+
+
+def proxy_url(name: str, value: Any) -> Proxy:
+    """Read the URL; it may hold a password, so no error shows it."""
+    if isinstance(value, Proxy):
+        return value
+    given = hidden(value) if may_hold_password(value) else value
+    if not isinstance(given, Secret | str):
+        kind = given.kind if isinstance(given, NotText) else "None"
+        raise ConfigurationError(f"{name} must be a text, not {kind}")
+    found = _read(given)
+    if isinstance(found, str):
+        raise ConfigurationError(
+            f"{name}: {found}. It looks like socks5h://host:1080 or http://user:password@host:3128"
+        )
+    return found
+
+
+def _read(given: Secret | str) -> Proxy | str:
+    """The proxy, or what is wrong. (Nothing is raised here: this frame's locals are in clear.)"""
+    try:
+        parts = urlsplit((given if isinstance(given, str) else given.reveal()).strip())
+        scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
+        user, password = unquote(parts.username or ""), NO_PASSWORD
+        if parts.password:
+            password = Secret(unquote(parts.password))
+    except ValueError:
+        return "that isn't a URL"
+    if scheme == "https":
+        return "proxies that are spoken to in TLS aren't in this release; http:// is"
+    if scheme not in (SOCKS5, SOCKS5H, HTTP):
+        return "its scheme must be socks5, socks5h or http"
+    if not host:
+        return "it names no host"
+    if port is None and scheme == HTTP:
+        return "it names no port"
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        return "nothing may stand behind the port (a / or @ in a password is written %2F, %40)"
+    if password and not user:
+        return "it has a password and no user"
+    if user and scheme == HTTP and ":" in user:
+        return "a user with a colon can't be told to an HTTP proxy"
+    if scheme != HTTP and user:
+        if not password:
+            return "a SOCKS5 proxy takes a user with a password only"
+        if max(len(user.encode()), len(password.reveal().encode())) > LONGEST:
+            return f"SOCKS5 can't carry a user or password of more than {LONGEST} bytes"
+    return Proxy(scheme, Address(host, SOCKS_PORT if port is None else port), user, password)

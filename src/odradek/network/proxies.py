@@ -1,0 +1,179 @@
+"""What is said to a proxy before a broker is: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
+
+In: the proxy, the broker's host and port. Out: a conversation, a generator of `Exchange`s that is
+sent the bytes it asked for and ends when the connection is the broker's, or raises a `ProxyError`.
+Must not: do I/O, show a password, or repeat a word of the proxy's: it might be an echo.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from odradek.common.errors import (
+    NotAProxyError,
+    ProxyAuthenticationError,
+    ProxyError,
+    ProxyRefusedError,
+)
+from odradek.common.proxy import HTTP, Proxy
+from odradek.common.types import Address
+
+VERSION, LOGIN_VERSION, CONNECT = 5, 1, 1
+NO_LOGIN, PASSWORD, NONE_ACCEPTED = 0, 2, 0xFF
+IPV4, NAME, IPV6 = 1, 3, 4
+LENGTHS = {IPV4: 4, IPV6: 16}
+NOT_ALLOWED, NO_SUCH_COMMAND, NO_SUCH_KIND = 2, 7, 8
+REPLIES = {
+    1: "a general failure",
+    NOT_ALLOWED: "its rules don't allow it",
+    3: "the network can't be reached",
+    4: "the host can't be reached",
+    5: "the connection was refused",
+    6: "it took too long",
+    NO_SUCH_COMMAND: "it doesn't make connections",
+    NO_SUCH_KIND: "it doesn't take this kind of address",
+}
+END_OF_HEAD = b"\r\n\r\n"
+BROKER_AWAY = frozenset((404, 408, 429, 500, 502, 503, 504))
+"""HTTP's codes that may pass by themselves: the proxy is busy, or doesn't reach the broker."""
+NOT_FOR_TUNNELS = frozenset((400, 405, 426, 501))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Send this; go on with so many bytes of the answer, or (0) with all up to an empty line."""
+
+    send: bytes = field(repr=False)
+    count: int = 0
+
+
+Conversation = Generator[Exchange, bytes, None]
+
+
+def conversation(proxy: Proxy, target: Address) -> Conversation:
+    """What has to be said until the connection is that to `target`."""
+    return _http(proxy, target) if proxy.scheme == HTTP else _socks5(proxy, target)
+
+
+# SOCKS5
+
+
+def _socks5(proxy: Proxy, target: Address) -> Conversation:
+    ways = bytes((NO_LOGIN, PASSWORD) if proxy.user else (NO_LOGIN,))
+    version, way = yield Exchange(bytes((VERSION, len(ways))) + ways, 2)
+    if version != VERSION:
+        raise _not_socks(proxy, http=(version, way) == tuple(b"HT"))
+    if way == NONE_ACCEPTED or way not in ways:
+        raise _no_way(proxy)
+    if way == PASSWORD:
+        _, status = yield Exchange(_login(proxy), 2)
+        if status:
+            raise ProxyAuthenticationError(f"the proxy {proxy} refuses user or password")
+    version, reply = yield Exchange(bytes((VERSION, CONNECT, 0)) + _place(target), 2)
+    if version != VERSION:
+        raise _not_socks(proxy)
+    if reply:
+        raise _not_connected(proxy, reply)
+    _, kind = yield Exchange(b"", 2)
+    length = LENGTHS.get(kind, 0)
+    if kind == NAME:
+        (length,) = yield Exchange(b"", 1)
+    elif not length:
+        raise _not_socks(proxy)
+    yield Exchange(b"", length + 2)  # where the proxy dialled from, which nobody needs
+
+
+def _login(proxy: Proxy) -> bytes:
+    parts = (proxy.user.encode(), proxy.password.reveal().encode())
+    return bytes((LOGIN_VERSION,)) + b"".join(bytes((len(part),)) + part for part in parts)
+
+
+def _place(target: Address) -> bytes:
+    """A target as SOCKS5 writes it: numbers as such, else a name for the proxy to resolve."""
+    try:
+        packed = ipaddress.ip_address(target.host.partition("%")[0]).packed
+    except ValueError:
+        name = host_bytes(target.host)
+        place = bytes((NAME, len(name))) + name
+    else:
+        place = bytes((IPV4 if len(packed) == LENGTHS[IPV4] else IPV6,)) + packed
+    return place + target.port.to_bytes(2, "big")
+
+
+def host_bytes(host: str) -> bytes:
+    """A name as DNS has it. Raises `UnicodeError` (a ValueError) for what can't be one."""
+    return host.encode("ascii" if host.isascii() else "idna")
+
+
+def _no_way(proxy: Proxy) -> ProxyError:
+    if proxy.user:
+        return ProxyAuthenticationError(
+            f"the proxy {proxy} takes neither user and password nor nothing",
+            cure="It may want GSSAPI, which isn't spoken to proxies: ask its operator.",
+        )
+    return ProxyAuthenticationError(f"the proxy {proxy} wants a user and a password")
+
+
+def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
+    why = REPLIES.get(reply, f"code {reply}")
+    what = f"the proxy {proxy} didn't connect to the broker: {why}"
+    if reply == NO_SUCH_KIND and proxy.resolves:
+        return ProxyRefusedError(what, cure="With socks5:// names are resolved on this machine.")
+    if reply in (NOT_ALLOWED, NO_SUCH_COMMAND, NO_SUCH_KIND):
+        return ProxyRefusedError(what)
+    return ProxyError(what)
+
+
+def _not_socks(proxy: Proxy, *, http: bool = False) -> NotAProxyError:
+    if http:
+        what = f"what answers at {proxy} speaks HTTP"
+        return NotAProxyError(what, cure=f"For an HTTP proxy: proxy.url=http://{proxy.address}")
+    return NotAProxyError(f"what answers at {proxy} doesn't speak SOCKS5")
+
+
+# HTTP CONNECT
+
+
+def _http(proxy: Proxy, target: Address) -> Conversation:
+    status = _status((yield Exchange(_request(proxy, target))))
+    if status is None:
+        raise NotAProxyError(f"what answers at {proxy} doesn't speak HTTP")
+    if 200 <= status < 300:
+        return
+    shown = _shown(status)
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        if proxy.user:
+            raise ProxyAuthenticationError(f"the proxy {proxy} refuses user or password ({shown})")
+        raise ProxyAuthenticationError(f"the proxy {proxy} wants a user and a password ({shown})")
+    if status in NOT_FOR_TUNNELS or status < 200 or 300 <= status < 400:
+        raise NotAProxyError(f"what answers at {proxy} makes no connections ({shown})")
+    what = f"the proxy {proxy} didn't connect to the broker: {shown}"
+    raise ProxyError(what) if status in BROKER_AWAY else ProxyRefusedError(what)
+
+
+def _request(proxy: Proxy, target: Address) -> bytes:
+    where = str(target).encode("ascii" if target.host.isascii() else "idna")
+    lines = [b"CONNECT " + where + b" HTTP/1.1", b"Host: " + where]
+    if proxy.user:
+        login = f"{proxy.user}:{proxy.password.reveal()}".encode()
+        lines.append(b"Proxy-Authorization: Basic " + base64.b64encode(login))
+    return b"\r\n".join(lines) + END_OF_HEAD
+
+
+def _status(head: bytes) -> int | None:
+    """The code in an answer's first line. Nothing is raised here: the answer may be an echo."""
+    words = head.split(b"\r\n", 1)[0].split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        return None
+    return int(words[1]) if len(words[1]) == 3 else None
+
+
+def _shown(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

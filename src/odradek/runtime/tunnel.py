@@ -1,0 +1,104 @@
+"""Carries out the conversation with a proxy on a socket of the host, without blocking.
+
+In: a TCP connection to the proxy, a conversation of `network.proxies`. Out: the same connection,
+which is the broker's from then on. Must not: read a byte that isn't the proxy's, nor show what was
+said: it holds a password, and a hostile proxy may say it back.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+
+from odradek.common.errors import NotAProxyError, ProxyError
+from odradek.network.effects import Hop
+from odradek.network.proxies import END_OF_HEAD, Exchange, conversation
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+LONGEST_HEAD = 16 << 10
+"""Bytes of an HTTP answer's head; no proxy needs a quarter of it."""
+AWAY_CURE = "Look where proxy.url leads, and whether the proxy runs."
+
+
+class Tunnel:
+    """One conversation, from TCP to the first byte that is the broker's."""
+
+    def __init__(self, hop: Hop) -> None:
+        self._proxy = hop.proxy
+        self.port = hop.proxy.address.port
+        self.wanted = WRITE
+        self._conversation = conversation(hop.proxy, hop.target)
+        self._now: Exchange | None = None
+        self._unsent = b""
+        self._got = bytearray()
+        self._done = False
+
+    def unreachable(self, error: OSError) -> ProxyError:
+        """The error where TCP to the proxy doesn't come up."""
+        why = os.strerror(error.errno) if error.errno else str(error)
+        return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
+
+    def advance(self, sock: socket.socket) -> bool:
+        """Go on; say whether the connection is the broker's. Raises `ProxyError`, `ValueError`."""
+        try:
+            while not self._done:
+                if not (self._sent(sock) and self._heard(sock)):
+                    return False
+                self._next()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ProxyError(
+                f"the connection to the proxy {self._proxy} broke while it was asked"
+            ) from error
+        return True
+
+    def _next(self) -> None:
+        """Give the answer, take what comes next; the first time there is none to give."""
+        try:
+            if self._now is None:
+                self._now = next(self._conversation)
+            else:
+                self._now = self._conversation.send(bytes(self._got))
+        except StopIteration:
+            self._done = True
+            return
+        self._unsent, self._got = self._now.send, bytearray()
+
+    def _sent(self, sock: socket.socket) -> bool:
+        self.wanted = WRITE
+        while self._unsent:
+            self._unsent = self._unsent[sock.send(self._unsent) :]
+        return True
+
+    def _heard(self, sock: socket.socket) -> bool:
+        """Take what belongs to the answer, and no byte behind it; say whether it is whole."""
+        if self._now is None:
+            return True
+        self.wanted = READ
+        if not self._now.count:
+            return self._heard_head(sock)
+        while len(self._got) < self._now.count:
+            self._take(sock, self._now.count - len(self._got))
+        return True
+
+    def _heard_head(self, sock: socket.socket) -> bool:
+        """An empty line is looked for before anything is taken: what is behind it isn't ours."""
+        while not self._got.endswith(END_OF_HEAD):
+            seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
+            before = len(self._got)
+            place = (self._got[-3:] + seen).find(END_OF_HEAD)
+            end = place + len(END_OF_HEAD) - min(before, 3) if place >= 0 else len(seen)
+            self._take(sock, max(end, 1))
+            if not b"HTTP/".startswith(self._got[:5]) and not self._got.startswith(b"HTTP/"):
+                return True  # never an HTTP answer: it needn't have an end
+            if len(self._got) > LONGEST_HEAD:
+                raise NotAProxyError(f"what answers at {self._proxy} has no end")
+        return True
+
+    def _take(self, sock: socket.socket, most: int) -> None:
+        taken = sock.recv(most)
+        if not taken:
+            raise ProxyError(f"the proxy {self._proxy} hung up while it was asked")
+        self._got += taken

@@ -1,0 +1,68 @@
+"""`proxy.url`: what it may be, and that it never shows its password."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError
+from odradek.common.proxy import Proxy
+from odradek.common.secret import Secret
+from odradek.common.types import Address
+
+
+def read(url: object, name: str = "proxy.url") -> Proxy | None:
+    config = Config("producer", {"bootstrap.servers": "a:1", name: url})
+    assert "pa55" not in repr(config)
+    found: Proxy | None = config["proxy.url"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("socks5://proxy", Proxy("socks5", Address("proxy", 1080))),
+        ("SOCKS5H://[::1]:99/", Proxy("socks5h", Address("::1", 99))),
+        (
+            "http://alice:pa55%40%2F@proxy:3128",
+            Proxy("http", Address("proxy", 3128), "alice", Secret("pa55@/")),
+        ),
+        (b"http://proxy:80", Proxy("http", Address("proxy", 80))),
+        (None, None),
+    ],
+)
+def test_what_it_may_be(url: object, proxy: Proxy | None) -> None:
+    assert read(url) == proxy
+    assert read(url, "proxy_url") == proxy  # kafka-python's names
+    assert read(url, "socks5_proxy") == proxy
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("https://u:pa55@proxy:1", "in TLS"),
+        ("proxy:1080", "scheme"),
+        ("ftp://u:pa55@proxy:1", "scheme"),
+        ("http://u:pa55@proxy", "no port"),
+        ("http://:80", "no host"),
+        ("socks5://u:pa55@proxy:port", "isn't a URL"),
+        ("socks5://u:pa55@proxy:1/path", "behind the port"),
+        ("socks5://:pa55@proxy:1", "no user"),
+        ("socks5://user@proxy:1", "with a password only"),
+        ("http://a%3Ab:pa55@proxy:1", "colon"),
+        (f"socks5://u:{'pa55' * 70}@proxy:1", "255 bytes"),
+        (17, "a text, not int"),
+    ],
+)
+def test_what_it_may_not_be(url: object, what: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(url)
+    assert what in str(caught.value)
+    assert "proxy.url" in str(caught.value)
+    assert "pa55" not in str(caught.value)
+
+
+def test_it_is_shown_without_the_password() -> None:
+    proxy = read("socks5h://alice:pa55@proxy:1080")
+    assert str(proxy) == "socks5h://proxy:1080"
+    assert "pa55" not in repr(proxy)

@@ -1,0 +1,164 @@
+"""What is said to proxies, byte by byte, and what their answers mean."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spec.world import ClusterPicture, World
+
+from odradek.common.errors import (
+    DnsError,
+    NotAProxyError,
+    ProxyAuthenticationError,
+    ProxyError,
+    ProxyRefusedError,
+)
+from odradek.common.proxy import Proxy
+from odradek.common.secret import Secret
+from odradek.common.types import Address
+from odradek.network.effects import Hop, Open
+from odradek.network.proxies import conversation
+
+AT = Address("proxy", 1)
+SOCKS = Proxy("socks5h", AT)
+SOCKS_LOGIN = Proxy("socks5h", AT, "al", Secret("pa55"))
+HTTP = Proxy("http", AT)
+HTTP_LOGIN = Proxy("http", AT, "al", Secret("pa55"))
+BROKER = Address("broker", 9092)
+PLACE = b"\x03\x06broker\x23\x84"
+
+
+def talk(proxy: Proxy, target: Address, *answers: bytes) -> list[tuple[bytes, int]]:
+    """Hold a conversation to its end; what was sent, and how much was waited for."""
+    said, left = [], list(answers)
+    going = conversation(proxy, target)
+    step = next(going)
+    try:
+        while True:
+            said.append((step.send, step.count))
+            step = going.send(left.pop(0))
+    except StopIteration:
+        assert not left
+        return said
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        (BROKER, PLACE),
+        (Address("10.1.2.3", 9092), b"\x01\x0a\x01\x02\x03\x23\x84"),
+        (Address("::1", 9092), b"\x04" + bytes(15) + b"\x01\x23\x84"),
+        (Address("bröker", 9092), b"\x03\x0dxn--brker-kua\x23\x84"),
+    ],
+)
+def test_socks5(target: Address, place: bytes) -> None:
+    said = talk(SOCKS, target, b"\x05\x00", b"\x05\x00", b"\x00\x04", bytes(18))
+    assert said == [(b"\x05\x01\x00", 2), (b"\x05\x01\x00" + place, 2), (b"", 2), (b"", 18)]
+
+
+def test_socks5_with_a_login_and_a_name_in_the_answer() -> None:
+    answers = (b"\x05\x02", b"\x01\x00", b"\x05\x00", b"\x00\x03", b"\x05", bytes(7))
+    assert talk(SOCKS_LOGIN, BROKER, *answers) == [
+        (b"\x05\x02\x00\x02", 2),
+        (b"\x01\x02al\x04pa55", 2),
+        (b"\x05\x01\x00" + PLACE, 2),
+        (b"", 2),
+        (b"", 1),
+        (b"", 7),
+    ]
+
+
+@pytest.mark.parametrize("target", [BROKER, Address("::1", 9092)])
+def test_http(target: Address) -> None:
+    where = str(target).encode()
+    request = b"CONNECT " + where + b" HTTP/1.1\r\nHost: " + where + b"\r\n"
+    assert talk(HTTP, target, b"HTTP/1.1 200 Fine\r\n\r\n") == [(request + b"\r\n", 0)]
+    login = b"Proxy-Authorization: Basic YWw6cGE1NQ==\r\n\r\n"
+    assert talk(HTTP_LOGIN, target, b"HTTP/1.0 200\r\n\r\n") == [(request + login, 0)]
+
+
+OPEN = b"\x05\x00"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "answers", "kind", "text"),
+    [
+        (SOCKS, [b"\x05\xff"], ProxyAuthenticationError, "wants a user and a password"),
+        (SOCKS_LOGIN, [b"\x05\xff"], ProxyAuthenticationError, "GSSAPI"),
+        (SOCKS, [b"\x05\x02"], ProxyAuthenticationError, "wants a user"),
+        (SOCKS_LOGIN, [b"\x05\x02", b"\x01\x01"], ProxyAuthenticationError, "refuses user or"),
+        (SOCKS, [OPEN, b"\x05\x02"], ProxyRefusedError, "rules don't allow it"),
+        (SOCKS, [OPEN, b"\x05\x07"], ProxyRefusedError, "doesn't make connections"),
+        (SOCKS, [OPEN, b"\x05\x08"], ProxyRefusedError, "With socks5:// names"),
+        (SOCKS, [OPEN, b"\x05\x01"], ProxyError, "general failure"),
+        (SOCKS, [OPEN, b"\x05\x04"], ProxyError, "host can't be reached"),
+        (SOCKS, [OPEN, b"\x05\x05"], ProxyError, "was refused"),
+        (SOCKS, [OPEN, b"\x05\x77"], ProxyError, "code 119"),
+        (SOCKS, [b"HT"], NotAProxyError, "proxy.url=http://proxy:1"),
+        (SOCKS, [b"\x00\x00"], NotAProxyError, "doesn't speak SOCKS5"),
+        (SOCKS, [OPEN, b"\x04\x00"], NotAProxyError, "doesn't speak SOCKS5"),
+        (SOCKS, [OPEN, OPEN, b"\x00\x09"], NotAProxyError, "doesn't speak SOCKS5"),
+        (HTTP, [b"HTTP/1.1 407 al:pa55"], ProxyAuthenticationError, "wants a user"),
+        (HTTP_LOGIN, [b"HTTP/1.1 407 al:pa55"], ProxyAuthenticationError, "refuses user or"),
+        (HTTP, [b"HTTP/1.1 403 No"], ProxyRefusedError, "403 Forbidden"),
+        (HTTP, [b"HTTP/1.1 502 No"], ProxyError, "502 Bad Gateway"),
+        (HTTP, [b"HTTP/1.1 599 No"], ProxyRefusedError, "599"),
+        (HTTP, [b"HTTP/1.1 405 No"], NotAProxyError, "405 Method Not Allowed"),
+        (HTTP, [b"HTTP/1.1 302 No"], NotAProxyError, "302 Found"),
+        (HTTP, [b"HTTP/1.1"], NotAProxyError, "doesn't speak HTTP"),
+        (HTTP, [b"HTTP/1.1 two hundred"], NotAProxyError, "doesn't speak HTTP"),
+        (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
+    ],
+)
+def test_what_a_refusal_means(
+    proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
+) -> None:
+    """Errors that waiting doesn't mend are sticky; one that may pass is retried."""
+    with pytest.raises(ProxyError) as caught:
+        talk(proxy, BROKER, *answers)
+    error = caught.value.at(BROKER)
+    assert type(error) is kind
+    assert error.sticky == (kind is not ProxyError) != error.retriable
+    assert text in str(error)
+    assert str(error).startswith("broker:9092: ")
+    assert error.cure
+    assert "pa55" not in str(error)
+
+
+class Behind(World):
+    """A cluster behind a proxy; names are looked up as the world's table says."""
+
+    def __init__(self, scheme: str) -> None:
+        super().__init__({"bootstrap.servers": "front:9092", "proxy.url": f"{scheme}://proxy:99"})
+        self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+        self.dialled: list[Open] = []
+
+    def _dial(self, effect: Open) -> None:
+        self.dialled.append(effect)
+        super()._dial(effect)
+
+    def go(self) -> None:
+        self.modes |= {"front:9092": "up", "b1:9092": "up"}
+        self.wait(self.engine.topic("t", 8.0), 8.0)
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
+def test_who_resolves_names(scheme: str) -> None:
+    """What is dialled is the proxy; what it is asked for is a name, or what we looked up."""
+    world = Behind(scheme)
+    world.go()
+    ours = scheme == "socks5"
+    asked = ["front", "proxy"] if ours else ["proxy"]
+    assert {host for _, host in world.resolved} == set(asked)
+    assert {effect.ip for effect in world.dialled} == {"ip-of-proxy"}
+    host = "ip-of-front" if ours else "front"
+    hop = Hop(Proxy(scheme, Address("proxy", 99)), Address(host, 9092))
+    assert {effect.hop for effect in world.dialled} == {hop}
+
+
+def test_a_proxy_whose_name_doesnt_resolve() -> None:
+    world = Behind("socks5h")
+    world.names["proxy"] = None
+    world.go()
+    error = world.engine.network.states.state(Address("front", 9092)).last_error
+    assert isinstance(error, DnsError)
+    assert "the proxy's name 'proxy' doesn't resolve" in str(error)

@@ -1,0 +1,97 @@
+"""`ssl.keylog.file`: keys are written where that was asked for, and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.runtime.test_tls_context import alice as alice
+from tests.unit.runtime.test_tls_context import authority as authority
+from tests.unit.runtime.test_tls_context import broker as broker
+from tests.unit.runtime.test_tls_context import config, hashed, server, shake
+
+from odradek.common.errors import ConfigurationError
+from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
+from odradek.testing.authority import Authority, Identity
+
+
+def asked(authority: Authority, **given: Any) -> dict[str, Any]:
+    return {"ssl.truststore.location": authority.certificate, **given}
+
+
+def test_keys_of_sessions_are_written_where_that_is_asked_for(
+    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "keys.log"
+    source = tls_source(config(asked(authority, **{"ssl.keylog.file": path})))
+    assert source is not None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "can read what they carry" in caplog.text
+    assert str(path) in caplog.text
+    shake(source(), server(broker))
+    assert "CLIENT_TRAFFIC_SECRET_0 " in path.read_text()
+    assert len(caplog.records) == 1  # once for a client, however often it dials
+
+
+@pytest.mark.parametrize("word", ["SSLKEYLOGFILE", None])
+def test_the_variable_counts_only_on_request(
+    authority: Authority,
+    broker: Identity,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    word: str | None,
+) -> None:
+    path = tmp_path / "keys.log"
+    monkeypatch.setenv("SSLKEYLOGFILE", str(path))
+    wanted = config(asked(authority, **{"ssl.keylog.file": word}))
+    source = tls_source(wanted)
+    assert source is not None
+    shake(source(), server(broker))
+    assert path.exists() == (word is not None) == bool(caplog.records)
+    assert https_context(wanted).keylog_filename is None  # nor is a token server's traffic
+    monkeypatch.delenv("SSLKEYLOGFILE")
+    caplog.clear()
+    again = tls_source(wanted)
+    assert again is not None
+    assert again().keylog_filename is None
+    assert not caplog.records
+
+
+def test_a_file_that_others_may_read_isnt_written(authority: Authority, tmp_path: Path) -> None:
+    path = tmp_path / "keys.log"
+    path.touch()
+    path.chmod(0o640)
+    for place, what in (
+        (path, "chmod 600"),
+        (tmp_path, "can't be written"),
+        (os.devnull, "a file"),
+    ):
+        with pytest.raises(ConfigurationError, match=what):
+            tls_source(config(asked(authority, **{"ssl.keylog.file": place})))
+    assert path.read_text() == ""
+
+
+def test_a_folder_of_authorities_is_looked_at_again(
+    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is taken out of it, or changed within a file, counts from the next dial on."""
+    caplog.set_level(logging.INFO)
+    folder = hashed(authority, tmp_path)
+    (folder / "dangling").symlink_to(folder / "nothing")
+    contexts = TlsContexts(config({"ssl.truststore.location": folder}))
+    first = contexts.context()
+    shake(first, server(broker))
+    assert contexts.context() is first
+    (file,) = (one for one in folder.iterdir() if one.exists())
+    stranger = Authority(tmp_path / "stranger").certificate.read_bytes()
+    file.write_bytes(stranger)
+    assert contexts.context() is not first
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(contexts.context(), server(broker))
+    assert "read anew" in caplog.text
