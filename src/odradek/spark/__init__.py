@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odradek.spark.versions import check_version
+
 if TYPE_CHECKING:
     from odradek.spark.source import KafkaDataSource
 
@@ -20,6 +22,9 @@ def __getattr__(name: str) -> Any:
     if name != "KafkaDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
+        import pyspark
+
+        check_version(pyspark.__version__)
         from odradek.spark.source import KafkaDataSource
     except ImportError as error:
         raise ImportError(

@@ -1,0 +1,55 @@
+"""An older PySpark is refused with the least version and what it lacks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql.datasource import DataSource
+
+import odradek.spark
+from odradek.spark.versions import LEAST, check_version
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.3.0.dev1", "5.0.0", "10.0", "nightly"])
+def test_new_enough(version: str) -> None:
+    check_version(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "lacks", "has"),
+    [
+        ("3.5.4", "data sources written in Python", None),
+        ("4.0.1", "streaming sinks that take Arrow batches", "data sources written in Python;"),
+        ("4.1.0.dev2", "Trigger.AvailableNow", "Arrow batches"),
+    ],
+)
+def test_too_old(version: str, lacks: str, has: str | None) -> None:
+    with pytest.raises(ImportError) as caught:
+        check_version(version)
+    for words in ("PySpark 4.2 or newer", f"PySpark {version}", lacks, "AvailableNow"):
+        assert words in str(caught.value)
+    assert has is None or has not in str(caught.value)
+
+
+def test_a_format_looked_up_on_an_old_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark imports the module that stands for the format; other formats must go on working."""
+    monkeypatch.setattr(pyspark, "__version__", "4.1.1")
+    with pytest.raises(ImportError, match="PySpark 4.2 or newer, and this is PySpark 4.1.1"):
+        odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
+    text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()
+    found: dict[str, type[DataSource]] = {}
+    exec(compile(text, "pyspark_odradek", "exec"), found)  # noqa: S102 - our own text
+    assert found["DefaultSource"].name() == "odradek"
+    with pytest.raises(ImportError, match="this is PySpark 4.1.1, which lacks limits"):
+        found["DefaultSource"]({})
+
+
+def test_the_package_asks_for_the_same_version() -> None:
+    asked = re.findall(r"pyspark(?:\[\w+\])?>=([\d.]+)", (ROOT / "pyproject.toml").read_text())
+    assert asked
+    assert set(asked) == {f"{LEAST[0]}.{LEAST[1]}"}
