@@ -192,6 +192,11 @@ class Client(Generic[E]):
 
         replace_credentials(self._engine.network.mechanism, username, Secret(password))
 
+    def cluster_id(self, timeout: float | None = None) -> str:
+        """The id of the cluster, from its metadata."""
+        snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
+        return snapshot.cluster_id or ""
+
     def explain(self) -> Explanation:
         """Say why nothing is happening, and when the next attempt is.
 

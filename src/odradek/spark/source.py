@@ -14,11 +14,12 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
 )
 
-from odradek.common.errors import KafkaError, UnsupportedFeatureError
+from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options, sealed_options
 from odradek.spark.schema import check_schema, full_schema
@@ -29,8 +30,6 @@ from odradek.spark.worker_clients import ClusterConsumer, process_clients
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-_NO_SINK = 'writing with format("odradek") isn\'t in this release yet; odradek.Producer writes'
 
 
 class PlanningClients:
@@ -84,12 +83,20 @@ class KafkaDataSource(DataSource):
         return KafkaStreamReader(parse_options(dict(self.options), STREAM), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Refuse: the sink comes later."""
-        raise UnsupportedFeatureError(_NO_SINK)
+        """Make the writer of a batch query."""
+        from odradek.spark.sink import KafkaBatchWriter
+        from odradek.spark.sink_options import parse_sink_options
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
-        """Refuse: the sink comes later."""
-        raise UnsupportedFeatureError(_NO_SINK)
+        return KafkaBatchWriter(parse_sink_options(dict(self.options), BATCH), schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Make the writer of a streaming query."""
+        from odradek.spark.sink import KafkaStreamWriter
+        from odradek.spark.sink_options import parse_sink_options
+
+        return KafkaStreamWriter(parse_sink_options(dict(self.options), STREAM), schema)
 
 
 class KafkaBatchReader(DataSourceReader):

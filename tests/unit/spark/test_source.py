@@ -16,7 +16,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructType
 
 import odradek.spark
-from odradek.common.errors import UnsupportedFeatureError
 from odradek.common.types import TopicPartition
 from odradek.spark import stream_source
 from odradek.spark.options import LONG_MAX
@@ -123,12 +122,6 @@ def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
         source(endingOffsets="latest").streamReader(VALUE)
     with pytest.raises(OptionError, match="valeu"):
         source().reader(StructType().add("valeu", BinaryType()))
-
-
-def test_writing_is_refused_by_name() -> None:
-    for make in (source(topic="t").writer, source(topic="t").streamWriter):
-        with pytest.raises(UnsupportedFeatureError, match="writing"):
-            make(VALUE, overwrite=False)
 
 
 def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:

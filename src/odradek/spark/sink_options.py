@@ -1,0 +1,276 @@
+"""Options of the Spark sink: each stands here once, with the JVM connector's name where it has one.
+
+In: the options that Spark hands over (names in any case). Out: a checked `SinkOptions`, which
+holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
+Must not: connect, or print a value of `kafka.*` (it may be a secret).
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.config import PRODUCER, Config
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.spark.options import BATCH, CLIENT_ID, PREFIX, STREAM, sealed_options
+from odradek.spark.sink_problems import SinkOptionError
+
+logger = logging.getLogger("odradek.spark")
+
+AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = "at_least_once", "exactly_once", "exactly_once_atomic"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOption:
+    """One option as the documentation lists it."""
+
+    name: str
+    default: str
+    doc: str
+    queries: frozenset[str] = frozenset((BATCH, STREAM))
+
+
+OPTIONS: dict[str, SinkOption] = {
+    option.name.lower(): option
+    for option in (
+        SinkOption(
+            "topic",
+            "column `topic`",
+            "The topic of all rows. It goes before a column `topic`; without it the column must be "
+            "there, and a null in it is an error.",
+        ),
+        SinkOption(
+            "includeHeaders",
+            "false",
+            "With true the column `headers` must be there. A column `headers` is written either "
+            "way, as by the JVM connector.",
+        ),
+        SinkOption(
+            "delivery",
+            AT_LEAST_ONCE,
+            "at_least_once or exactly_once, see below; exactly_once_atomic is refused, with the "
+            "reason.",
+        ),
+        SinkOption(
+            "outageTolerance",
+            "10m",
+            "How long a task waits for a cluster that doesn't answer; a line in the log each 30 s. "
+            "Before the first answer to a new query it is 30 s, so that a wrong address is "
+            "noticed. Like 90s, 5m or 1h.",
+        ),
+        SinkOption(
+            "transactionalIdPrefix",
+            "odradek",
+            "exactly_once: what the names of transactional ids, and of the groups with the "
+            "markers, begin with. Part of the query's identity: don't change it.",
+        ),
+        SinkOption(
+            "sinkName",
+            "sink",
+            "exactly_once: tells several writes of one query or job from each other. Part of the "
+            "query's identity: don't change it.",
+        ),
+        SinkOption(
+            "jobId",
+            "–",
+            "exactly_once in a batch query: names what is written. A second run with the same "
+            "jobId and batchId is a replay: what is written already is compared and skipped.",
+            frozenset((BATCH,)),
+        ),
+        SinkOption(
+            "batchId",
+            "0",
+            "exactly_once in a batch query: counts up with each new write of a jobId; in "
+            "foreachBatch the batch's id.",
+            frozenset((BATCH,)),
+        ),
+        SinkOption("eventsDir", "–", "Folder where every process appends its client's events."),
+    )
+}
+
+PROTECTED = {
+    "key.serializer": "keys are written as the bytes of the column key",
+    "value.serializer": "values are written as the bytes of the column value",
+    "interceptor.classes": "interceptors are Java classes",
+    "transactional.id": "option delivery=exactly_once makes one for each task",
+}
+RAISED = {
+    "acks": ("0", "1"),
+    "enable.idempotence": ("false",),
+}
+"""Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
+
+FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mode", "outputmode"))
+"""What Spark adds by itself."""
+
+FIRST_CONTACT = 30.0
+BUFFER = 64 << 20
+"""Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
+TRANSACTION_TIMEOUT = "900000"
+"""Brokers' transaction.max.timeout.ms is 15 min unless it was changed: a batch takes that long."""
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The checked options of one query; plain data, so it travels to planners and tasks."""
+
+    kafka: Mapping[str, Any] = field(repr=False)
+    """The pass-through, without the prefix; not in repr, since it may hold a secret."""
+    topic: str | None
+    delivery: str = AT_LEAST_ONCE
+    include_headers: bool = False
+    outage_tolerance: float = 600.0
+    transactional_id_prefix: str = "odradek"
+    sink_name: str = "sink"
+    job_id: str | None = None
+    batch_id: int = 0
+
+    def producer_config(self, transactional_id: str | None = None) -> dict[str, Any]:
+        """Build a producer's configuration: it waits as long as the query tolerates."""
+        config = dict(self.kafka)
+        config.setdefault("client.id", CLIENT_ID)
+        config.setdefault("buffer.memory", str(BUFFER))
+        patience = str(max(1, round(self.outage_tolerance * 1000)))
+        config.setdefault("delivery.timeout.ms", patience)
+        config.setdefault("max.block.ms", patience)
+        if transactional_id is not None:
+            config["transactional.id"] = transactional_id
+            config.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT)
+        return config
+
+
+def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
+    """Check the options of a batch or a stream write; every error names its option."""
+    options = sealed_options(given)
+    kafka = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    _refuse_unknown(plain, query)
+    if "eventsdir" in plain:
+        kafka["events.dir"] = plain["eventsdir"]
+    found = SinkOptions(
+        kafka=_checked_kafka(kafka),
+        topic=_topic(plain),
+        delivery=_delivery(plain),
+        include_headers=_boolean(plain, "includeHeaders"),
+        outage_tolerance=_duration("outageTolerance", plain.get("outagetolerance", "10m")),
+        transactional_id_prefix=_name(plain, "transactionalIdPrefix", "odradek"),
+        sink_name=_name(plain, "sinkName", "sink"),
+        job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
+        batch_id=_whole("batchId", plain.get("batchid", "0")),
+    )
+    Config(PRODUCER, found.producer_config())
+    if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
+        raise SinkOptionError(
+            "option delivery=exactly_once in a batch query needs option jobId, a name for what is "
+            "written: Spark gives batch queries no identity by which a second run could be told "
+            "from a new one (a stream has its checkpoint's). Give a jobId that stays the same when "
+            "the job is run again, or write with delivery=at_least_once."
+        )
+    return found
+
+
+def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
+    for name in sorted(plain):
+        option = OPTIONS.get(name)
+        if option is not None:
+            if query not in option.queries:
+                raise SinkOptionError(f"option {option.name} isn't for a {query} write")
+        elif name not in FROM_SPARK and not name.startswith("option."):
+            known = {key: o.name for key, o in OPTIONS.items()}
+            known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
+            candidates = difflib.get_close_matches(name, known, n=1)
+            if not candidates:
+                candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
+            hint = f"; did you mean {known[candidates[0]]}?" if candidates else ""
+            raise SinkOptionError(
+                f"the sink has no option {name!r}{hint} (settings of the Kafka client itself are "
+                "given as kafka.<name>)"
+            )
+
+
+def _checked_kafka(kafka: dict[str, Any]) -> dict[str, Any]:
+    for name, why in PROTECTED.items():
+        if name in kafka:
+            raise SinkOptionError(f"option kafka.{name} can't be set: {why}")
+    for name, weaker in RAISED.items():
+        if str(kafka.get(name, "")).strip().lower() in weaker:
+            logger.warning(
+                "option kafka.%s=%s: the sink writes idempotently with acks=all, which is more",
+                name,
+                kafka.pop(name),
+            )
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise SinkOptionError(
+            "option kafka.bootstrap.servers is missing: give at least one host:port"
+        )
+    try:
+        Config(PRODUCER, kafka)
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
+    except ConfigurationError as error:
+        raise SinkOptionError(f"in the options kafka.*: {error}") from error
+    return kafka
+
+
+def _topic(plain: Mapping[str, str]) -> str | None:
+    if "topic" not in plain:
+        return None
+    name = plain["topic"].strip()
+    if not name:
+        raise SinkOptionError("option topic is empty: name a topic, or leave it out")
+    return name
+
+
+def _delivery(plain: Mapping[str, str]) -> str:
+    text = plain.get("delivery", AT_LEAST_ONCE).strip().lower()
+    if text == ATOMIC:
+        raise UnsupportedFeatureError(
+            "option delivery=exactly_once_atomic can't be had: one transaction for a whole "
+            "micro-batch would need all tasks to write under one producer id, and Spark's Python "
+            "API tells a task neither of a stage that is run again nor of another task that writes "
+            "to the same partition, so rows could be lost or doubled unnoticed. Use exactly_once: "
+            "each sink partition of a batch becomes visible by itself, every row once."
+        )
+    if text not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise SinkOptionError(
+            f"option delivery must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}, not {text!r:.80}"
+        )
+    return text
+
+
+def _boolean(plain: Mapping[str, str], name: str) -> bool:
+    text = plain.get(name.lower(), "false").strip().lower()
+    if text not in ("true", "false"):
+        raise SinkOptionError(f"option {name} must be true or false, not {text!r:.80}")
+    return text == "true"
+
+
+def _name(plain: Mapping[str, str], name: str, default: str) -> str:
+    text = plain.get(name.lower(), default).strip()
+    if not _NAME.fullmatch(text):
+        raise SinkOptionError(
+            f"option {name} must be 1 to 100 letters, digits, dots, dashes or underscores, not "
+            f"{text!r:.120}"
+        )
+    return text
+
+
+def _whole(name: str, text: str) -> int:
+    value = text.strip()
+    if not (value.isascii() and value.isdecimal()) or int(value) >= 1 << 63:
+        raise SinkOptionError(f"option {name} must be a whole number, not {text!r:.80}")
+    return int(value)
+
+
+def _duration(name: str, text: str) -> float:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise SinkOptionError(f"option {name} must be a time like 90s, 5m or 1h, not {text!r:.80}")
+    return int(match[1]) * _SECONDS[match[2]]

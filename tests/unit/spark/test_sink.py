@@ -1,0 +1,74 @@
+"""What Spark calls of the sink: it travels, connects to nothing, and knows its task. No JVM."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StructType
+
+from odradek.common.errors import ConfigurationError
+from odradek.spark.sink import BATCH_ID, QUERY_ID, SinkCommit, Task, this_task
+from odradek.spark.sink_problems import SinkContextError
+from odradek.spark.source import KafkaDataSource
+
+VALUE = StructType().add("value", BinaryType())
+OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
+
+
+def test_writers_are_made_without_connecting_and_travel_to_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a client was made")
+
+    monkeypatch.setattr("odradek.spark.sink_clients.ProducerCache.checkout", forbidden)
+    sink = KafkaDataSource(OPTIONS)
+    for make in (sink.writer, sink.streamWriter):
+        assert pickle.loads(pickle.dumps(make(VALUE, overwrite=False)))  # noqa: S301 (our own bytes)
+    with pytest.raises(ConfigurationError, match="the sink has no option 'subscribe'"):
+        KafkaDataSource({**OPTIONS, "subscribe": "s"}).writer(VALUE, overwrite=False)
+    with pytest.raises(ConfigurationError, match=r'\.mode\("append"\)'):
+        sink.writer(VALUE, overwrite=True)
+
+
+class Context:
+    def __init__(self, **properties: str) -> None:
+        self._properties = {k.replace("_", "."): v for k, v in properties.items()}
+
+    def partitionId(self) -> int:  # noqa: N802
+        return 3
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        return 1
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self._properties.get(name)
+
+
+def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context: Any = Context()
+    context._properties = {BATCH_ID: "12", QUERY_ID: "q", "spark.jobGroup.id": "r"}
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    assert this_task(stream=True) == Task(3, 1, 12, "q", "r")
+    assert this_task(stream=False) == Task(3, 1)
+    del context._properties[BATCH_ID]
+    with pytest.raises(SinkContextError, match=r"streaming\.sql\.batchId: None"):
+        this_task(stream=True)
+    monkeypatch.setattr(TaskContext, "get", lambda: None)
+    with pytest.raises(SinkContextError, match="outside of a Spark task"):
+        this_task(stream=False)
+
+
+def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFixture) -> None:
+    writer: Any = KafkaDataSource(OPTIONS).streamWriter(VALUE, overwrite=False)
+    with caplog.at_level(logging.INFO, "odradek.spark"):
+        writer.commit([SinkCommit(0, 5, 0), SinkCommit(1, 7, 2)], 4)
+        writer.abort([SinkCommit(0, 5, 0), None], 5)
+    assert "batch 4 wrote 12 rows in 2 tasks" in caplog.text
+    assert "batch 5 failed; 1 of 2 tasks" in caplog.text

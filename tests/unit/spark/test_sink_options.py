@@ -1,0 +1,83 @@
+"""The sink's options: names, defaults, what is refused and in which words."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.spark.options import BATCH, STREAM
+from odradek.spark.sink_options import OPTIONS, SinkOptions, parse_sink_options
+
+
+def parse(query: str = STREAM, **given: str) -> SinkOptions:
+    return parse_sink_options({"kafka.bootstrap.servers": "h:1", **given}, query)
+
+
+def refused(query: str = STREAM, **given: str) -> str:
+    with pytest.raises((ConfigurationError, UnsupportedFeatureError)) as caught:
+        parse(query, **given)
+    return str(caught.value)
+
+
+def test_names_count_in_any_case_and_defaults_are_the_documented_ones() -> None:
+    found = parse(TOPIC="t", CheckpointLocation="/c", OutageTolerance="90s")
+    assert (found.topic, found.delivery, found.outage_tolerance) == ("t", "at_least_once", 90.0)
+    assert parse().outage_tolerance == 600.0
+    assert {o.default for o in OPTIONS.values()} >= {"10m", "at_least_once", "odradek", "sink"}
+
+
+def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> None:
+    config = parse(outageTolerance="2m").producer_config()
+    assert (config["delivery.timeout.ms"], config["max.block.ms"]) == ("120000", "120000")
+    assert "transactional.id" not in config
+    config = parse(**{"kafka.delivery.timeout.ms": "5000"}).producer_config("id-0")
+    assert (config["delivery.timeout.ms"], config["transactional.id"]) == ("5000", "id-0")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"topik": "t"}, "did you mean topic?"),
+        ({"bootstrap.servers": "h:1"}, "did you mean kafka.bootstrap.servers?"),
+        ({"topic": " "}, "option topic is empty"),
+        ({"delivery": "twice"}, "option delivery must be at_least_once or exactly_once"),
+        ({"delivery": "exactly_once_atomic"}, "one transaction for a whole micro-batch"),
+        ({"outageTolerance": "soon"}, "option outageTolerance must be a time"),
+        ({"transactionalIdPrefix": "a b"}, "option transactionalIdPrefix must be"),
+        ({"jobId": "j"}, "option jobId isn't for a stream write"),
+        ({"includeHeaders": "yes"}, "option includeHeaders must be true or false"),
+        ({"kafka.key.serializer": "x"}, "option kafka.key.serializer can't be set"),
+        ({"kafka.value.serializer": "x"}, "option kafka.value.serializer can't be set"),
+        ({"kafka.transactional.id": "x"}, "option delivery=exactly_once makes one"),
+        ({"kafka.linger.ms": "x"}, "in the options kafka.*: linger.ms"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_named(given: dict[str, str], words: str) -> None:
+    assert words in refused(STREAM, **given)
+
+
+def test_a_batch_needs_a_name_to_be_written_exactly_once() -> None:
+    assert "needs option jobId" in refused(BATCH, delivery="exactly_once", topic="t")
+    found = parse(BATCH, delivery="exactly_once", topic="t", jobId="nightly", batchId="7")
+    assert (found.job_id, found.batch_id) == ("nightly", 7)
+    assert "must be a whole number" in refused(BATCH, jobId="j", batchId="-1")
+
+
+def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        found = parse(**{"kafka.acks": "1", "kafka.enable.idempotence": "false"})
+    assert "acks" not in found.kafka
+    assert [r.args[0] for r in caplog.records if r.args] == ["acks", "enable.idempotence"]  # type: ignore[index]
+
+
+def test_secrets_are_not_in_repr_or_errors() -> None:
+    secret = {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "u"}
+    secret |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    assert "hunter2" not in repr(parse(**secret))
+    assert "hunter2" not in repr(parse(**secret).producer_config())
+    assert "hunter2" not in refused(**secret, topik="t")
