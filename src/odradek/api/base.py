@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from odradek.runtime.tls_context import TlsSource
 
 
-def _nothing() -> None:
-    """Stand for the closing of a file that was never asked for."""
-
-
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 
@@ -38,6 +34,8 @@ GRACE = 0.02
 FOREVER = 1e8
 """Longest timeout in seconds (three years): what is longer, infinity too, counts as this."""
 CLOSE_TIMEOUT = 5.0
+EVENTS_TIMEOUT = 1.0
+"""Seconds that the last events get at `close`, at most."""
 EVENTS_DIR = "ODRADEK_EVENTS_DIR"
 
 
@@ -86,7 +84,7 @@ class Client(Generic[E]):
         """Take a host, or make the client's usual one; `build` makes the engine for it."""
         self._config = config
         self._closed = False
-        self._close_events: Callable[[], None] = _nothing
+        self._close_events: list[Callable[[float], None]] = []
         directory = config["events.dir"]
         if host is None:
             host = _host_from_sources(config)
@@ -105,7 +103,13 @@ class Client(Generic[E]):
 
             events = EventFile(directory, client=config["client.id"])
             self._engine.events.listen(events)
-            self._close_events = events.close
+            self._close_events.append(lambda timeout: events.close())
+        if real and config["events.topic"]:
+            from odradek.api.event_topic import event_queue
+
+            published = event_queue(config)
+            self._engine.events.listen(published)
+            self._close_events.append(published.close)
         host.attach(self._engine)
 
     def _usual_host(self) -> Host:
@@ -215,8 +219,10 @@ class Client(Generic[E]):
             return
         self._closed = True
         self._engine.shut()
-        self._host.close(self._host.now() + checked_timeout(timeout))
-        self._close_events()
+        deadline = self._host.now() + checked_timeout(timeout)
+        self._host.close(deadline)
+        for close in self._close_events:
+            close(min(EVENTS_TIMEOUT, max(0.0, deadline - self._host.now())))
 
     def __enter__(self) -> Self:
         return self

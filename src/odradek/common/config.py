@@ -18,6 +18,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.group_options import GROUP_OPTIONS, check_group
 from odradek.common.option_values import (
     ADMIN,
+    ALL,
     CONSUMER,
     PARTITIONERS,
     PRODUCER,
@@ -32,6 +33,7 @@ from odradek.common.spellings import ALIASES, dotted, sealed, spelled
 
 __all__ = [
     "ADMIN",
+    "ALL",
     "CONSUMER",
     "OPTIONS",
     "PARTITIONERS",
@@ -49,7 +51,7 @@ logger = logging.getLogger("odradek")
 class Config:
     """A checked configuration of one client; `config["linger.ms"]` is in seconds."""
 
-    __slots__ = ("_values", "client", "given")
+    __slots__ = ("_values", "client", "given", "stated")
 
     def __init__(
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
@@ -65,6 +67,8 @@ class Config:
                 raise ConfigurationError(f"{name} is given twice{also}")
             merged[name] = meant
         self.given = frozenset(merged)
+        self.stated = merged
+        """What was given, as it was given, by Kafka's names; secrets in their wraps."""
         self._values = {o.name: o.default for o in OPTIONS.values() if client in o.clients}
         for name, value in merged.items():
             self._values[name] = self._check(name, value)

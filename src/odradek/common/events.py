@@ -94,10 +94,11 @@ class EventLog:
                 logger.exception("[%s] an event listener failed at: %s", self._client, event)
 
 
-def event_line(event: Event, time: float, pid: int, client: str) -> bytes:
-    """An event as one JSON line: its own fields, seconds since the epoch, process, client, kind."""
+def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
+    """An event as one JSON line: its fields, seconds since the epoch, where and whose, kind."""
     fields = {str(name): _plain(value) for name, value in event.fields.items()}
-    whole = {**fields, "time": time, "pid": pid, "client": client, "kind": event.kind}
+    where = {"time": time, "host": host, "pid": pid, "client": client}
+    whole = {**fields, **where, "kind": event.kind}
     return json.dumps(whole, default=str).encode() + b"\n"
 
 

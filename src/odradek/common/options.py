@@ -93,6 +93,13 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("client.dns.lookup", choice("use_all_dns_ips"), "use_all_dns_ips", "Kafka's."),
         Option("events.dir", optional(text), None, "Append events as JSON lines there."),
+        Option("events.topic", optional(text), None, "Publish events as JSON to this topic."),
+        Option(
+            "events.bootstrap.servers",
+            optional(addresses),
+            None,
+            "The cluster of events.topic, if it isn't this client's own.",
+        ),
         Option("acks", acks, -1, "Always all.", OF_PRODUCERS),
         Option(
             "enable.idempotence",

@@ -4,7 +4,8 @@ In: events, as a listener of the client's `EventLog`. Out: lines in a directory 
 while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
 write in a forked child, or trouble the client with a full disk: one warning, then silence.
 
-Each line has `time` (seconds since the epoch), `pid`, `client`, `kind` and the event's own fields.
+Each line has `time` (seconds since the epoch), `host`, `pid`, `client`, `kind` and the event's own
+fields.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class EventFile:
     """Appends one client's events to its process's file, which is opened at the first event."""
 
     def __init__(self, directory: str | os.PathLike[str], client: str) -> None:
-        self.path = Path(directory) / f"events-{platform.node() or 'host'}-{os.getpid()}.jsonl"
+        self._host = platform.node() or "host"
+        self.path = Path(directory) / f"events-{self._host}-{os.getpid()}.jsonl"
         self._client = client
         self._guard = ForkGuard()
         self._descriptor: int | None = None
@@ -46,7 +48,7 @@ class EventFile:
 
     def line(self, event: Event) -> bytes:
         """An event as one JSON line, stamped with the wall clock's time."""
-        return event_line(event, time.time(), os.getpid(), self._client)
+        return event_line(event, time.time(), self._host, os.getpid(), self._client)
 
     def _write(self, line: bytes) -> None:
         if self._descriptor is None:

@@ -32,6 +32,7 @@ def test_one_line_per_event(tmp_path: Path) -> None:
     first, second = lines(events)
     assert before <= float(str(first.pop("time"))) <= time.time()
     assert first.pop("address")
+    assert first.pop("host")
     assert first == {
         "pid": os.getpid(),
         "client": "c-1",

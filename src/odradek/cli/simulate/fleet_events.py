@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from odradek.simulation.fleet import Case
     from odradek.simulation.fleet_slices import Plan
 
+HOST = "simulated"
+
 
 def write_events(plan: Plan, folder: Path, size: int) -> list[Path]:
     """Write the events of so many clients of each case."""
@@ -37,7 +39,7 @@ def _write(case: Case, clients: int, size: int, path: Path) -> None:
 
         def listener(number: int) -> Listener:
             def listen(event: Event) -> None:
-                file.write(event_line(event, EPOCH + event.at, number, f"{label}-{number}"))
+                file.write(event_line(event, EPOCH + event.at, HOST, number, f"{label}-{number}"))
 
             return listen
 

@@ -1,0 +1,84 @@
+"""`events.topic`: a client's own events (R-EV-1) as records, so that fleets can be looked at.
+
+In: a client's configuration. Out: a listener that queues its events, and a producer that writes
+them, made in the queue's thread at the first event. The producer reaches its brokers as the client
+does (addresses, security, backoff), or those of `events.bootstrap.servers`; its own events are
+published nowhere. Must not: let the client wait, fail or stay open because of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.config import ALL, OPTIONS, Config
+from odradek.common.security_options import SECURITY_OPTIONS
+from odradek.runtime.event_queue import EventQueue
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.batch import RecordMetadata
+
+logger = logging.getLogger("odradek")
+
+OWN = {
+    "linger.ms": 100,
+    "buffer.memory": 4 << 20,
+    "max.block.ms": 1000,  # then the queue's thread looks whether the client was closed
+    "delivery.timeout.ms": 3_600_000,
+}
+"""An outage is what events tell about: they wait for its end, an hour, in four megabytes."""
+
+
+def event_queue(config: Config) -> EventQueue:
+    """A listener that publishes the events of a client with this configuration."""
+    topic: str = config["events.topic"]
+    client: str = config["client.id"]
+    settings = producer_settings(config)
+    servers = settings["bootstrap.servers"]
+    where = servers if isinstance(servers, str) else ",".join(str(a) for a in servers)
+    return EventQueue(
+        lambda: _TopicSink(settings, topic, client), client, where=f"{topic} at {where}"
+    )
+
+
+def producer_settings(config: Config) -> dict[str, Any]:
+    """What the events' producer is told: all that says how the client reaches its cluster."""
+    elsewhere = config["events.bootstrap.servers"] is not None
+    settings = {
+        name: value
+        for name, value in config.stated.items()
+        if not name.startswith("events.")
+        and (OPTIONS[name].clients == ALL or name in SECURITY_OPTIONS)
+        and not (elsewhere and name == "cluster.id.expected")
+    }
+    if elsewhere:
+        settings["bootstrap.servers"] = config.stated["events.bootstrap.servers"]
+    return {**settings, "client.id": f"{config['client.id']}-events", **OWN}
+
+
+class _TopicSink:
+    """A producer of its own for the lines of one client, all in one partition, in order."""
+
+    def __init__(self, settings: dict[str, Any], topic: str, client: str) -> None:
+        from odradek.api.producer import Producer
+
+        self._producer = Producer(settings)
+        self._topic = topic
+        self._key = client.encode()
+        self._client = client
+        self._warned = False
+
+    def send(self, line: bytes, at: float) -> None:
+        """Give one line to the producer."""
+        self._producer.send(
+            self._topic, line, self._key, timestamp_ms=int(at * 1000), on_delivery=self._outcome
+        )
+
+    def _outcome(self, error: BaseException | None, metadata: RecordMetadata) -> None:
+        if error is not None and not self._warned:
+            self._warned = True
+            logger.warning("[%s] events are missing in %s: %s", self._client, self._topic, error)
+
+    def close(self, timeout: float) -> None:
+        """Deliver what was taken, for at most so long."""
+        self._producer.close(timeout)

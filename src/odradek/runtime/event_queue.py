@@ -1,0 +1,149 @@
+"""A client's events on their way to a topic: a bounded queue, and a thread that empties it.
+
+In: events, as a listener of the client's `EventLog`, inside the client's step. Out: the lines of
+`common.events.event_line`, in order, to a sink that may wait, fail and try again: that happens in
+this thread, so the client never waits for its own events. What finds the queue full is dropped and
+counted; the count is a line of its own once there is room. Must not: trouble the client (one
+warning, then silence), work in a forked child, or know what a topic is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from odradek.common.errors import BufferExhaustedError, KafkaError, KafkaTimeoutError
+from odradek.common.events import Event, event_line
+from odradek.runtime.fork import ForkGuard
+
+logger = logging.getLogger("odradek")
+
+LIMIT = 10_000
+"""Events that wait, at most: minutes of an outage, some megabytes."""
+DROPPED = "events_dropped"
+"""Kind of the line that says how many were dropped before it: count."""
+
+
+class Sink(Protocol):
+    """Where the lines go."""
+
+    def send(self, line: bytes, at: float) -> None:
+        """Take one line; a time-out or a full buffer means that it is to be given again."""
+
+    def close(self, timeout: float) -> None:
+        """Deliver what was taken, for at most so long."""
+
+
+class EventQueue:
+    """Takes one client's events; `open_sink` is called in the thread, at the first event."""
+
+    def __init__(
+        self, open_sink: Callable[[], Sink], client: str, *, where: str, limit: int = LIMIT
+    ) -> None:
+        self.dropped = 0
+        """Events that found no room, or no sink."""
+        self._open_sink = open_sink
+        self._client = client
+        self._where = where
+        self._limit = limit
+        self._host = platform.node() or "host"
+        self._pid = os.getpid()
+        self._guard = ForkGuard()
+        self._waiting: deque[tuple[float, bytes]] = deque()
+        self._told = 0
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ends_at: float | None = None
+        self._failed = False
+
+    def __call__(self, event: Event) -> None:
+        """Queue one event; never waits and never raises."""
+        if self._guard.forked or self._ends_at is not None:
+            return
+        if self._failed or len(self._waiting) >= self._limit:
+            self.dropped += 1
+            return
+        at = time.time()
+        self._waiting.append((at, self._line(event, at)))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="odradek-events", daemon=True)
+            self._thread.start()
+        self._changed.set()
+
+    def close(self, timeout: float) -> None:
+        """Deliver what waits, for at most so long; what is left is lost."""
+        if self._ends_at is not None or self._guard.forked:
+            return
+        self._ends_at = time.monotonic() + timeout
+        self._changed.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _line(self, event: Event, at: float) -> bytes:
+        return event_line(event, at, self._host, self._pid, self._client)
+
+    # In the thread
+
+    def _run(self) -> None:
+        try:
+            sink = self._open_sink()
+        except Exception as error:  # whatever it is, the client goes on without
+            self._give_up(error)
+            return
+        try:
+            self._empty(sink)
+        except Exception as error:
+            self._give_up(error)
+        finally:
+            sink.close(self._left())
+
+    def _empty(self, sink: Sink) -> None:
+        """Hand lines on until the client is closed and all are gone, or its time is up."""
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            while self._waiting:
+                at, line = self._waiting[0]
+                if not self._sent(sink, line, at):
+                    return
+                self._waiting.popleft()
+                self._tell_dropped()
+            if self._ends_at is not None and not self._waiting:
+                return
+
+    def _sent(self, sink: Sink, line: bytes, at: float) -> bool:
+        """Try until it is taken; False when the time is up."""
+        while True:
+            try:
+                sink.send(line, at)
+            except (KafkaTimeoutError, BufferExhaustedError):  # an outage: try again
+                if self._ends_at is not None and not self._left():
+                    return False
+            else:
+                return True
+
+    def _left(self) -> float:
+        return 0.0 if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
+
+    def _tell_dropped(self) -> None:
+        count = self.dropped - self._told
+        if count and len(self._waiting) < self._limit // 2:
+            self._told += count
+            at = time.time()
+            self._waiting.append((at, self._line(Event(at, DROPPED, {"count": count}), at)))
+
+    def _give_up(self, error: Exception) -> None:
+        self._failed = True
+        self.dropped += len(self._waiting)
+        self._waiting.clear()
+        kind = "" if isinstance(error, KafkaError) else f"{type(error).__name__}: "
+        logger.warning(
+            "[%s] events are no longer published to %s: %s%s; the client itself goes on",
+            *(self._client, self._where, kind, error),
+        )

@@ -1,0 +1,57 @@
+"""`events.topic`: which producer publishes a client's events."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.api.event_topic import event_queue, producer_settings
+from odradek.common.config import CONSUMER, PRODUCER, Config
+from odradek.common.errors import ConfigurationError
+
+
+def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
+    config = Config(
+        CONSUMER,
+        {
+            "bootstrap.servers": "a:1,b:2",
+            "client.id": "reader",
+            "events.topic": "events",
+            "group.id": "g",
+            "fetch.min.bytes": 5,
+            "reconnect.backoff.ms": 20,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "planted",
+            "cluster.id.expected": "x",
+        },
+    )
+    settings = producer_settings(config)
+    made = Config(PRODUCER, settings)
+    assert made["bootstrap.servers"] == config["bootstrap.servers"]
+    assert made["client.id"] == "reader-events"
+    assert made["sasl.password"] == config["sasl.password"]
+    assert made["reconnect.backoff.ms"] == 0.02
+    assert made["cluster.id.expected"] == "x"
+    assert made["events.topic"] is None  # its own events go nowhere
+    assert "planted" not in repr(settings)
+    assert "planted" not in repr(event_queue(config))
+
+
+def test_another_cluster_for_the_events() -> None:
+    config = Config(
+        PRODUCER,
+        bootstrap_servers="a:1",
+        events_topic="events",
+        events_bootstrap_servers="c:3",
+        cluster_id_expected="x",
+        transactional_id="t",
+        linger_ms=7,
+    )
+    settings = producer_settings(config)
+    made = Config(PRODUCER, settings)
+    assert [str(address) for address in made["bootstrap.servers"]] == ["c:3"]
+    assert made["cluster.id.expected"] is made["transactional.id"] is None
+    assert made["linger.ms"] == 0.1
+    with pytest.raises(ConfigurationError, match=r"events\.bootstrap"):
+        Config(PRODUCER, bootstrap_servers="a:1", events_bootstrap_servers="no port")
