@@ -72,10 +72,19 @@ class Gatherer:
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    pieces = max(-(-batch.num_rows // MOST_ROWS), -(-batch.nbytes // MOST_BYTES))
-    step = max(1, -(-batch.num_rows // pieces))
+    """Cut in equal numbers of rows, and in halves where large records make a piece too large."""
+    step = max(1, -(-batch.num_rows // -(-batch.num_rows // MOST_ROWS)))
     for at in range(0, batch.num_rows, step):
-        yield batch.slice(at, step)
+        yield from _halved(batch.slice(at, step))
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows < 2 or batch.nbytes <= MOST_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _halved(batch.slice(0, half))
+    yield from _halved(batch.slice(half))
 
 
 @dataclass(frozen=True, slots=True)

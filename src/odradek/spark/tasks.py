@@ -8,7 +8,7 @@ shipped. `reading` does the reading, `worker_clients` keeps the client between t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -24,6 +24,12 @@ from odradek.spark.worker_clients import Hint, known_topic_id, process_clients
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+FETCHED_AHEAD = 24 << 20
+"""Bytes a worker may have fetched and under way (`fetch.max.bytes` unless the user says it).
+
+Half of it waits and half is under way, so about three answers of 8 MB at most.
+"""
 
 
 class KafkaInputPartition(InputPartition):
@@ -51,7 +57,7 @@ def read_partition(
     if not isinstance(partition, KafkaInputPartition):
         return  # Spark replaces an empty list of partitions by one InputPartition(None)
     clients = process_clients()
-    config = options.consumer_config(partition.cluster)
+    config = task_config(options, partition.cluster)
     consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
     known = known_topic_id(consumer, partition.wanted.tp.topic)
     if None not in (known, partition.topic_id) and known != partition.topic_id:
@@ -65,6 +71,15 @@ def read_partition(
         # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
         clients.drop(consumer)
         raise
+    finally:
+        clients.release(consumer)  # also where Spark wants no more (a limit); dropped is dropped
+
+
+def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
+    """What a task's client is made with: what it may fetch ahead is bounded for small executors."""
+    config = options.consumer_config(cluster)
+    config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
+    return config
 
 
 def _attempt() -> int:

@@ -16,16 +16,21 @@ import json
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
 from odradek.common.secret import Secret
 from odradek.common.types import TopicPartition
+from odradek.runtime.later import later
 
 logger = logging.getLogger("odradek.spark")
 
 MAX_CLIENTS = 4
 """Clients kept in one process; a worker that is reused by other queries closes the oldest."""
+IDLE_S = 120.0
+"""How long a client is kept that no task uses. Spark ends a worker that has no task at all after
+60 s; this is for one that other queries keep busy."""
 
 Hint = Mapping[str, Any]
 """What `Consumer.bootstrap_hint()` gives: the metadata snapshot as plain data."""
@@ -47,6 +52,13 @@ class DescribedTopic(Protocol):
     def partitions(self) -> Sequence[DescribedPartition]: ...
 
 
+class FoundOffset(Protocol):
+    """The part of an answer about times that planning needs."""
+
+    @property
+    def offset(self) -> int: ...
+
+
 class ClusterConsumer(Protocol):
     """What this room uses of `odradek.Consumer`; tests hand in one of their own."""
 
@@ -54,6 +66,7 @@ class ClusterConsumer(Protocol):
     def describe(
         self, topics: Sequence[str], timeout: float | None = None
     ) -> Mapping[str, DescribedTopic]: ...
+    def list_topics(self, timeout: float | None = None) -> Sequence[str]: ...
     def bootstrap_hint(self) -> Hint | None: ...
     def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -61,6 +74,9 @@ class ClusterConsumer(Protocol):
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
     ) -> Mapping[TopicPartition, int]: ...
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> Mapping[TopicPartition, FoundOffset | None]: ...
     def assign(
         self,
         partitions: Collection[TopicPartition],
@@ -89,6 +105,10 @@ def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:
     return str(number) if number.int else None
 
 
+def _nothing() -> None:
+    """Stand for calling off what was never begun."""
+
+
 Make = Callable[[Mapping[str, Any], Hint | None], ClusterConsumer]
 
 
@@ -99,14 +119,29 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     ).hexdigest()
 
 
+Later = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""Has something done after so many seconds; gives what calls it off (`runtime.later`)."""
+
+
+@dataclass(eq=False, slots=True)
+class Idle:
+    """A client that no task uses, and what keeps it from being closed."""
+
+    client: ClusterConsumer
+    call_off: Callable[[], None] = _nothing
+
+
 class ClientCache:
     """The clients of one process; a forked child never uses its parent's."""
 
-    __slots__ = ("_clients", "_make", "_pid")
+    __slots__ = ("_idle", "_later", "_make", "_pid", "_used")
 
-    def __init__(self, make: Make, pid: Callable[[], int] = os.getpid) -> None:
-        self._make, self._pid = make, pid
-        self._clients: dict[tuple[int, str], ClusterConsumer] = {}
+    def __init__(
+        self, make: Make, pid: Callable[[], int] = os.getpid, after: Later = later
+    ) -> None:
+        self._make, self._pid, self._later = make, pid, after
+        self._used: dict[tuple[int, str], ClusterConsumer] = {}
+        self._idle: dict[tuple[int, str], Idle] = {}
 
     def checkout(
         self, config: Mapping[str, Any], hint: Hint | None = None, *, fresh: bool = False
@@ -116,35 +151,71 @@ class ClientCache:
         `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
         """
         pid = self._pid()
-        for key in [k for k in self._clients if k[0] != pid]:
-            del self._clients[key]  # the parent's: not ours to close
+        for kept in (self._used, self._idle):
+            for key in [k for k in kept if k[0] != pid]:
+                kept.pop(key)  # the parent's: not ours to close
         key = (pid, fingerprint(config))
-        if fresh and key in self._clients:
-            self.drop(self._clients[key])
-        client = self._clients.pop(key, None) or self._make(config, hint)
-        self._clients[key] = client  # last in the dict is the latest used
-        while len(self._clients) > MAX_CLIENTS:
-            self.drop(next(iter(self._clients.values())))
+        # Whoever takes the entry out of `_idle` owns the client: a task, or the timer's thread.
+        idle = self._idle.pop(key, None)
+        if idle is not None:
+            idle.call_off()
+            self._used[key] = idle.client
+        if fresh and key in self._used:
+            self.drop(self._used[key])
+        client = self._used.pop(key, None) or self._make(config, hint)
+        self._used[key] = client  # last in the dict is the latest used
+        while len(self) > MAX_CLIENTS:
+            oldest = next(iter(self._idle.values()), None)
+            self.drop(oldest.client if oldest else next(iter(self._used.values())))
         return client
+
+    def release(self, client: ClusterConsumer) -> None:
+        """A task is through with a client; without another task it is closed after a while.
+
+        What reads nothing holds nothing: neither records fetched ahead nor a wish for more.
+        """
+        key = next((k for k, used in self._used.items() if used is client), None)
+        if key is None:
+            return  # dropped meanwhile
+        client.assign([])
+        del self._used[key]
+        idle = self._idle[key] = Idle(client)
+        idle.call_off = self._later(IDLE_S, lambda: self._close_idle(key, idle))
+
+    def _close_idle(self, key: tuple[int, str], idle: Idle) -> None:
+        """In the timer's thread."""
+        found = self._idle.pop(key, None)
+        if found is idle:
+            with contextlib.suppress(Exception):
+                idle.client.close()
+        elif found is not None:  # it was used and released again while the timer came up
+            self._idle[key] = found
 
     def drop(self, client: ClusterConsumer) -> None:
         """Forget a client at once and close it; it failed, or isn't wanted any more."""
-        for key in [k for k, kept in self._clients.items() if kept is client]:
-            del self._clients[key]
+        for key in [k for k, kept in self._used.items() if kept is client]:
+            del self._used[key]
+        for key in [k for k, kept in list(self._idle.items()) if kept.client is client]:
+            idle = self._idle.pop(key, None)
+            if idle is not None:
+                idle.call_off()
         with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
             client.close()
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self._used) + len(self._idle)
 
 
 def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> ClusterConsumer:
-    """Make the real one; imported here, so that planning an option error costs no client."""
+    """Make the real one; imported here, so that planning an option error costs no client.
+
+    A thread of its own receives the next records while Spark drains what is here.
+    """
     from odradek.api.consumer import Consumer
 
     if hint is None:
-        return Consumer(dict(config))
-    return Consumer(dict(config), _metadata_hint=dict(hint))
+        return Consumer(dict(config), background=True)
+    return Consumer(dict(config), background=True, _metadata_hint=dict(hint))
 
 
 _CACHE = ClientCache(make_consumer)

@@ -156,3 +156,21 @@ def test_batches_of_large_records_are_cut_by_bytes() -> None:
     assert sum(b.num_rows for b in found) == 100
     assert max(b.nbytes for b in found) <= reading.MOST_BYTES * 1.1
     assert len(found) == 4
+
+
+def test_large_records_among_many_small_ones_are_cut_off_from_each_other() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"value": pa.array([b"x" * (1 << 20)] * 80 + [b"y"] * 1000, pa.binary())}
+    )
+    found = list(Gatherer().add(batch))
+    assert (
+        pa.Table.from_batches(found)
+        .column("value")
+        .equals(pa.chunked_array([batch.column("value")]))
+    )
+    assert max(b.nbytes for b in found) <= reading.MOST_BYTES
+
+
+def test_a_record_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
+    found = list(Gatherer().add(chunk(3, reading.MOST_BYTES + 1)))
+    assert [b.num_rows for b in found] == [1, 1, 1]

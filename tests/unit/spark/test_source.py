@@ -190,6 +190,9 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
             assert config["cluster.id.expected"] == "cluster-A"
             return cluster.connect({}) if fresh else warm
 
+        def release(self, client: Any) -> None:
+            client.assign([])
+
     monkeypatch.setattr("odradek.spark.tasks.process_clients", Clients)
     wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
     sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)

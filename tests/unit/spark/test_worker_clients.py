@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from odradek.spark.worker_clients import MAX_CLIENTS, ClientCache, Hint, fingerprint
+from odradek.spark.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint, fingerprint
 
 
 class Made:
     def __init__(self, config: Mapping[str, str], hint: Hint | None) -> None:
         self.config, self.hint, self.closed = config, hint, False
+        self.assigned: Any = "something"
+
+    def assign(self, partitions: Any) -> None:
+        self.assigned = partitions
 
     def close(self) -> None:
         self.closed = True
@@ -22,7 +26,13 @@ class Made:
 class Process:
     def __init__(self) -> None:
         self.pid = 1
-        self.cache = ClientCache(Made, lambda: self.pid)  # type: ignore[arg-type]
+        self.timers: list[Callable[[], None]] = []
+        self.cache = ClientCache(Made, lambda: self.pid, self.after)  # type: ignore[arg-type]
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
+        assert seconds == IDLE_S
+        self.timers.append(action)
+        return lambda: self.timers.remove(action) if action in self.timers else None
 
     def checkout(self, *args: Any, **kwargs: Any) -> Any:
         return self.cache.checkout(*args, **kwargs)
@@ -74,3 +84,63 @@ def test_the_number_of_clients_has_a_limit(process: Process) -> None:
 def test_a_fingerprint_does_not_show_the_configuration() -> None:
     assert "secret" not in fingerprint({"password": "secret"})
     assert fingerprint({"a": "1"}) != fingerprint({"a": "2"})
+
+
+def test_a_released_client_reads_nothing_and_is_used_again(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.release(first)
+    assert first.assigned == []
+    assert process.checkout({"a": "1"}) is first
+    assert process.timers == []
+    assert not first.closed
+
+
+def test_an_idle_client_is_closed_after_a_while(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.release(first)
+    (late,) = process.timers
+    late()
+    assert first.closed
+    assert len(process.cache) == 0
+    assert process.checkout({"a": "1"}) is not first
+
+
+def test_a_timer_that_comes_too_late_closes_nothing(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.release(first)
+    (late,) = process.timers
+    assert process.checkout({"a": "1"}) is first
+    late()
+    assert not first.closed
+    process.cache.release(first)  # and another timer is under way
+    late()
+    assert not first.closed
+    assert process.checkout({"a": "1"}) is first
+
+
+def test_one_that_was_dropped_is_not_kept_when_its_task_ends(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.drop(first)
+    process.cache.release(first)
+    assert process.timers == []
+    second = process.checkout({"a": "1"})
+    process.cache.release(second)
+    process.cache.drop(second)  # an idle one
+    assert second.closed
+    assert process.timers == []
+
+
+def test_idle_clients_leave_first_when_there_are_too_many(process: Process) -> None:
+    made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
+    process.cache.release(made[2])
+    process.checkout({"n": "more"})
+    assert [m.closed for m in made] == [False, False, True, False]
+
+
+def test_a_forked_child_forgets_the_parents_idle_clients_too(process: Process) -> None:
+    parents = process.checkout({"a": "1"})
+    process.cache.release(parents)
+    process.pid = 2
+    assert process.checkout({"a": "1"}) is not parents
+    assert not parents.closed
+    assert len(process.cache) == 1
