@@ -1,0 +1,48 @@
+"""`events.topic` with real brokers: what a listener hears stands in the topic, in order."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.testing import LocalCluster
+
+
+def test_a_client_publishes_its_events_and_doesnt_wait_for_them(
+    cluster: LocalCluster, topic: str
+) -> None:
+    config = cluster.client_config()
+    with Admin(config) as admin:
+        admin.create_topics([NewTopic(name, 2, 1) for name in (topic, f"{topic}-events")])
+    heard: list[str] = []
+    told = {"client.id": "teller", "events.topic": f"{topic}-events"}
+    with Producer({**config, **told}) as producer:
+        producer.listen(lambda event: heard.append(event.kind))
+        producer.send(topic, b"x").result(30)
+    lines = published(config, f"{topic}-events", len(heard))
+    assert [line["kind"] for line in lines] == heard
+    assert {line["client"] for line in lines} == {"teller"}
+    assert {"dial", "ready", "metadata"} <= set(heard)
+
+    nowhere = {**told, "events.bootstrap.servers": "127.0.0.1:1"}
+    with Producer({**config, **nowhere}) as producer:
+        begin = time.monotonic()
+        producer.send(topic, b"x").result(30)
+        assert time.monotonic() - begin < 10
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 3
+
+
+def published(config: dict[str, str], topic: str, count: int) -> list[dict[str, Any]]:
+    """The lines of one client: they are in one partition, in order."""
+    found: list[dict[str, Any]] = []
+    with Consumer(config, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, n) for n in range(2)])
+        end = time.monotonic() + 20
+        while len(found) < count and time.monotonic() < end:
+            for record in consumer.poll(1.0):
+                assert record.value is not None
+                found.append(json.loads(record.value))
+    return found
