@@ -35,6 +35,9 @@ COMMANDS = {
     "simulate": Command(
         "odradek.cli.simulate", "app", "Clusters that die, move and come back, in virtual time."
     ),
+    "pipeline": Command(
+        "odradek.cli.pipeline", "app", "Topics through SQL into topics or files, with Spark."
+    ),
     "produce": Command(
         "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
     ),

@@ -1,0 +1,108 @@
+"""`odradek pipeline`: runs a file of sources, SQL and sinks as streaming queries, and shows them.
+
+In: a SPEC, which is YAML (see `spec`). Out: queries of plain Structured Streaming that go on until
+they are stopped, a view or JSON lines of what they do, an exit status. Must not: do what Spark's
+declarative pipelines do; `spark-pipelines run` is for those, and the source and sink work there.
+
+A SPEC goes through `document` (YAML with lines), `spec` (checked values), `graph` (Spark: views and
+writers), `running` (queries until their end); `progress` and `outages` make values of what Spark
+and the clients tell, and `display` shows them.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="Topics through SQL into topics, files or tables: plan and run a pipeline.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+STOP_TIMEOUT = 60.0
+
+SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="A YAML file; see docs/spark.md.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Log = Annotated[
+    Path | None,
+    typer.Option(help="Where Spark's own log goes; if not given, spark.log in the storage folder."),
+]
+
+
+@app.command()
+def plan(spec: SpecPath, json: Json = False, log: Log = None) -> None:
+    """Check a pipeline, and show what would run and from where it would go on.
+
+    Nothing is written and no query starts. Exit status: 0 when the pipeline
+    could start, 2 when not; each problem is told with its line.
+    """
+    with _ending():
+        from odradek.cli.pipeline.document import read
+        from odradek.cli.pipeline.planning import describe
+        from odradek.cli.pipeline.spec import parse
+
+        pipeline = parse(read(spec, os.environ))
+        found = describe(pipeline, log=log)
+        if json:
+            typer.echo(jsonlib.dumps(found.to_dict(), indent=2))
+        else:
+            for line in found.lines():
+                typer.echo(line)
+
+
+@app.command()
+def run(
+    spec: SpecPath,
+    json: Json = False,
+    log: Log = None,
+    stop_timeout: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds that a running batch may take to end after SIGTERM."),
+    ] = STOP_TIMEOUT,
+) -> None:
+    """Run a pipeline until it is stopped, or until its flows have come to their end.
+
+    SIGTERM and Ctrl-C stop it after the running batches; a second one at
+    once. Exit status: 0 ended or stopped after a batch, 1 a flow failed, 2
+    it couldn't start, 128 + the signal's number stopped within a batch
+    (which is repeated when the pipeline runs again).
+    """
+    with _ending():
+        from odradek.cli.pipeline.display import JsonLines, View
+        from odradek.cli.pipeline.document import read
+        from odradek.cli.pipeline.running import Running, Stop
+        from odradek.cli.pipeline.spec import parse
+
+        pipeline = parse(read(spec, os.environ))
+        display = JsonLines() if json else View(pipeline)
+        with display, Stop() as stop:
+            status = Running(pipeline, display, stop, log=log, stop_timeout=stop_timeout).run()
+    raise typer.Exit(status)
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Turn what keeps a pipeline from starting into messages and exit status 2."""
+    from odradek.cli.pipeline.document import SpecError
+    from odradek.common.errors import KafkaError
+
+    try:
+        yield
+    except SpecError as error:
+        _fail(str(error))
+    except ImportError as error:
+        _fail(f"{error}; pipelines need pip install 'odradek[pipelines]'")
+    except (KafkaError, OSError) as error:
+        _fail(f"odradek pipeline: {error}")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,177 @@
+"""What a running pipeline shows: a live table and lines for people, or JSON lines for machines.
+
+In: batches, outages, sentences. Out: the terminal; where it isn't one, plain lines; with `--json`
+standard output has one object in each line (`event`: started, batch, outage, back, flowing, told,
+ended, stopped, failed, result) and nothing else. Must not: decide anything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from odradek.cli.pipeline.outages import Outage
+from odradek.cli.pipeline.progress import Batch
+from odradek.cli.pipeline.spec import Pipeline
+
+SHOWN = 12
+PLAIN_INTERVAL = 5.0
+"""Seconds between two plain lines about batches of one flow."""
+MOST_LAGGING = 3
+"""Partitions that the view names, those with the most lag."""
+
+
+class Display(Protocol):
+    """What `Running` tells."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """Something happened: a kind, a sentence, and its parts for machines."""
+
+    def batch(self, batch: Batch, rows: int) -> None:
+        """A batch is over; `rows` is the flow's sum in this run."""
+
+    def outage(self, event: str, outage: Outage) -> None:
+        """`outage`, `back` or `flowing`."""
+
+
+class JsonLines:
+    """One JSON object a line on standard output."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """Something happened."""
+        self._line(event, {"text": text, **fields})
+
+    def batch(self, batch: Batch, rows: int) -> None:
+        """A batch is over."""
+        self._line("batch", {**batch.to_dict(), "rows_total": rows})
+
+    def outage(self, event: str, outage: Outage) -> None:
+        """An outage began, ended, or rows came again."""
+        self._line(event, outage.to_dict())
+
+    def _line(self, event: str, fields: Mapping[str, Any]) -> None:
+        print(json.dumps({"time": round(time.time(), 3), "event": event, **fields}), flush=True)
+
+
+class View:
+    """A table of flows and a few lines of what happened."""
+
+    def __init__(self, pipeline: Pipeline, *, to_stderr: bool = False) -> None:
+        self.console = Console(stderr=to_stderr, highlight=False)
+        self._began = time.monotonic()
+        self._lines: deque[Text] = deque(maxlen=SHOWN)
+        self._flows: dict[str, tuple[Batch, int]] = {}
+        self._names = list(pipeline.sinks)
+        self._title = pipeline.name
+        self._out: dict[str, Outage] = {}
+        self._plain_at: dict[str, float] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self._draw)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+            self._live = None
+
+    def say(self, event: str, text: str, **fields: Any) -> None:
+        """Add a line."""
+        style = {"failed": "bold red", "outage": "bold red", "back": "bold green"}.get(event, "")
+        line = Text(f"{time.monotonic() - self._began:8.1f} s  {text}", style=style)
+        self._lines.append(line)
+        if self._live is None:
+            self.console.print(line, soft_wrap=True)
+
+    def batch(self, batch: Batch, rows: int) -> None:
+        """Show a flow's newest batch; without a terminal a line now and then."""
+        self._flows[batch.flow] = (batch, rows)
+        now = time.monotonic()
+        due = self._plain_at.get(batch.flow, -PLAIN_INTERVAL) + PLAIN_INTERVAL
+        if self._live is None and batch.rows and now >= due:
+            self._plain_at[batch.flow] = now
+            words = (
+                f"{batch.flow}: batch {batch.number}, {batch.rows:,} rows in {batch.seconds:.2f} s "
+                f"({batch.rate:,.0f} rows/s), {rows:,} in all, lag {lag_in_words(batch.lag)}"
+            )
+            self.console.print(f"{now - self._began:8.1f} s  {words}", soft_wrap=True)
+
+    def outage(self, event: str, outage: Outage) -> None:
+        """Tell of an outage's beginning and end, and of the first rows after it."""
+        if event == "outage":
+            self._out[outage.cluster] = outage
+            self.say(event, f"cluster {outage.cluster} doesn't answer: {outage.why}")
+        elif event == "back":
+            self._out.pop(outage.cluster, None)
+            self.say(event, f"cluster {outage.cluster} is back after {outage.seconds or 0:.1f} s")
+        else:
+            after = (outage.flowing or 0.0) - (outage.over or 0.0)
+            self.say(
+                event, f"cluster {outage.cluster}: rows again, {after:.1f} s after it was back"
+            )
+
+    def _draw(self) -> Group:
+        table = Table(title=self._title, title_justify="left")
+        for heading in ("flow", "batch", "rows", "rows/s", "batch time", "rows in all", "lag"):
+            table.add_column(heading, justify="left" if heading in ("flow", "lag") else "right")
+        for name in self._names:
+            if name not in self._flows:
+                table.add_row(name, "–", "", "", "", "", "")
+                continue
+            batch, rows = self._flows[name]
+            table.add_row(
+                name, str(batch.number), f"{batch.rows:,}", f"{batch.rate:,.0f}",
+                f"{batch.seconds:.2f} s", f"{rows:,}", lag_in_words(batch.lag),
+            )  # fmt: skip
+        out = [
+            Text(f"{name}: no answer for {time.time() - one.begun:.0f} s", style="bold red")
+            for name, one in self._out.items()
+        ]
+        return Group(table, *out, *self._lines)
+
+
+def lag_in_words(lag: Mapping[str, int]) -> str:
+    """The sum, and the partitions that make the most of it."""
+    if not lag:
+        return "–"
+    most = sorted((p for p in lag if lag[p] > 0), key=lambda p: (-lag[p], p))
+    named = ", ".join(f"{p} {lag[p]:,}" for p in most[:MOST_LAGGING])
+    more = f", {len(most) - MOST_LAGGING} more" if len(most) > MOST_LAGGING else ""
+    return f"{sum(lag.values()):,}" + (f" ({named}{more})" if most else "")

@@ -1,0 +1,151 @@
+"""YAML with the lines that everything stands on, and variables filled in.
+
+In: the path of a SPEC and the environment. Out: a tree of `Node`s, whose scalars are texts exactly
+as they stand in the file (`true` stays `true`: Spark's options are texts). All that is wrong is
+gathered with its line in `Problems` and raised at once as one `SpecError`.
+Must not: know what may stand in a SPEC (`spec` does), or show what a variable holds (a secret?).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+
+_VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class SpecError(ConfigurationError):
+    """A SPEC can't be run; one line of text for each problem, as `file:line: what`."""
+
+
+class Problems:
+    """What is wrong with one SPEC, by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._found: list[tuple[int, str]] = []
+
+    def add(self, line: int, text: str) -> None:
+        """Take note of a problem; `line` counts from 1."""
+        self._found.append((line, text))
+
+    def check(self) -> None:
+        """Raise all there are, in the file's order."""
+        if self._found:
+            texts = dict.fromkeys(f"{self.path}:{n}: {text}" for n, text in sorted(self._found))
+            raise SpecError("\n".join(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A text, a list or a map, and where it stands."""
+
+    line: int
+    value: str | list[Node] | dict[str, Node]
+    text_line: int = 0
+    """Of a text: the line of its first character (a block's text begins below its `|`)."""
+    key_line: int = 0
+    """Where the key of this value stands; `line` for what has none."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return {str: "a text", list: "a list", dict: "a map"}[type(self.value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A SPEC as it was read."""
+
+    path: Path
+    root: Node
+    problems: Problems
+
+
+def read(path: Path, variables: Mapping[str, str]) -> Document:
+    """Read a file, with `${NAME}` and `${NAME:-default}` filled in."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SpecError(f"{path} can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}") from error
+    return Reader(path, variables).document(text)
+
+
+class Reader:
+    """Makes nodes of one file's YAML."""
+
+    def __init__(self, path: Path, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self._problems = Problems(path)
+
+    def document(self, text: str) -> Document:
+        """Read the text; raises only what makes the rest unreadable."""
+        import yaml
+
+        try:
+            composed = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            self._problems.add(0 if mark is None else mark.line + 1, f"not YAML: {error.problem}")
+            self._problems.check()
+        except yaml.YAMLError as error:
+            raise SpecError(f"{self._problems.path} isn't YAML: {error}") from error
+        if composed is None:
+            raise SpecError(f"{self._problems.path} is empty")
+        return Document(self._problems.path, self._node(composed, None), self._problems)
+
+    def _node(self, composed: Any, key_line: int | None) -> Node:
+        line = composed.start_mark.line + 1
+        key = line if key_line is None else key_line
+        if composed.id == "sequence":
+            return Node(line, [self._node(item, None) for item in composed.value], line, key)
+        if composed.id == "mapping":
+            return Node(line, self._entries(composed.value), line, key)
+        first = line + 1 if composed.style in ("|", ">") else line
+        empty = composed.style is None and composed.tag == "tag:yaml.org,2002:null"
+        text = "" if empty else self._filled(composed.value, first)
+        return Node(line, text, first, key)
+
+    def _entries(self, pairs: Iterable[tuple[Any, Any]]) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for key, value in pairs:
+            line = key.start_mark.line + 1
+            if key.id != "scalar":
+                self._problems.add(line, "a key must be a text")
+            elif key.value in found:
+                before = found[key.value].key_line
+                self._problems.add(line, f"{key.value} stands on line {before} already")
+            else:
+                found[key.value] = self._node(value, line)
+        return found
+
+    def _filled(self, text: str, line: int) -> str:
+        def value(match: re.Match[str]) -> str:
+            escaped, name, default = match.groups()
+            if escaped:
+                return match[0][1:]
+            if name in self._variables:
+                return self._variables[name]
+            if default is None:
+                at = line + text.count("\n", 0, match.start())
+                self._problems.add(at, f"the environment has no variable {name}")
+            return default or ""
+
+        return _VARIABLE.sub(value, text)
+
+
+def close_to(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: what was meant perhaps."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else ""

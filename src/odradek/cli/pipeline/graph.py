@@ -1,0 +1,179 @@
+"""A pipeline in Spark: a session, views of everything that can be read, a writer for each sink.
+
+In: a checked `Pipeline`. Out: streaming queries, not started until `start`. What only Spark can say
+(SQL, schemas, formats) becomes a `SpecError` with the SPEC's line. Must not: know what is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from odradek.cli.pipeline.document import Problems
+from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Pipeline, Sink, Source, View
+from odradek.common.secret import Secret
+
+_IN_STATEMENT = re.compile(r"\bline (\d+), pos (\d+)")
+_NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
+
+
+def session(pipeline: Pipeline, log: Path | None) -> Any:
+    """Start (or find) Spark; what its JVM prints goes to the log."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder.appName(pipeline.name)
+    settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    if log is None:
+        return builder.getOrCreate()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with _stderr_to(log):  # the JVM and its workers keep what they inherit here
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Have processes that are started meanwhile write their standard error to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def end_session(spark: Any) -> None:
+    """Stop Spark and the JVM, if it was started from here."""
+    spark.stop()
+    context = getattr(spark, "_sc", None)
+    gateway = getattr(context, "_gateway", None)
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:  # Spark Connect, or a JVM that was there before
+        return
+    gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(20)
+    except Exception:  # the JVM hangs: it was ours to start
+        process.kill()
+
+
+class Graph:
+    """The views and writers of one pipeline in one session."""
+
+    def __init__(self, pipeline: Pipeline, spark: Any, events: Path | None) -> None:
+        self._pipeline, self._spark, self._events = pipeline, spark, events
+        self._problems: Problems = pipeline.problems
+
+    def analyse(self) -> dict[str, Any]:
+        """Make all views; gives the frame of each sink. Raises all problems together."""
+        for source in self._pipeline.sources.values():
+            self._loaded(source, self._spark.readStream)
+        for lookup in self._pipeline.lookups.values():
+            self._loaded(lookup, self._spark.read)
+        self._problems.check()
+        for view in self._pipeline.views.values():
+            self._viewed(view)
+        self._problems.check()
+        frames = {name: self._spark.table(s.reads) for name, s in self._pipeline.sinks.items()}
+        for name, sink in self._pipeline.sinks.items():
+            self._fits(sink, frames[name])
+        self._problems.check()
+        return frames
+
+    def start(self, frames: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a query for each sink; where one can't start, those before are stopped."""
+        started: dict[str, Any] = {}
+        for name, sink in self._pipeline.sinks.items():
+            try:
+                started[name] = self._writer(sink, frames[name]).start()
+            except Exception as error:  # Spark's and the sink's own, whichever it is
+                self._problems.add(sink.line_of(text_of(error)), f"sink {name}: {text_of(error)}")
+                for query in started.values():
+                    query.stop()
+                break
+        self._problems.check()
+        return started
+
+    def checkpoint(self, sink: Sink) -> str:
+        """Where the query of a sink keeps its checkpoint."""
+        own = sink.options.get("checkpointLocation")
+        return str(own) if own else f"{self._pipeline.storage}/checkpoints/{sink.name}"
+
+    def _loaded(self, source: Source, reader: Any) -> None:
+        made = reader.format(source.format).options(**self._plain(source))
+        if source.schema is not None:
+            try:
+                made = made.schema(source.schema)
+            except Exception as error:
+                self._problems.add(source.schema_line, f"schema of {source.name}: {text_of(error)}")
+                return
+        try:
+            made.load().createOrReplaceTempView(source.name)
+        except Exception as error:
+            text = text_of(error)
+            self._problems.add(source.line_of(text), f"{source.name}: {text}")
+
+    def _plain(self, place: Source | Sink) -> dict[str, str]:
+        found = {name: _plain_text(value) for name, value in place.options.items()}
+        events = self._events
+        if events is not None and place.format == OURS and place.cluster is not None:
+            found.setdefault("eventsDir", str(events / place.cluster.name))
+        return found
+
+    def _viewed(self, view: View) -> None:
+        try:
+            frame = self._spark.sql(view.sql)
+        except Exception as error:
+            message = text_of(error, whole=True)
+            found = _IN_STATEMENT.search(message)
+            line = view.sql_line + (int(found[1]) - 1 if found else 0)
+            self._problems.add(line, f"view {view.name}: {text_of(error)}")
+        else:
+            frame.createOrReplaceTempView(view.name)
+
+    def _fits(self, sink: Sink, frame: Any) -> None:
+        if not frame.isStreaming:
+            self._problems.add(
+                sink.reads_line, f"sink {sink.name}: {sink.reads} reads no source, only lookups"
+            )
+        for column in sink.partition_by:
+            if column not in frame.columns:
+                self._problems.add(
+                    sink.line,
+                    f"sink {sink.name}: partitionBy: {sink.reads} has no column {column}, only "
+                    f"{', '.join(frame.columns)}",
+                )
+
+    def _writer(self, sink: Sink, frame: Any) -> Any:
+        writer = frame.writeStream.format(sink.format).outputMode(sink.mode).queryName(sink.name)
+        writer = writer.options(**self._plain(sink))
+        writer = writer.option("checkpointLocation", self.checkpoint(sink))
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        if sink.trigger == AVAILABLE_NOW:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=sink.trigger)
+
+
+def _plain_text(value: Any) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)
+
+
+def text_of(error: BaseException, *, whole: bool = False) -> str:
+    """Spark's error in a line or a few, without its copy of the SQL and its plan."""
+    text = str(error)
+    if whole:
+        return text
+    lines = [line for line in _NOISE.sub("", text).splitlines() if line.strip()]
+    return " ".join(line.strip() for line in lines[:4]) or type(error).__name__

@@ -1,0 +1,93 @@
+"""Outages and recoveries of a pipeline's clusters, from what its clients noticed.
+
+In: the events that drivers, planners and tasks append to a folder for each cluster, and batches.
+Out: an `Outage` when nobody answered a client, its end when one had a whole picture of the cluster
+again, and when the first rows came through after it. Must not: ask a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.cli.demo.timeline import Noticed
+
+LOST = ("round_failed", "rebootstrap")
+"""Kinds that say: no broker answered this client. One broker that is gone isn't an outage."""
+
+
+@dataclass(slots=True)
+class Outage:
+    """One outage of one cluster; times in seconds since the epoch."""
+
+    cluster: str
+    begun: float
+    why: str
+    over: float | None = None
+    flowing: float | None = None
+    """When the first batch with rows was done after it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it lasted; None while it does."""
+        return None if self.over is None else self.over - self.begun
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON line says it."""
+        seconds = None if self.over is None else round(self.over - self.begun, 3)
+        after = None
+        if self.flowing is not None and self.over is not None:
+            after = round(self.flowing - self.over, 3)
+        return {
+            "cluster": self.cluster,
+            "begun": round(self.begun, 3),
+            "why": self.why,
+            "seconds": seconds,
+            "rows_after_s": after,
+        }
+
+
+class Outages:
+    """Watches one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._out: set[tuple[int | None, str]] = set()
+        self.found: list[Outage] = []
+
+    @property
+    def current(self) -> Outage | None:
+        """The outage that lasts, if one does."""
+        last = self.found[-1] if self.found else None
+        return last if last is not None and last.over is None else None
+
+    def notice(self, events: Iterable[Noticed]) -> list[Outage]:
+        """Take in events, oldest first; gives the outages that began or ended with them."""
+        changed: list[Outage] = []
+        for event in events:
+            who = (event.pid, event.client)
+            if event.kind in LOST:
+                if self.current is None and who not in self._out:
+                    why = event.fields.get("why") or "no broker answers"
+                    self.found.append(Outage(self._cluster, event.time, str(why)))
+                    changed.append(self.found[-1])
+                self._out.add(who)
+            elif event.kind == "closed":
+                self._out.discard(who)
+            elif event.kind == "metadata" and event.fields.get("leaderless") == 0:
+                current = self.current
+                # An answer that was under way when others lost the cluster doesn't end it.
+                if current is not None and who in self._out:
+                    current.over = event.time
+                    changed.append(current)
+                self._out.discard(who)
+        return changed
+
+    def landed(self, at: float) -> Outage | None:
+        """Take note of a batch with rows; gives the outage that it is the first one after."""
+        last = self.found[-1] if self.found else None
+        if last is None or last.over is None or last.flowing is not None:
+            return None
+        last.flowing = max(at, last.over)
+        return last

@@ -1,0 +1,114 @@
+"""What Spark tells of a query, as values: batches, and the lag of each partition.
+
+In: the progress of a streaming query, as Spark gives it. Out: `Batch`es, each once. Must not: show
+anything, or ask Spark for more than it has gathered anyway.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch that is over (or, with no rows, a look that found nothing new)."""
+
+    flow: str
+    number: int
+    rows: int
+    seconds: float
+    lag: Mapping[str, int] = field(default_factory=dict)
+    """Records that wait behind this batch, by partition (`topic-0`), where the source says so."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a JSON line says it."""
+        return {
+            "flow": self.flow,
+            "batch": self.number,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 3),
+            "rows_per_second": round(self.rate, 1),
+            "lag": dict(self.lag),
+            "lag_total": sum(self.lag.values()),
+            "stages": dict(self.stages),
+        }
+
+
+class Progress:
+    """Turns what Spark remembers of one query into batches, each once."""
+
+    def __init__(self, flow: str) -> None:
+        self._flow = flow
+        self._seen: tuple[int, str] = (-1, "")
+        self.rows = 0
+        """Of this run."""
+        self.batches = 0
+        self.positions: dict[str, int] = {}
+        """The next offset of each partition, all of the query's sources together."""
+
+    def fresh(self, last: Mapping[str, Any] | None, recent: Iterable[Any]) -> list[Batch]:
+        """What came since the last call; `recent` is only gone through when batches were missed."""
+        if last is None or _key(last) <= self._seen:
+            return []
+        missed = last["batchId"] - self._seen[0] > 1 or self._seen[0] < 0
+        found = [one for one in recent if _key(one) > self._seen] if missed else [last]
+        self._seen = _key(last)
+        batches = [batch_of(self._flow, one) for one in found]
+        self.rows += sum(batch.rows for batch in batches)
+        self.batches += sum(batch.rows > 0 for batch in batches)
+        for source in last["sources"]:
+            self.positions.update(positions(source["endOffset"]))
+        return batches
+
+
+def _key(progress: Mapping[str, Any]) -> tuple[int, str]:
+    """Spark repeats a batch's number while it finds nothing new; the time tells them apart."""
+    return progress["batchId"], progress["timestamp"]
+
+
+def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
+    """Make a batch of one progress."""
+    lag: dict[str, int] = {}
+    for source in progress["sources"]:
+        ends, latest = positions(source["endOffset"]), positions(source["latestOffset"])
+        lag |= {p: max(0, end - ends[p]) for p, end in latest.items() if p in ends}
+    stages = {name: ms / 1000.0 for name, ms in progress["durationMs"].items()}
+    return Batch(
+        flow,
+        progress["batchId"],
+        progress["numInputRows"],
+        stages.pop("triggerExecution", 0.0),
+        lag,
+        stages,
+    )
+
+
+def positions(offset: Any) -> dict[str, int]:
+    """Offsets by `topic-partition`; nothing for what isn't a Kafka source's offset."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {}
+    if not isinstance(offset, Mapping):
+        return {}
+    topics = offset.get("o") if isinstance(offset.get("v"), int) else offset
+    if not isinstance(topics, Mapping):
+        return {}
+    return {
+        f"{topic}-{partition}": number
+        for topic, partitions in topics.items()
+        if isinstance(partitions, Mapping)
+        for partition, number in partitions.items()
+        if isinstance(number, int)
+    }

@@ -1,0 +1,453 @@
+"""What a SPEC says, checked before anything starts; every problem has its line.
+
+In: a `Document`. Out: a `Pipeline` of plain values: sources (streams), lookups (read once), views
+(SQL over what stands above them) and sinks, each of which becomes one streaming query.
+Must not: start Spark or ask a cluster; what only those can tell is `graph`'s and `planning`'s.
+
+    name: flights
+    storage: state                 # checkpoints, events, Spark's log; beside the SPEC
+    trigger: 2 seconds             # or availableNow; also in a sink
+    spark: {spark.master: local[2]}
+    clusters:
+      main: {bootstrap.servers: "${KAFKA}", properties: client.properties}
+    sources:
+      flights: {cluster: main, options: {subscribe: flights, startingOffsets: earliest}}
+    lookups:
+      carriers: {format: csv, schema: "code STRING, name STRING", options: {path: carriers.csv}}
+    views:
+      landed: SELECT … FROM flights LEFT JOIN carriers …
+    sinks:
+      copy: {from: landed, delivery: exactly_once, options: {topic: copy}}
+      files: {from: landed, format: parquet, partitionBy: [day], options: {path: out}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from odradek.cli.pipeline.document import Document, Node, Problems, close_to
+from odradek.common.errors import KafkaError
+from odradek.common.spellings import sealed
+
+OURS = "odradek"
+MODES = ("append", "complete", "update")
+AVAILABLE_NOW = "availableNow"
+DEFAULT_TRIGGER = "1 seconds"
+
+TOP = ("name", "storage", "trigger", "spark", "clusters", "sources", "lookups", "views", "sinks")
+OF_SOURCE = ("cluster", "format", "schema", "options")
+OF_LOOKUP = ("format", "schema", "options")
+OF_SINK = ("from", "cluster", "format", "mode", "trigger", "partitionBy", "delivery", "options")
+PATHS = ("path", "checkpointLocation")
+"""Options that name places: without a scheme they are beside the SPEC."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TRIGGER = re.compile(
+    r"(\d+)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)", re.IGNORECASE
+)
+_UNITS = {"m": "minutes", "s": "seconds", "h": "hours", "ms": "milliseconds"}
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Settings of clients, and the lines they stand on."""
+
+    name: str
+    line: int
+    settings: Mapping[str, Any] = field(repr=False)
+    """As given in the SPEC, secrets wrapped."""
+    properties: Path | None
+    """A settings file, beneath the settings."""
+    lines: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What sources, lookups and sinks have in common."""
+
+    name: str
+    line: int
+    format: str
+    cluster: Cluster | None
+    options: Mapping[str, Any] = field(repr=False)
+    lines: Mapping[str, int]
+    """Of options, by name in small letters."""
+
+    def line_of(self, message: str) -> int:
+        """The line that a message is about: that of the longest option it names."""
+        return _line_named(message, self.lines, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Place):
+    """A stream, or (a lookup) something that is read anew by each batch."""
+
+    schema: str | None
+    schema_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One SQL statement."""
+
+    name: str
+    line: int
+    sql: str
+    sql_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(Place):
+    """Where rows go: one streaming query."""
+
+    reads: str
+    reads_line: int
+    mode: str
+    trigger: str
+    partition_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A whole SPEC."""
+
+    path: Path
+    name: str
+    storage: str
+    spark: Mapping[str, str]
+    clusters: Mapping[str, Cluster]
+    sources: Mapping[str, Source]
+    lookups: Mapping[str, Source]
+    views: Mapping[str, View]
+    sinks: Mapping[str, Sink]
+    problems: Problems
+
+    @property
+    def local_storage(self) -> Path | None:
+        """The storage folder, where it is one of this machine."""
+        if _SCHEME.match(self.storage) is None:
+            return Path(self.storage)
+        scheme, _, rest = self.storage.partition("://")
+        return Path(rest) if scheme == "file" else None
+
+
+def parse(document: Document) -> Pipeline:
+    """Check a document; raises `SpecError` with all that is wrong."""
+    pipeline = _Parser(document).pipeline()
+    document.problems.check()
+    return pipeline
+
+
+def _line_named(message: str, lines: Mapping[str, int], otherwise: int) -> int:
+    words = message.lower()
+    named = [name for name in lines if name.removeprefix("kafka.") in words]
+    return lines[max(named, key=len)] if named else otherwise
+
+
+def _check_options(place: Place, query: str) -> None:
+    if isinstance(place, Sink):
+        from odradek.spark.sink_options import parse_sink_options
+
+        parse_sink_options(place.options, query)
+    else:
+        from odradek.spark.options import parse_options
+
+        parse_options(place.options, query)
+
+
+class _Parser:
+    """Goes through a document once; notes problems and goes on."""
+
+    def __init__(self, document: Document) -> None:
+        self._document, self._problems = document, document.problems
+        self._folder = document.path.resolve().parent
+
+    def pipeline(self) -> Pipeline:
+        root = self._map(self._document.root, "the SPEC", TOP)
+        name = self._required(root, "name", self._document.root.line, "the SPEC")
+        storage = self._required(root, "storage", self._document.root.line, "the SPEC")
+        trigger = self._trigger(root.get("trigger"), DEFAULT_TRIGGER)
+        spark = {k: self._text(v, k) for k, v in self._entries(root, "spark").items()}
+        clusters = {n: self._cluster(n, v) for n, v in self._entries(root, "clusters").items()}
+        sources = {
+            n: self._source(n, v, OURS, clusters, stream=True)
+            for n, v in self._named(root, "sources").items()
+        }
+        lookups = {
+            n: self._source(n, v, "", clusters, stream=False)
+            for n, v in self._named(root, "lookups").items()
+        }
+        views = {
+            n: View(n, v.key_line, self._text(v, n).rstrip().rstrip(";"), v.text_line)
+            for n, v in self._named(root, "views").items()
+        }
+        self._once({"sources": sources, "lookups": lookups, "views": views})
+        sinks = {
+            n: self._sink(n, v, trigger, clusters, {**sources, **views}, lookups)
+            for n, v in self._named(root, "sinks").items()
+        }
+        for wanted, found in (("sources", sources), ("sinks", sinks)):
+            if not found:
+                line = root[wanted].key_line if wanted in root else self._document.root.line
+                self._problems.add(line, f"a pipeline needs at least one of {wanted}")
+        return Pipeline(
+            self._document.path, name, self._placed(storage), spark, clusters, sources,
+            lookups, views, sinks, self._problems,
+        )  # fmt: skip
+
+    # Parts of a SPEC
+
+    def _cluster(self, name: str, node: Node) -> Cluster:
+        entries = self._map(node, f"cluster {name}", None)
+        file = entries.pop("properties", None)
+        path = None if file is None else Path(self._placed(self._text(file, "properties")))
+        if path is not None and file is not None and not path.is_file():
+            self._problems.add(file.line, f"properties: there is no file {path}")
+        lines = {key.lower(): value.key_line for key, value in entries.items()}
+        for key, value in entries.items():
+            if key.startswith("kafka."):
+                short = key.removeprefix("kafka.")
+                self._problems.add(value.key_line, f"{key}: in a cluster it is just {short}")
+        settings = sealed({key: self._text(value, key) for key, value in entries.items()})
+        if path is None and "bootstrap.servers" not in settings:
+            self._problems.add(node.key_line, f"cluster {name}: bootstrap.servers is missing")
+        return Cluster(name, node.key_line, settings, path, lines)
+
+    def _source(
+        self,
+        name: str,
+        node: Node,
+        usual: str,
+        clusters: Mapping[str, Cluster],
+        *,
+        stream: bool,
+    ) -> Source:
+        what = f"{'source' if stream else 'lookup'} {name}"
+        entries = self._map(node, what, OF_SOURCE if stream else OF_LOOKUP)
+        where = self._format(entries, usual, node.key_line, what)
+        cluster = self._of_cluster(entries, where, clusters, node.key_line, what)
+        options, lines = self._options(entries, cluster, "consumer")
+        schema = entries.get("schema")
+        source = Source(
+            name, node.key_line, where, cluster, options, lines,
+            None if schema is None else self._text(schema, "schema"),
+            node.key_line if schema is None else schema.text_line,
+        )  # fmt: skip
+        self._check(what, source, stream=stream)
+        return source
+
+    def _sink(
+        self,
+        name: str,
+        node: Node,
+        trigger: str,
+        clusters: Mapping[str, Cluster],
+        readable: Mapping[str, Any],
+        lookups: Mapping[str, Source],
+    ) -> Sink:
+        what = f"sink {name}"
+        entries = self._map(node, what, OF_SINK)
+        reads = self._required(entries, "from", node.key_line, what)
+        reads_line = entries["from"].line if "from" in entries else node.key_line
+        if reads in lookups:
+            self._problems.add(
+                reads_line, f"{what}: {reads} is a lookup; a sink reads a source or a view"
+            )
+        elif reads and reads not in readable:
+            self._problems.add(
+                reads_line, f"{what}: there is no source or view {reads}{close_to(reads, readable)}"
+            )
+        where = self._format(entries, OURS, node.key_line, what)
+        cluster = self._of_cluster(entries, where, clusters, node.key_line, what)
+        options, lines = self._options(entries, cluster, "producer")
+        self._delivery(entries, where, options, lines, what)
+        mode = self._one_of(entries, "mode", MODES, "append")
+        split = entries.get("partitionBy")
+        columns = () if split is None else tuple(self._list(split, "partitionBy"))
+        if columns and where == OURS and split is not None:
+            self._problems.add(
+                split.key_line, "partitionBy is for files; rows of a topic have a column partition"
+            )
+        sink = Sink(
+            name, node.key_line, where, cluster, options, lines, reads, reads_line, mode,
+            self._trigger(entries.get("trigger"), trigger), columns,
+        )  # fmt: skip
+        self._check(what, sink)
+        return sink
+
+    def _delivery(
+        self,
+        entries: Mapping[str, Node],
+        where: str,
+        options: dict[str, Any],
+        lines: dict[str, int],
+        what: str,
+    ) -> None:
+        node = entries.get("delivery")
+        if node is None:
+            return
+        if where != OURS:
+            self._problems.add(
+                node.key_line,
+                f"{what}: delivery is for format odradek; what {where} promises is Spark's matter",
+            )
+        options["delivery"] = self._text(node, "delivery")
+        lines["delivery"] = node.key_line
+
+    def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
+        """Have the data source itself check its options."""
+        if place.format != OURS or place.cluster is None:
+            return
+        try:
+            _check_options(place, "stream" if stream else "batch")
+        except KafkaError as error:
+            line = place.line_of(str(error))
+            if line == place.line:
+                line = _line_named(str(error), place.cluster.lines, line)
+            self._problems.add(line, f"{what}: {error}")
+
+    # Values
+
+    def _options(
+        self, entries: Mapping[str, Node], cluster: Cluster | None, client: str
+    ) -> tuple[dict[str, Any], dict[str, int]]:
+        found = {}
+        if cluster is not None:
+            settings = self._file_of(cluster, client) | dict(cluster.settings)
+            found = {f"kafka.{key}": value for key, value in settings.items()}
+        given = self._entries(entries, "options")
+        own = {key: self._text(value, key) for key, value in given.items()}
+        for key in PATHS:
+            if key in own:
+                own[key] = self._placed(own[key])
+        return {**found, **own}, {key.lower(): value.key_line for key, value in given.items()}
+
+    def _file_of(self, cluster: Cluster, client: str) -> dict[str, Any]:
+        from odradek.api.properties import read_properties
+
+        if cluster.properties is None or not cluster.properties.is_file():
+            return {}
+        try:
+            return read_properties(cluster.properties, client)
+        except KafkaError as error:
+            self._problems.add(cluster.line, f"cluster {cluster.name}: {error}")
+            return {}
+
+    def _of_cluster(
+        self,
+        entries: Mapping[str, Node],
+        where: str,
+        clusters: Mapping[str, Cluster],
+        line: int,
+        what: str,
+    ) -> Cluster | None:
+        node = entries.get("cluster")
+        if where != OURS:
+            if node is not None:
+                self._problems.add(node.key_line, f"{what}: cluster is for format odradek")
+            return None
+        if node is None:
+            if len(clusters) == 1:
+                return next(iter(clusters.values()))
+            self._problems.add(line, f"{what}: which cluster?{close_to('', clusters)}")
+            return None
+        name = self._text(node, "cluster")
+        if name not in clusters:
+            self._problems.add(node.line, f"there is no cluster {name}{close_to(name, clusters)}")
+        return clusters.get(name)
+
+    def _format(self, entries: Mapping[str, Node], usual: str, line: int, what: str) -> str:
+        if "format" in entries or usual:
+            return self._text(entries["format"], "format") if "format" in entries else usual
+        return self._required(entries, "format", line, what)
+
+    def _one_of(
+        self, entries: Mapping[str, Node], key: str, allowed: Sequence[str], usual: str
+    ) -> str:
+        node = entries.get(key)
+        if node is None:
+            return usual
+        found = self._text(node, key)
+        if found not in allowed:
+            self._problems.add(node.line, f"{key}: {found!r} can't be used{close_to('', allowed)}")
+            return usual
+        return found
+
+    def _trigger(self, node: Node | None, usual: str) -> str:
+        if node is None:
+            return usual
+        text = self._text(node, "trigger").strip()
+        if text.lower() == AVAILABLE_NOW.lower():
+            return AVAILABLE_NOW
+        match = _TRIGGER.fullmatch(text)
+        if match is None:
+            self._problems.add(
+                node.line, f"trigger: {text!r} is neither availableNow nor a time like 2 seconds"
+            )
+            return usual
+        unit = match[2].lower()
+        return f"{match[1]} {'milliseconds' if unit.startswith(('ms', 'mil')) else _UNITS[unit[0]]}"
+
+    def _placed(self, path: str) -> str:
+        """A path beside the SPEC, unless it is absolute or has a scheme."""
+        return path if _SCHEME.match(path) else str(self._folder / path)
+
+    # Shapes
+
+    def _named(self, root: Mapping[str, Node], key: str) -> dict[str, Node]:
+        found = self._entries(root, key)
+        for name, node in found.items():
+            if not _NAME.fullmatch(name):
+                self._problems.add(
+                    node.key_line, f"{key}: {name!r} can't be a name in SQL (letters, digits, _)"
+                )
+        return found
+
+    def _once(self, kinds: Mapping[str, Mapping[str, Any]]) -> None:
+        seen: dict[str, str] = {}
+        for kind, entries in kinds.items():
+            for name, entry in entries.items():
+                if name in seen:
+                    self._problems.add(entry.line, f"{name} is among {seen[name]} already")
+                seen.setdefault(name, kind)
+
+    def _entries(self, root: Mapping[str, Node], key: str) -> dict[str, Node]:
+        return self._map(root[key], key, None) if key in root else {}
+
+    def _map(self, node: Node, what: str, known: Sequence[str] | None) -> dict[str, Node]:
+        if not isinstance(node.value, dict):
+            if node.value != "":
+                self._problems.add(node.line, f"{what} must be a map, not {node.kind}")
+            return {}
+        found = dict(node.value)
+        for key, value in node.value.items():
+            if known is not None and key not in known:
+                self._problems.add(
+                    value.key_line, f"{what}: {key} isn't known{close_to(key, known)}"
+                )
+                del found[key]
+        return found
+
+    def _text(self, node: Node, what: str) -> str:
+        if isinstance(node.value, str):
+            return node.value
+        self._problems.add(node.line, f"{what} must be a text, not {node.kind}")
+        return ""
+
+    def _list(self, node: Node, what: str) -> list[str]:
+        items = node.value if isinstance(node.value, list) else [node]
+        return [self._text(item, what) for item in items]
+
+    def _required(self, entries: Mapping[str, Node], key: str, line: int, what: str) -> str:
+        if key not in entries:
+            self._problems.add(line, f"{what}: {key} is missing")
+            return ""
+        text = self._text(entries[key], key).strip()
+        if not text and isinstance(entries[key].value, str):
+            self._problems.add(entries[key].line, f"{what}: {key} is empty")
+        return text

@@ -1,0 +1,49 @@
+"""Spark's progress as batches: each once, with the lag of each partition."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from odradek.cli.pipeline.progress import Progress, positions
+
+
+def progress(number: int, rows: int, end: Any, latest: Any, at: str = "") -> dict[str, Any]:
+    return {
+        "batchId": number,
+        "timestamp": at or f"t{number}",
+        "numInputRows": rows,
+        "durationMs": {"triggerExecution": 500, "addBatch": 300},
+        "sources": [{"endOffset": end, "latestOffset": latest}],
+    }
+
+
+def own(**offsets: int) -> str:
+    return json.dumps({"v": 1, "cluster": "c", "o": {"t": {k[1:]: n for k, n in offsets.items()}}})
+
+
+def test_lag_is_what_waits_in_each_partition() -> None:
+    first = progress(0, 10, own(p0=5, p1=7), own(p0=9, p1=7, p2=4))
+    [batch] = Progress("copy").fresh(first, [first])
+    assert dict(batch.lag) == {"t-0": 4, "t-1": 0}
+    assert (batch.rate, batch.stages) == (20.0, {"addBatch": 0.3})
+    assert batch.to_dict()["lag_total"] == 4
+
+
+def test_each_batch_comes_once_and_none_is_missed() -> None:
+    seen = Progress("copy")
+    all_of_them = [progress(n, n, own(p0=n), own(p0=n)) for n in range(5)]
+    assert [b.number for b in seen.fresh(all_of_them[1], all_of_them[:2])] == [0, 1]
+    assert seen.fresh(all_of_them[1], all_of_them[:2]) == []
+    assert [b.number for b in seen.fresh(all_of_them[4], all_of_them)] == [2, 3, 4]
+    idle = progress(5, 0, own(p0=4), own(p0=6), at="t5a")
+    assert [b.lag for b in seen.fresh(idle, [])] == [{"t-0": 2}]
+    again = progress(5, 2, own(p0=6), own(p0=6), at="t5b")
+    assert [b.rows for b in seen.fresh(again, [])] == [2]
+    assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
+
+
+def test_offsets_of_other_sources_are_no_positions() -> None:
+    assert positions(None) == positions("12") == positions("no JSON") == positions("[1]") == {}
+    assert positions('{"logOffset":3}') == {}
+    assert positions('{"t":{"0":4}}') == {"t-0": 4}  # the JVM connector's

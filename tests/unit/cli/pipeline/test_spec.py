@@ -1,0 +1,175 @@
+"""What is wrong with a SPEC is told with its line, all at once; what is right becomes values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.spec import AVAILABLE_NOW, Pipeline, parse
+
+GOOD = """\
+name: flights
+storage: state
+trigger: 2s
+spark: {spark.master: "local[2]"}
+clusters:
+  main:
+    bootstrap.servers: ${KAFKA:-localhost:9092}
+    sasl.password: ${PASSWORD}
+sources:
+  flights:
+    options: {subscribe: flights, startingOffsets: earliest}
+lookups:
+  carriers:
+    format: csv
+    schema: code STRING, name STRING
+    options: {path: carriers.csv, header: true}
+views:
+  landed: |
+    SELECT name
+    FROM flights LEFT JOIN carriers ON code = key;
+sinks:
+  files:
+    from: landed
+    format: parquet
+    trigger: availableNow
+    partitionBy: [day]
+    options: {path: out}
+"""
+PASSWORD = "hunter2-and-more"  # noqa: S105  # nobody's
+
+
+def parsed(tmp_path: Path, text: str) -> Pipeline:
+    path = tmp_path / "spec.yml"
+    path.write_text(text)
+    return parse(read(path, {"PASSWORD": PASSWORD}))
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    """The problems without the file's name, as `line: text`."""
+    with pytest.raises(SpecError) as caught:
+        parsed(tmp_path, text)
+    return [line.removeprefix(f"{tmp_path}/spec.yml:") for line in str(caught.value).splitlines()]
+
+
+def test_a_good_one_becomes_values(tmp_path: Path) -> None:
+    pipeline = parsed(tmp_path, GOOD)
+    assert pipeline.storage == str(tmp_path / "state")
+    assert pipeline.local_storage == tmp_path / "state"
+    source = pipeline.sources["flights"]
+    assert source.options["subscribe"] == "flights"
+    assert source.options["kafka.bootstrap.servers"] == "localhost:9092"
+    lookup = pipeline.lookups["carriers"]
+    assert lookup.options == {"path": str(tmp_path / "carriers.csv"), "header": "true"}
+    assert pipeline.views["landed"].sql.endswith("ON code = key")
+    assert pipeline.views["landed"].sql_line == 19
+    sink = pipeline.sinks["files"]
+    assert (sink.reads, sink.trigger, sink.partition_by) == ("landed", AVAILABLE_NOW, ("day",))
+
+
+def test_secrets_are_not_shown_by_any_value(tmp_path: Path) -> None:
+    pipeline = parsed(tmp_path, GOOD)
+    password = pipeline.sources["flights"].options["kafka.sasl.password"]
+    assert password.reveal() == PASSWORD
+    assert PASSWORD not in f"{pipeline!r} {pipeline.clusters} {dict(pipeline.sources)}"
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "expected"),
+    [
+        ("storage: state\n", "", "1: the SPEC: storage is missing"),
+        ("storage: state", "storage:", "2: the SPEC: storage is empty"),
+        ("trigger: 2s", "trigger: soon", "3: trigger: 'soon' is neither availableNow nor a time"),
+        ("sources:", "suorces:", "9: the SPEC: suorces isn't known; did you mean sources?"),
+        ("${PASSWORD}", "${PASWORD}", "8: the environment has no variable PASWORD"),
+        ("sasl.password", "sasl.pasword", "8: source flights: in the options kafka.*: "),
+        ("subscribe: flights", "subscribed: x", "11: source flights: there is no option"),
+        ("startingOffsets: earliest", "startingOffsets: '{'", "11: source flights: option sta"),
+        ("    format: csv\n", "", "13: lookup carriers: format is missing"),
+        ("from: landed", "from: carriers", "23: sink files: carriers is a lookup"),
+        ("from: landed", "from: lande", "23: sink files: there is no source or view lande; did"),
+        ("    partitionBy: [day]", "    delivery: exactly_once", "26: sink files: delivery is for"),
+        ("    partitionBy: [day]", "    mode: apend", "26: mode: 'apend' can't be used; there"),
+        ("  landed: |", "  flights: |", "18: flights is among sources already"),
+        ("  landed: |", "  a-b: |", "18: views: 'a-b' can't be a name in SQL"),
+        (
+            "  files:\n",
+            "  files:\n    cluster: main\n",
+            "23: sink files: cluster is for format odr",
+        ),
+        ("    options: {subscribe", "    cluster: man\n    options: {subscribe", "11: there is no"),
+        ("options: {path: out}", "options: [path, out]", "27: options must be a map, not a list"),
+        ("name: flights", "name: [flights]", "1: name must be a text, not a list"),
+        ("  main:\n", "  main:\n    properties: no.such\n", "7: properties: there is no file"),
+        (
+            "    bootstrap.servers",
+            "    kafka.bootstrap.servers",
+            "7: kafka.bootstrap.servers: in a",
+        ),
+        ("  main:", "  other: {bootstrap.servers: x:1}\n  main:", "11: source flights: which clus"),
+        ("name: flights", "name: flights\nname: again", "2: name stands on line 1 already"),
+        ("name: flights", 'name: "flights', "not YAML"),
+        ("sinks:\n", "sinks: {}\nviews_:\n", "21: a pipeline needs at least one of sinks"),
+    ],
+)
+def test_each_problem_has_its_line(tmp_path: Path, given: str, instead: str, expected: str) -> None:
+    assert given in GOOD
+    found = problems(tmp_path, GOOD.replace(given, instead, 1))
+    assert any(expected in line for line in found), found
+    assert PASSWORD not in str(found)
+
+
+def test_all_problems_are_told_at_once_in_order(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("2s", "soon")
+        .replace("from: landed", "from: x")
+        .replace("format: csv", "format: []")
+    )
+    lines = [int(line.split(":")[0]) for line in problems(tmp_path, text)]
+    assert len(lines) == 3
+    assert lines == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    ("given", "means"),
+    [
+        ("500 ms", "500 milliseconds"),
+        ("2 Seconds", "2 seconds"),
+        ("10s", "10 seconds"),
+        ("5 min", "5 minutes"),
+        ("1h", "1 hours"),
+        ("availablenow", AVAILABLE_NOW),
+    ],
+)
+def test_triggers(tmp_path: Path, given: str, means: str) -> None:
+    text = GOOD.replace("trigger: availableNow", f"trigger: {given}")
+    assert parsed(tmp_path, text).sinks["files"].trigger == means
+
+
+def test_a_properties_file_is_beneath_what_the_spec_says(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text(
+        "bootstrap.servers=other:1\nssl.endpoint.identification.algorithm=\nlinger.ms=5\n"
+    )
+    text = GOOD.replace("  main:\n", "  main:\n    properties: client.properties\n")
+    options = parsed(tmp_path, text).sources["flights"].options
+    assert options["kafka.bootstrap.servers"] == "localhost:9092"
+    assert options["kafka.ssl.endpoint.identification.algorithm"] == ""
+    assert "kafka.linger.ms" not in options  # a producer's, and this is a consumer
+
+
+def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="can't be read"):
+        read(tmp_path / "none.yml", {})
+    (tmp_path / "empty.yml").write_text("# nothing\n")
+    with pytest.raises(SpecError, match="is empty"):
+        read(tmp_path / "empty.yml", {})
+
+
+def test_dollars_can_be_escaped_and_defaults_given(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yml"
+    path.write_text("a: $${HOME} ${A}-${B:-b}\n")
+    root = read(path, {"A": "1"}).root
+    assert isinstance(root.value, dict)
+    assert root.value["a"].value == "${HOME} 1-b"
