@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
@@ -162,23 +162,29 @@ def test_a_leader_freezes_for_some_seconds(mortal_cluster: LocalCluster, topic: 
     assert "rebootstrap" not in producer._engine.events.counts
 
 
-def test_dead_and_foreign_brokers(topic: str) -> None:
-    """Both in one test: one broker is enough for them, and its cluster isn't used again."""
-    with LocalCluster(brokers=1) as cluster:
+@pytest.fixture
+def lone_cluster() -> Iterator[LocalCluster]:
+    """One broker is enough for a cluster that isn't used again."""
+    with LocalCluster(brokers=1) as running:
+        yield running
+
+
+def test_dead_and_foreign_brokers(lone_cluster: LocalCluster, topic: str) -> None:
+    cluster = lone_cluster
+    cluster.create_topic(topic)
+    with Producer(cluster.client_config()) as producer:
+        producer.send(topic, b"ours").result(timeout=10)
+        first_id = cluster.cluster_id
+        future = all_dead(cluster, producer, topic)
+        foreign_id = cluster.replace_with_foreign()
         cluster.create_topic(topic)
-        with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
-            producer.send(topic, b"ours").result(timeout=10)
-            first_id = cluster.cluster_id
-            future = all_dead(cluster, producer, topic)
-            foreign_id = cluster.replace_with_foreign()
-            cluster.create_topic(topic)
-            with pytest.raises(ClusterIdMismatchError) as caught:
-                future.result(timeout=20)
-            assert (caught.value.expected, caught.value.found) == (first_id, foreign_id)
-            assert foreign_id in str(caught.value)
-            with pytest.raises(ClusterIdMismatchError):
-                producer.send(topic, b"nor this")
-        assert read_all(cluster.bootstrap_servers, topic, 1) == {0: []}
+        with pytest.raises(ClusterIdMismatchError) as caught:
+            future.result(timeout=20)
+        assert (caught.value.expected, caught.value.found) == (first_id, foreign_id)
+        assert foreign_id in str(caught.value)
+        with pytest.raises(ClusterIdMismatchError):
+            producer.send(topic, b"nor this")
+    assert read_all(cluster.librdkafka_config(), topic, 1) == {0: []}
 
 
 def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFuture:
@@ -196,7 +202,7 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
         assert failed.keys() == {broker, cluster.bootstrap_servers}
         assert "refused" in failed[broker]
         assert all(address in str(caught.value) for address in failed)
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as another:
+    with Producer(cluster.client_config()) as another:
         begin = time.monotonic()
         with pytest.raises(NoBrokerAvailableError, match=cluster.bootstrap_servers):
             another.partitions_for(topic, timeout=1.0)
