@@ -104,7 +104,7 @@ def test_records_that_aged_out_fail_the_query_or_are_skipped(
     ("options", "words"),
     [
         ({"startingOfsets": "earliest"}, ["startingofsets", "did you mean startingOffsets"]),
-        ({"subscribePattern": "t.*"}, ["subscribePattern isn't in this release"]),
+        ({"subscribePattern": "t.*"}, ["exactly one of", "subscribePattern", "not 2"]),
         ({"kafka.auto.offset.reset": "latest"}, ["kafka.auto.offset.reset can't be set"]),
         ({"startingOffsets": "latest"}, ["startingOffsets of a batch query can't be latest"]),
         ({"startingOffsets": '{"x":{"0":1}}'}, ["startingOffsets lacks"]),

@@ -366,10 +366,15 @@ class Consumer(GroupConsumer):
             "description of topics",
         )
 
-    def cluster_id(self, timeout: float | None = None) -> str:
-        """The id of the cluster, from its metadata."""
-        snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
-        return snapshot.cluster_id or ""
+    def list_topics(
+        self, timeout: float | None = None, *, include_internal: bool = False
+    ) -> list[str]:
+        """The names of all topics that this client may see, sorted."""
+        return self._call(
+            lambda deadline: self._engine.list_topics(deadline, internal=include_internal),
+            timeout,
+            "list of topics",
+        )
 
     def bootstrap_hint(self) -> dict[str, Any]:
         """What is known of the cluster, as plain data: another process can start from it."""

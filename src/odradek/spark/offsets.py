@@ -61,7 +61,9 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
     return found
 
 
-def positions_from_json(nested: Any, where: str, *, least: int = 0) -> dict[TopicPartition, int]:
+def positions_from_json(
+    nested: Any, where: str, *, least: int = 0, what: str = "an offset"
+) -> dict[TopicPartition, int]:
     """Read `{"topic": {"0": 5}}`; `where` names the option or checkpoint in errors."""
     found: dict[TopicPartition, int] = {}
     if not isinstance(nested, dict):
@@ -74,7 +76,7 @@ def positions_from_json(nested: Any, where: str, *, least: int = 0) -> dict[Topi
             if not (number.isascii() and number.isdecimal()):
                 raise OptionError(f"{where}: {number!r} isn't a partition of topic {topic!r}")
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < least:
-                raise OptionError(f"{where}: {offset!r} isn't an offset of {topic}-{number}")
+                raise OptionError(f"{where}: {offset!r} isn't {what} of {topic}-{number}")
             found[TopicPartition(topic, int(number))] = offset
     return found
 

@@ -14,13 +14,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.options import LONG_MAX, SourceOptions
+from odradek.spark.group_progress import GroupProgress, make_committer
+from odradek.spark.offsets import SENTINEL, parse_offset
+from odradek.spark.option_values import LONG_MAX
+from odradek.spark.options import SourceOptions
 from odradek.spark.schema import check_schema
 from odradek.spark.source import PlanningClients
 from odradek.spark.tasks import input_partitions, read_partition
@@ -38,11 +41,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         self._options, self._schema = options, schema
         self._tracker: OffsetTracker | None = None
-        self._available_now = False
+        self._group: GroupProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks get options and schema; the driver's client stays where it is."""
-        return {**self.__dict__, "_tracker": None}
+        """Tasks get options and schema; the driver's clients stay where they are."""
+        return {**self.__dict__, "_tracker": None, "_group": None}
 
     def _tracking(self) -> OffsetTracker:
         if self._tracker is None:
@@ -54,24 +57,27 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(SENTINEL)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the partitions and ends that this run reads up to."""
-        self._available_now = True
+        """Have this run read up to the ends that its first look shows, and no further."""
         self._tracking().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Give maxOffsetsPerTrigger.
+        """Give the limit in offsets, or in bytes; the tracker knows both and all others.
 
         Never ReadAllAvailable: so that, when Spark passes that one, it must be Trigger.Once.
         """
-        return ReadMaxRows(self._options.max_offsets_per_trigger or LONG_MAX)
+        rows, size = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
+        if rows is None and size is not None:
+            return ReadMaxBytes(size)
+        return ReadMaxRows(rows or LONG_MAX)
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         """Give the end of the next batch; `start` itself where nothing is new."""
-        once = isinstance(limit, ReadAllAvailable)
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._tracking().latest(start, rows, patient=once or self._available_now)
+        if self._group is None:
+            # The run's first question: the batch before it was never called finished.
+            self.commit(start)
+        return self._tracking().latest(start, everything=isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Give the newest known ends for the query's progress."""
@@ -86,9 +92,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint holds the offsets."""
+        """Tell a group of it, where option commitOffsets asks for that.
+
+        Spark's checkpoint holds the offsets that count.
+        """
+        if self._group is None:
+            self._group = GroupProgress(self._options, make_committer, SystemClock())
+        if self._options.commit_group is not None:
+            self._group.commit(parse_offset(end))
 
     def stop(self) -> None:
-        """Close the driver's client. Spark usually just ends the process."""
+        """Close the driver's clients. Spark usually just ends the process."""
         if self._tracker is not None:
             self._tracker.stop()
+        if self._group is not None:
+            self._group.close()

@@ -3,62 +3,46 @@
 In: offsets that Spark journalled. Out: the next end, and the ranges between two offsets. Waits
 through outages up to a tolerance, notices another cluster, a topic made anew and lost records.
 Must not read records or know Spark's classes; `stream_source` and `source` wrap it. Knows the
-cluster through a client that is made on the first question, never before.
+cluster through `contact`, whose client is made on the first question, never before.
 
 One batch: `latest(start)` → [Spark journals] → `plan(start, end)` → tasks. All of a batch that
 can't be derived from the two offsets stands in the second one (see `offsets`), so a replay of a
-journalled batch reads exactly the same ranges.
+journalled batch reads exactly the same ranges. On a driver that has looked once, `latest` asks
+each leader once, `plan` and `report` ask nobody; topics are described by age and after errors.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import Any
 
 from odradek.common.config import parse_address
-from odradek.common.errors import ClusterIdMismatchError, KafkaError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
-from odradek.spark import planning
+from odradek.spark import loss, planning, sharing
+from odradek.spark.bounds import OffsetSpec
+from odradek.spark.byte_rates import ByteRates
+from odradek.spark.contact import Clients, Contact, StillOutError
+from odradek.spark.discovery import Discovery, Doubt
 from odradek.spark.offsets import Positions, StreamOffset, parse_offset
-from odradek.spark.options import OffsetSpec, SourceOptions
+from odradek.spark.options import SourceOptions
 from odradek.spark.planning import OffsetRange, TopicsSnapshot
-from odradek.spark.problems import DataLossError, MissingTopicError, OutageError
-from odradek.spark.worker_clients import Clock, ClusterConsumer, DescribedTopic, Hint
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
+from odradek.spark.splitting import split
+from odradek.spark.worker_clients import Clock, ClusterConsumer, Hint
 
 logger = logging.getLogger("odradek.spark")
 
-T = TypeVar("T")
-
-ATTEMPT_S = 10.0
-"""Deadline of one call to the client; an outage is a row of such calls."""
-FIRST_CONTACT_S = 25.0
-"""Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely."""
-SHORT_PATIENCE_S = 10.0
-"""How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
-PAUSE_S = 0.5
-LOG_EVERY_S = 30.0
 MEMORY_S = 0.1
 """How long an answer about ends is used: Spark asks about 50 times a second when idle."""
-DISCOVERY_S = 30.0
-"""How long a description of topics is used; errors make it stale at once."""
 HINT_PARTITIONS = 500
 """Above so many partitions tasks get the brokers only (the size grows with the square)."""
-CONFIRM_S = 10.0
-"""A loss must be seen for so long: just after an election or a restart brokers say odd things."""
 
-
-class Clients(Protocol):
-    """Where the tracker gets its client; `drop` when it failed for good."""
-
-    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer: ...
-    def drop(self, client: ClusterConsumer) -> None: ...
-
-
-class StillOutError(Exception):
-    """The outage goes on and the caller's patience (not the query's) is over."""
+Narrow = Callable[[list[OffsetRange]], list[OffsetRange]]
+"""What a batch query's filters leave of its ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,363 +67,346 @@ class OffsetTracker:
     """Everything that a query's driver knows about its topics; used by one thread."""
 
     def __init__(self, options: SourceOptions, clients: Clients, clock: Clock) -> None:
-        self._options, self._clients, self._clock = options, clients, clock
-        self._client: ClusterConsumer | None = None
-        self._expected: str | None = None
-        self._contacted = False
-        self._outage_since: float | None = None
-        self._logged_at = 0.0
-        self._topics: TopicsSnapshot | None = None
-        self._topics_at = 0.0
-        self._absent: frozenset[str] = frozenset()
+        self._options, self._clock = options, clock
+        self._contact = Contact(options, clients, clock, forget=self._forget)
+        self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
+        self._rates = ByteRates(clients, clock)
+        self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._ends: Positions | None = None
         self._ends_at = 0.0
+        self._freezing = False
         self._frozen: View | None = None
         self._initial: dict[TopicPartition, int] | None = None
+        self._checked_missing = False
+        self._warned_of_change = False
+        self._idle: Mapping[str, Any] | None = None
+        """The start for which there was nothing new the last time."""
+        self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
+        """The last end: Spark gives it back as the next start, and 10,000 partitions take time."""
 
     # -- what Spark asks ------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """Fix the partitions and their ends for Trigger.AvailableNow; waits out an outage."""
-        self._frozen = self._look(None)
+        """Read up to what the next look shows, for Trigger.AvailableNow; asks nobody yet.
 
-    def latest(
-        self, start_json: Mapping[str, Any], limit: int | None, *, patient: bool
-    ) -> dict[str, Any]:
+        The next look knows from the checkpoint which cluster it must be, and that its address was
+        right once: so it waits through an outage as long as a running query does.
+        """
+        self._freezing = True
+
+    def latest(self, start_json: Mapping[str, Any], *, everything: bool = False) -> dict[str, Any]:
         """Give the end of the next batch, or `start_json` itself when there is nothing new.
 
-        `patient` is for callers to whom "nothing new" means the end of the query: they wait out
-        an outage. All others get `start_json` back after some seconds and ask again.
+        `everything` is for Trigger.Once: no limit counts. It and AvailableNow take "nothing new"
+        for the end of the query, so they wait out an outage. All others get `start_json` back
+        after some seconds and ask again.
         """
-        start = parse_offset(start_json)
+        start = self._parse(start_json)
         if start is not None:
             self._meet(start.cluster)
         # Before the first offset is journalled there is nothing to return but the sentinel, and
         # Trigger.Once would take that for the end.
-        patience = None if patient or start is None else SHORT_PATIENCE_S
+        patient = everything or self._freezing or start is None
+        until = None if patient else self._contact.deadline()
         try:
-            return self._latest(start, start_json, limit, patience)
+            view, losses = self._confirmed_view(start, start_json, until)
+            end = self._end(start, view, losses, everything, until)
         except StillOutError:
             return dict(start_json)
+        if end is None:
+            self._idle = start_json
+            return dict(start_json)
+        self._idle, found = None, end.to_json()
+        self._parsed = found, end
+        return found
 
     def report(self) -> dict[str, Any] | None:
         """Give the newest ends that are known, for the query's progress; asks nobody."""
-        view = self._frozen
-        if view is None and self._topics is not None and self._ends is not None:
-            view = View(self._topics, self._ends)
+        view, topics = self._frozen, self._discovery.last
+        if view is None and topics is not None and self._ends is not None:
+            view = View(topics, self._ends)
         if view is None:
             return None
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
 
     def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> Plan:
         """Give the ranges between two journalled offsets; the same ones on every replay."""
-        end = parse_offset(end_json)
+        end = self._parse(end_json)
         if end is None:
             raise DataLossError(["Spark asked for a batch that ends before it began"], advice="")
         self._meet(end.cluster)
-        begins = planning.batch_begins(parse_offset(start_json), end)
+        begins = planning.batch_begins(self._parse(start_json), end)
         found = planning.ranges(begins, end.positions)
-        topics = self._known_topics(None)
-        anew = planning.recreated(end, topics.topic_ids)
-        if anew:
-            # Not to be repaired here: the journalled offsets belong to a topic that is no more.
-            self._lose(planning.Losses(anew, (), {}).sentences())
-            found = [r for r in found if r.tp.topic not in anew]
+        topics = self._discovery.last or self._discovery.topics(None)
+        # Not to be repaired here: the journalled offsets belong to a topic that is no more.
+        losses = loss.find_losses(end, topics, {})
         there = set(topics.partitions)
         gone = tuple(r.tp for r in found if r.tp not in there)
-        if gone:
-            self._lose(planning.Losses({}, gone, {}).sentences())
-            found = [r for r in found if r.tp in there]
-        return self._with_hint(found, topics)
+        self._lose(loss.Losses(losses.recreated, gone, {}).sentences())
+        found = [r for r in found if r.tp in there and r.tp.topic not in losses.recreated]
+        return self._plan(found, topics)
 
-    def plan_batch(self) -> Plan:
-        """Resolve startingOffsets and endingOffsets of a batch query to ranges."""
-        topics = self._known_topics(None)
-        self._refuse_missing(topics)
-        begins = self._resolve(self._options.starting, topics, None)
-        ends = self._resolve(self._options.ending, topics, None)
+    def plan_batch(self, narrow: Narrow | None = None) -> Plan:
+        """Resolve the starting and ending options of a batch query to ranges."""
+        topics = self._discovery.topics(None)
+        self._refuse_missing(topics.missing, topics)
+        beginnings = cache(lambda: self._beginnings(topics.partitions, None))
+        ends = cache(lambda: self._look(None).ends)
+        start = self._resolve(self._options.starting, topics, beginnings, ends)
+        until = self._resolve(self._options.ending, topics, beginnings, ends)
         for tp in topics.partitions:
-            if begins[tp] > ends[tp]:
-                self._lose(
-                    [f"{tp}: starts at {begins[tp]}, which is behind its end {ends[tp]}"],
+            if start[tp] > until[tp]:
+                raise OptionError(
+                    f"{tp}: option {self._options.starting.option} means offset {start[tp]}, which "
+                    f"is behind {until[tp]}, which option {self._options.ending.option} means"
                 )
-                begins[tp] = ends[tp]
-        return self._with_hint(planning.ranges(begins, ends), topics)
+        found = planning.ranges(start, until)
+        return self._plan(found if narrow is None else narrow(found), topics)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | None]:
+        """The first offsets at or after times in ms; None where no record is so young."""
+        if not times:
+            return {}
+
+        def ask(client: ClusterConsumer, timeout: float) -> dict[TopicPartition, int | None]:
+            found = client.offsets_for_times(times, timeout=timeout)
+            return {tp: None if at is None else at.offset for tp, at in found.items()}
+
+        return self._contact.ask("asking for offsets by time", ask, None)
 
     def stop(self) -> None:
-        """Close the client; Spark seldom calls this, its processes just end."""
-        if self._client is not None:
-            self._clients.drop(self._client)
-            self._client = None
+        """Close the clients; Spark seldom calls this, its processes just end."""
+        self._contact.close()
+        self._rates.close()
 
     # -- the next end ---------------------------------------------------------------------
 
-    def _latest(
+    def _end(
         self,
         start: StreamOffset | None,
-        start_json: Mapping[str, Any],
-        limit: int | None,
-        patience: float | None,
-    ) -> dict[str, Any]:
-        view, losses = self._confirmed_view(start, patience)
+        view: View,
+        losses: loss.Losses,
+        everything: bool,
+        until: float | None,
+    ) -> StreamOffset | None:
+        """Where the batch ends; None where there is nothing new, or too little."""
+        self._look_for_missing(start, view.topics)
         if start is None:
-            self._refuse_missing(view.topics)
-            begins = self._first_begins(view)
-            new_begins = begins
+            joined = begins = self._first_begins(view)
         else:
-            if losses:
-                self._lose(losses.sentences())
-            joined = [
-                tp
-                for tp in view.topics.partitions
-                if tp not in start.positions or tp.topic in losses.recreated
-            ]
-            new_begins = self._beginnings(joined, patience)
-            begins = {**start.positions, **new_begins}
+            self._lose(losses.sentences())
+            joined = self._joined(start, view, losses, until)
+            begins = {**start.positions, **joined}
         begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}
-        new_begins = {tp: begins[tp] for tp in new_begins}
+        joined = {tp: begins[tp] for tp in joined}
         ends = view.ends
-        if limit is not None:
-            ends = planning.proportional_ends(limit, begins, ends)
-        end = StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, new_begins)
-        if start is not None and not new_begins and dict(ends) == dict(start.positions):
-            return dict(start_json)
-        return end.to_json()
+        if not everything:
+            # A query whose run ends with "nothing new" would leave behind what is held back.
+            if start is not None and not self._freezing and self._holds_back(begins, ends):
+                return None
+            ends = self._limited(begins, view)
+        if start is not None and not joined and ends == start.positions:
+            return None
+        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
 
-    def _confirmed_view(
-        self, start: StreamOffset | None, patience: float | None
-    ) -> tuple[View, planning.Losses]:
-        """Look at the cluster; look again for a while before a loss is believed."""
-        doubted: float | None = None
-        while True:
-            view = self._frozen or self._fresh_view(start, patience)
-            losses = planning.Losses({}, (), {})
-            if start is not None:
-                losses = planning.find_losses(start, view.topics, view.ends)
-            now = self._clock.now()
-            if not losses or self._frozen is not None:
-                return view, losses
-            if doubted is None:
-                doubted = now
-            elif now - doubted >= CONFIRM_S:
-                return view, losses
-            self._forget()
-            self._clock.pause(PAUSE_S)
+    def _holds_back(self, begins: Positions, ends: Positions) -> bool:
+        return self._pacing.holds_back(begins, ends, self._clock.now())
 
-    def _fresh_view(self, start: StreamOffset | None, patience: float | None) -> View:
-        """Answer from memory while it is young; an idle caller waits until it isn't."""
-        age = self._clock.now() - self._ends_at
-        if self._topics is not None and self._ends is not None and age < MEMORY_S:
-            idle = start is not None and dict(self._ends) == dict(start.positions)
-            if not idle:
-                return View(self._topics, self._ends)
-            self._clock.pause(MEMORY_S - age)
-        return self._look(patience)
+    def _limited(self, begins: Positions, view: View) -> Positions:
+        """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
+        limits = []
+        if self._options.max_offsets_per_trigger is not None:
+            limits.append(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            config = self._options.consumer_config(view.topics.cluster)
+            weights = self._rates.weights(config, begins, view.ends)
+            found = sharing.offsets_for_bytes(
+                self._options.max_bytes_per_trigger, begins, view.ends, weights
+            )
+            limits += [] if found is None else [found]
+        return sharing.proportional_ends(min(limits), begins, view.ends) if limits else view.ends
 
-    def _look(self, patience: float | None) -> View:
-        def ends(client: ClusterConsumer, timeout: float) -> View:
-            topics = self._known_topics(patience)
-            return View(topics, dict(client.end_offsets(topics.partitions, timeout=timeout)))
-
-        view = self._call("asking where partitions end", ends, patience)
-        self._ends, self._ends_at = view.ends, self._clock.now()
-        return view
+    def _joined(
+        self, start: StreamOffset, view: View, losses: loss.Losses, until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Where partitions begin that the query didn't have before, or has to read anew."""
+        wanted = [
+            tp
+            for tp in view.topics.partitions
+            if tp not in start.positions or tp.topic in losses.recreated
+        ]
+        found = self._beginnings(wanted, until)
+        self._lose(loss.headless(found, losses.recreated))
+        return found
 
     def _first_begins(self, view: View) -> dict[TopicPartition, int]:
         """Resolve startingOffsets once; partitions that joined since start at their beginning."""
         if self._initial is None:
-            self._initial = self._resolve(self._options.starting, view.topics, view.ends)
+            tps = view.topics.partitions
+            self._initial = self._resolve(
+                self._options.starting,
+                view.topics,
+                cache(lambda: self._beginnings(tps, None)),
+                lambda: view.ends,
+            )
         joined = [tp for tp in view.topics.partitions if tp not in self._initial]
         self._initial.update(self._beginnings(joined, None))
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
-    # -- asking the cluster ---------------------------------------------------------------
+    # -- looking at the cluster -----------------------------------------------------------
+
+    def _confirmed_view(
+        self, start: StreamOffset | None, start_json: Mapping[str, Any], until: float | None
+    ) -> tuple[View, loss.Losses]:
+        """Look at the cluster; look again for a while before a loss is believed."""
+        if self._freezing and self._frozen is None:
+            self._frozen = self._look(None)
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            view = self._frozen or self._fresh_view(start_json, until)
+            if start is None:
+                return view, loss.NOTHING_LOST
+            losses = loss.find_losses(start, view.topics, view.ends)
+            if not losses or doubt.settled():
+                return view, losses
+            self._forget()
+            if self._frozen is not None:
+                self._frozen = self._look(until)
+            self._contact.pause()
+
+    def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> View:
+        """Answer from memory while it is young; an idle caller waits until it isn't."""
+        age = self._clock.now() - self._ends_at
+        topics = self._discovery.last
+        if topics is not None and self._ends is not None and age < MEMORY_S:
+            if self._idle != start_json:
+                return View(topics, self._ends)
+            self._clock.pause(MEMORY_S - age)
+        return self._look(until)
+
+    def _look(self, until: float | None) -> View:
+        def ends(client: ClusterConsumer, timeout: float) -> View:
+            topics = self._discovery.topics(until)  # here: it is asked again after an error
+            left = min(timeout, self._contact.timeout(until))
+            return View(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
+
+        view = self._contact.ask("asking where partitions end", ends, until)
+        self._ends, self._ends_at = view.ends, self._clock.now()
+        return view
 
     def _resolve(
-        self, spec: OffsetSpec, topics: TopicsSnapshot, ends: Positions | None
+        self,
+        spec: OffsetSpec,
+        topics: TopicsSnapshot,
+        beginnings: planning.Ask,
+        ends: planning.Ask,
     ) -> dict[TopicPartition, int]:
         planning.check_names_all(spec, topics.partitions)
-        wants_beginnings, wants_ends = planning.needs(spec)
-        beginnings = self._beginnings(topics.partitions, None) if wants_beginnings else {}
-        if wants_ends and ends is None:
-            ends = self._look(None).ends
-        found, outside = planning.resolve(spec, topics.partitions, beginnings, ends or {})
-        if outside:
-            self._lose(outside)
+        if spec.time is not None or spec.times:
+            times = spec.times or dict.fromkeys(topics.partitions, spec.time or 0)
+            at_times = self.offsets_for_times(times)
+            return planning.resolve_times(spec, topics.partitions, at_times, ends)
+        found, outside = planning.resolve(spec, topics.partitions, beginnings, ends)
+        self._lose(outside)
         return found
 
-    def _beginnings(self, partitions: Any, patience: float | None) -> dict[TopicPartition, int]:
+    def _beginnings(
+        self, partitions: Collection[TopicPartition], until: float | None
+    ) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        return self._call(
+        return self._contact.ask(
             "asking where partitions begin",
             lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
-            patience,
+            until,
         )
 
-    def _known_topics(self, patience: float | None) -> TopicsSnapshot:
-        """Describe the topics, or remember; a topic that is missing is asked for again a while."""
-        young = self._clock.now() - self._topics_at < DISCOVERY_S
-        if self._topics is not None and young:
-            return self._topics
-        doubted: float | None = None
-        while True:
-            topics = self._call("describing topics", self._describe, patience)
-            now = self._clock.now()
-            if set(topics.missing) <= self._absent:
-                break
-            if doubted is None:
-                doubted = now
-            elif now - doubted >= CONFIRM_S:
-                break
-            self._clock.pause(PAUSE_S)
-        self._absent = frozenset(topics.missing)
-        self._topics, self._topics_at = topics, self._clock.now()
-        return topics
-
-    def _describe(self, client: ClusterConsumer, timeout: float) -> TopicsSnapshot:
-        described = _describe_those_there(client, self._options.topics, timeout)
-        cluster = client.cluster_id(timeout=timeout)
-        self._check_cluster(cluster)
-        there = {
-            TopicPartition(topic, p.partition)
-            for topic, d in described.items()
-            for p in d.partitions
-        }
-        missing = [topic for topic in self._options.topics if topic not in described]
-        wanted = there
-        if self._options.assigned is not None:
-            wanted = there & set(self._options.assigned)
-            missing += [
-                str(tp)
-                for tp in self._options.assigned
-                if tp not in there and tp.topic in described
-            ]
-        # Brokers before Kafka 2.8 have no ids: then a topic made anew can't be told.
-        ids = {t: d.topic_id for t, d in sorted(described.items()) if d.topic_id is not None}
-        return TopicsSnapshot(cluster, ids, tuple(sorted(wanted)), tuple(missing))
-
-    def _with_hint(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
-        """Add the client's picture of the cluster, so that tasks needn't ask for one."""
+    def _plan(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
+        """Divide ranges for tasks, and add the client's picture of the cluster for them."""
+        options = self._options
+        found = split(found, options.min_partitions, options.max_records_per_partition)
         needed = {r.tp.topic for r in found}
-        hint = self._connected().bootstrap_hint() or {}
+        hint = self._contact.client().bootstrap_hint() or {}
         if not needed <= set(hint.get("topics", ())):
             self._look(None)  # a restarted driver: its client hasn't met the leaders yet
-            hint = self._connected().bootstrap_hint() or {}
+            hint = self._contact.client().bootstrap_hint() or {}
         return Plan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
 
-    # -- the client and its outages -------------------------------------------------------
+    # -- which cluster, and what is lost --------------------------------------------------
+
+    def _parse(self, document: Mapping[str, Any]) -> StreamOffset | None:
+        if self._parsed is not None and self._parsed[0] == document:
+            return self._parsed[1]
+        return parse_offset(document)
 
     def _meet(self, cluster: str | None) -> None:
         """Learn from a checkpoint which cluster it must be."""
         if cluster is None:
             return
-        if self._expected is None:
-            self._expected = cluster
-            met = self._frozen.topics if self._frozen else self._topics
+        self._contact.known = True
+        if self._options.allow_cluster_change:
+            return
+        if self._contact.expected is None:
+            self._contact.expected = cluster
+            met = self._discovery.last
             if met is None:
                 # The client may exist already without knowing; only one that knows refuses others.
-                self.stop()
+                self._contact.close()
                 return
             self._check_cluster(met.cluster)
-        elif self._expected != cluster:
+        elif self._contact.expected != cluster:
             raise self._mismatch(cluster)
 
     def _check_cluster(self, found: str) -> None:
-        if self._expected is not None and found != self._expected:
+        if self._contact.expected is not None and found != self._contact.expected:
             raise self._mismatch(found)
 
     def _mismatch(self, found: str) -> ClusterIdMismatchError:
-        expected = self._expected or ""
+        expected = self._contact.expected or ""
         first = self._options.kafka["bootstrap.servers"].split(",")[0].strip()
         return ClusterIdMismatchError(
             expected, found, parse_address("kafka.bootstrap.servers", first)
         )
 
-    def _connected(self) -> ClusterConsumer:
-        if self._client is None:
-            self._client = self._clients.connect(self._options.consumer_config(self._expected))
-        return self._client
-
     def _forget(self) -> None:
         """Ask afresh next time."""
-        self._topics, self._ends = None, None
+        self._discovery.forget()
+        self._ends = None
 
-    def _call(
-        self,
-        what: str,
-        function: Callable[[ClusterConsumer, float], T],
-        patience: float | None,
-    ) -> T:
-        """Call the client again and again through an outage, as long as the query tolerates."""
-        begun = self._clock.now()
-        while True:
-            # A checkpoint with a cluster id shows that the address was right before.
-            known = self._contacted or self._expected is not None
-            tolerance = self._options.outage_tolerance if known else FIRST_CONTACT_S
-            since = begun if self._outage_since is None else self._outage_since
-            left = max(1.0, since + tolerance - self._clock.now())
-            try:
-                result = function(self._connected(), min(ATTEMPT_S, left))
-            except KafkaError as error:
-                last = error
-                self._after(error)
-            else:
-                self._contacted, self._outage_since = True, None
-                return result
-            now = self._clock.now()
-            if self._outage_since is None:
-                self._outage_since = self._logged_at = begun
-            lasted = now - self._outage_since
-            if lasted >= tolerance:
-                raise OutageError(
-                    f"{what}: no usable answer for {lasted:.0f} s "
-                    f"({'outageTolerance' if known else 'before the first contact'}). "
-                    f"Last error: {last}"
-                ) from last
-            if now - self._logged_at >= LOG_EVERY_S:
-                self._logged_at = now
-                logger.warning("%s: waiting since %.0f s. %s", what, lasted, last)
-            if patience is not None and now - begun >= patience:
-                raise StillOutError
-            self._clock.pause(PAUSE_S)
+    def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
+        """Refuse topics that aren't there, when a run begins; later they are losses."""
+        if start is not None and not self._warned_of_change:
+            self._warned_of_change = True
+            if start.cluster not in (None, topics.cluster):
+                logger.warning(
+                    "the checkpoint is of cluster %s, and cluster %s answers: going on with the "
+                    "same offsets because allowClusterChange is true",
+                    start.cluster,
+                    topics.cluster,
+                )
+        if self._checked_missing:
+            return
+        had = {str(tp) for tp in start.positions} if start is not None else set()
+        had |= {tp.topic for tp in start.positions} if start is not None else set()
+        self._refuse_missing([name for name in topics.missing if name not in had], topics)
+        self._checked_missing = True
 
-    def _after(self, error: KafkaError) -> None:
-        """Decide by the error's class whether the query can go on (R-RT-3)."""
-        if error.fatal and self._client is not None:
-            self._clients.drop(self._client)
-            self._client = None
-        if isinstance(error, OutageError) or error.fatal or not error.retriable:
-            raise error
-        self._forget()
-
-    def _refuse_missing(self, topics: TopicsSnapshot) -> None:
-        if topics.missing:
+    def _refuse_missing(self, missing: Iterable[str], topics: TopicsSnapshot) -> None:
+        names = list(missing)
+        if names:
             raise MissingTopicError(
-                f"cluster {topics.cluster} has no {', '.join(topics.missing)} "
+                f"cluster {topics.cluster} has no {', '.join(names)} "
                 "(UNKNOWN_TOPIC_OR_PARTITION): look at the options subscribe or assign, and at "
                 "kafka.bootstrap.servers"
             )
 
     def _lose(self, sentences: list[str]) -> None:
-        if self._options.fail_on_data_loss:
+        if sentences and self._options.fail_on_data_loss:
             raise DataLossError(sentences)
         for sentence in sentences:
             logger.warning("%s; going on because failOnDataLoss is false", sentence)
-
-
-def _describe_those_there(
-    client: ClusterConsumer, topics: Sequence[str], timeout: float
-) -> dict[str, DescribedTopic]:
-    """Describe topics; a call for several fails for one that is missing, so then one by one."""
-    try:
-        return dict(client.describe(topics, timeout=timeout))
-    except UnknownTopicOrPartitionError:
-        found: dict[str, DescribedTopic] = {}
-        if len(topics) > 1:
-            for topic in topics:
-                found |= _describe_those_there(client, [topic], timeout)
-        return found
 
 
 def _narrowed(hint: Hint, topics: Collection[str]) -> Hint | None:

@@ -49,6 +49,11 @@ class DescribedTopic:
     partitions: tuple[DescribedPartition, ...]
 
 
+@dataclass(frozen=True)
+class FoundOffset:
+    offset: int
+
+
 @dataclass
 class MemoryCluster:
     """Topics as (id, {partition: (begin, end)}); also counts what is asked."""
@@ -109,6 +114,10 @@ class MemoryConsumer:
             for name in topics
         }
 
+    def list_topics(self, timeout: float | None = None) -> list[str]:
+        self._ask("list", timeout)
+        return sorted(self._cluster.topics)
+
     def bootstrap_hint(self) -> Mapping[str, Any]:
         topics = {
             name: {"id": UUID(topic_id).hex, "partitions": [[0, 1]] * len(partitions)}
@@ -127,6 +136,18 @@ class MemoryConsumer:
     ) -> dict[TopicPartition, int]:
         self._ask("end", timeout)
         return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """Record n of every partition is of second n."""
+        self._ask("times", timeout)
+        found: dict[TopicPartition, FoundOffset | None] = {}
+        for tp, time_ms in times.items():
+            begin, end = self._cluster.bounds(tp)
+            offset = max(begin, -(-time_ms // 1000))
+            found[tp] = FoundOffset(offset) if offset < end else None
+        return found
 
     def assign(
         self,
@@ -151,7 +172,11 @@ class MemoryConsumer:
         if clock.now() < self._cluster.down_until or self._cluster.stuck:
             clock.at += timeout or 0.0
             return None
-        ((tp, at),) = self._positions.items()
+        # A poll gives records of one partition: the first that has any left.
+        tp, at = next(
+            (found for found in self._positions.items() if found[1] < self._until.get(found[0], 0)),
+            next(iter(self._positions.items())),
+        )
         begin, end = self._cluster.bounds(tp)
         if not begin <= at <= end:
             raise OffsetOutOfRangeError(f"{tp} at {at}")
@@ -195,8 +220,10 @@ def cluster(clock: JumpingClock) -> MemoryCluster:
 def options(query: str = STREAM, **given: str) -> SourceOptions:
     base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
     base |= {"startingOffsets": "earliest"}
-    if "assign" in given:
+    if given.keys() & {"assign", "subscribePattern"}:
         del base["subscribe"]
+    if any("Timestamp" in name for name in given):
+        del base["startingOffsets"]
     return parse_options({**base, **given}, query)
 
 

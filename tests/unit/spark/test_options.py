@@ -9,7 +9,8 @@ import pytest
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.options import BATCH, LATER, STREAM, parse_options
+from odradek.spark.option_table import OPTIONS
+from odradek.spark.options import BATCH, STREAM, parse_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 
@@ -29,7 +30,7 @@ def test_defaults_are_the_jvm_connectors() -> None:
     assert stream.fail_on_data_loss
     assert not stream.include_headers
     assert stream.max_offsets_per_trigger is None
-    assert (stream.poll_timeout, stream.outage_tolerance) == (120.0, 300.0)
+    assert (stream.poll_timeout, stream.outage_tolerance) == (120.0, 600.0)
 
 
 def test_names_are_read_in_any_case() -> None:
@@ -70,7 +71,6 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"kafka.bootstrap.servers": " "}, ["kafka.bootstrap.servers is missing"]),
         ({"kafka.bootstrap.servers": "nowhere"}, ["kafka", "nowhere", "host:port"]),
         ({"kafka.fetch.max.byte": "1"}, ["fetch.max.bytes"]),
-        ({"kafka.group.id": "g"}, ["kafka.*: group.id", "aren't in this release"]),
         ({"subscribe": None}, ["subscribe", "assign", "not 0"]),
         ({"assign": '{"t":[0]}'}, ["subscribe", "assign", "not 2"]),
         ({"subscribe": " ,"}, ["subscribe names no topic"]),
@@ -85,9 +85,28 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"startingOffsets": '{"t":{"x":3}}'}, ["startingOffsets", "'x'"]),
         ({"startingOffsets": '{"t":3}'}, ["startingOffsets", "'t'"]),
         ({"startingOffsets": '{"t":{"0":true}}'}, ["startingOffsets", "True"]),
-        ({"maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger", "'0'"]),
-        ({"maxOffsetsPerTrigger": "many"}, ["maxOffsetsPerTrigger", "many"]),
-        ({"maxOffsetsPerTrigger": "9223372036854775808"}, ["maxOffsetsPerTrigger"]),
+        ({"minPartitions": "0"}, ["minPartitions", "'0'"]),
+        ({"minPartitions": "many"}, ["minPartitions", "many"]),
+        ({"minPartitions": "2147483648"}, ["minPartitions"]),
+        ({"maxRecordsPerPartition": "0"}, ["maxRecordsPerPartition"]),
+        ({"maxRecordsPerPartition": "9223372036854775808"}, ["maxRecordsPerPartition"]),
+        ({"fetchOffset.numRetries": "0"}, ["fetchOffset.numRetries"]),
+        ({"fetchOffset.retryIntervalMs": "-1"}, ["fetchOffset.retryIntervalMs"]),
+        ({"startingTimestamp": "now"}, ["startingTimestamp", "now"]),
+        ({"startingTimestamp": "-1"}, ["startingTimestamp", "-1"]),
+        ({"startingOffsetsByTimestamp": "{}"}, ["startingOffsetsByTimestamp"]),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'},
+            ["startingOffsetsByTimestamp", "-1", "time", "t-0"],
+        ),
+        (
+            {"startingOffsetsByTimestampStrategy": "last"},
+            ["startingOffsetsByTimestampStrategy", "error or latest", "last"],
+        ),
+        ({"subscribePattern": "t.*"}, ["subscribePattern", "not 2"]),
+        ({"subscribe": None, "subscribePattern": " "}, ["subscribePattern is empty"]),
+        ({"subscribe": None, "subscribePattern": "t("}, ["subscribePattern", "t("]),
+        ({"startingOffsets": 'v1\n{"batchWatermarkMs":0}'}, ["startingOffsets", "0 sources"]),
         ({"failOnDataLoss": "yes"}, ["failOnDataLoss", "yes"]),
         ({"outageTolerance": "0s"}, ["outageTolerance"]),
         ({"outageTolerance": "long"}, ["outageTolerance", "long"]),
@@ -114,9 +133,28 @@ def test_settings_that_the_jvm_connector_refuses_are_refused(name: str) -> None:
     assert f"kafka.{name} can't be set" in refused(STREAM, **{f"kafka.{name}": "x"})
 
 
-@pytest.mark.parametrize("name", sorted(LATER.values()))
-def test_what_comes_later_is_named(name: str) -> None:
-    assert refused(STREAM, **{name: "1"}) == f"option {name} isn't in this release yet"
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"maxOffsetsPerTrigger": "0"}, ["maxOffsetsPerTrigger", "'0'"]),
+        ({"minOffsetsPerTrigger": "many"}, ["minOffsetsPerTrigger", "many"]),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            ["minOffsetsPerTrigger (9)", "maxOffsetsPerTrigger (8)"],
+        ),
+        ({"maxTriggerDelay": "soon"}, ["maxTriggerDelay", "soon"]),
+        ({"maxBytesPerTrigger": "0m"}, ["maxBytesPerTrigger", "0m"]),
+        ({"commitOffsets": "group"}, ["commitOffsets", "kafka.group.id"]),
+        ({"commitOffsets": "always"}, ["commitOffsets", "none or group"]),
+        ({"endingOffsets": "latest"}, ["endingOffsets isn't for a stream"]),
+        ({"endingTimestamp": "1"}, ["endingTimestamp isn't for a stream"]),
+        ({"endingOffsetsByTimestamp": "{}"}, ["endingOffsetsByTimestamp isn't for a stream"]),
+    ],
+)
+def test_a_stream_is_refused_by_option(given: dict[str, str], words: list[str]) -> None:
+    text = refused(STREAM, **given)
+    for word in words:
+        assert word in text
 
 
 @pytest.mark.parametrize(
@@ -134,6 +172,14 @@ def test_what_comes_later_is_named(name: str) -> None:
             {"startingOffsets": '{"t":{"0":6}}', "endingOffsets": '{"t":{"0":5}}'},
             ["t-0", "6", "5"],
         ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":6}}',
+                "endingOffsetsByTimestamp": '{"t":{"0":5}}',
+            },
+            ["t-0: startingOffsetsByTimestamp 6 is behind endingOffsetsByTimestamp 5"],
+        ),
+        ({"commitOffsets": "group"}, ["commitOffsets isn't for a batch"]),
     ],
 )
 def test_bounds_of_a_batch_query(given: dict[str, str], words: list[str]) -> None:
@@ -142,14 +188,77 @@ def test_bounds_of_a_batch_query(given: dict[str, str], words: list[str]) -> Non
         assert word in text
 
 
-def test_ending_offsets_are_not_for_a_stream() -> None:
-    assert "endingOffsets isn't for a stream" in refused(STREAM, endingOffsets="latest")
+def test_a_batch_warns_of_limits(caplog: pytest.LogCaptureFixture) -> None:
+    limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"]
+    options = parse_options({**BASE, **dict.fromkeys(limits, "5"), "maxTriggerDelay": "1m"}, BATCH)
+    assert options == parse_options(BASE, BATCH)
+    for name in [*limits, "maxTriggerDelay"]:
+        assert f"option {name} has no effect in a batch query" in caplog.text
 
 
-def test_a_batch_ignores_the_limit_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    options = parse_options({**BASE, "maxOffsetsPerTrigger": "5"}, BATCH)
-    assert options.max_offsets_per_trigger is None
-    assert "maxOffsetsPerTrigger" in caplog.text
+def test_limits_of_batches_and_tasks() -> None:
+    options = parse_options(
+        {
+            **BASE,
+            "maxOffsetsPerTrigger": "9",
+            "minOffsetsPerTrigger": "9",
+            "maxBytesPerTrigger": "64m",
+            "maxTriggerDelay": "2h",
+            "minPartitions": "3",
+            "maxRecordsPerPartition": "4",
+            "fetchOffset.numRetries": "7",
+            "fetchOffset.retryIntervalMs": "20",
+            "kafka.metadata.max.age.ms": "1500",
+        },
+        STREAM,
+    )
+    assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (9, 9)
+    assert (options.max_bytes_per_trigger, options.max_trigger_delay) == (64 << 20, 7200.0)
+    assert (options.min_partitions, options.max_records_per_partition) == (3, 4)
+    assert (options.fetch_attempts, options.retry_interval) == (7, 0.02)
+    assert options.discovery_interval == 1.5
+    assert parse_options({**BASE, "maxTriggerDelay": "900"}, STREAM).max_trigger_delay == 0.9
+
+
+def test_times_go_before_offsets_and_one_time_before_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {
+        "startingOffsets": "latest",  # wrong for a batch, but it isn't looked at
+        "startingOffsetsByTimestamp": '{"t":{"0":7}}',
+        "startingOffsetsByTimestampStrategy": "LATEST",
+        "endingTimestamp": " 9 ",
+    }
+    options = parse_options({**BASE, **given}, BATCH)
+    assert options.starting.times == {TopicPartition("t", 0): 7}
+    assert options.starting.else_latest
+    assert (options.ending.time, options.ending.else_latest) == (9, True)
+    assert "startingOffsets has no effect: option startingOffsetsByTimestamp" in caplog.text
+    first = parse_options({**BASE, **given, "startingTimestamp": "5"}, BATCH)
+    assert (first.starting.time, first.starting.times) == (5, {})
+    assert not parse_options({**BASE, "startingTimestamp": "5"}, BATCH).starting.else_latest
+
+
+def test_readers_join_no_group_but_its_name_is_kept_for_commits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {**BASE, "kafka.group.id": "g", "kafka.session.timeout.ms": "7000"}
+    options = parse_options({**given, "groupIdPrefix": "etl"}, STREAM)
+    assert options.commit_group is None
+    assert options.consumer_config(None)["client.id"] == "etl"
+    assert not options.consumer_config(None).keys() & {"group.id", "session.timeout.ms"}
+    assert "group.id, session.timeout.ms: the readers are members of no group" in caplog.text
+    caplog.clear()
+    told = parse_options({**given, "commitOffsets": "Group"}, STREAM)
+    config = told.group_config("c")
+    assert (config["group.id"], config["enable.auto.commit"]) == ("g", False)
+    assert not caplog.text
+
+
+def test_the_table_says_all_of_every_option() -> None:
+    for option in OPTIONS.values():
+        assert option.doc.endswith((".", ")"))
+        assert "ignored" not in option.doc
 
 
 def test_offsets_are_read_from_plain_json_and_from_our_own() -> None:
@@ -159,6 +268,10 @@ def test_offsets_are_read_from_plain_json_and_from_our_own() -> None:
     own = '{"v":1,"cluster":"c","o":{"t":{"0":5}},"id":{"t":"u"}}'
     copied = parse_options({**BASE, "startingOffsets": own}, STREAM)
     assert copied.starting.offsets == {TopicPartition("t", 0): 5}
+    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+    for file in (f'v1\n{metadata}\n{{"t":{{"0":5}}}}', f"\0v1\n{own}\n"):
+        copied = parse_options({**BASE, "startingOffsets": file}, STREAM)
+        assert copied.starting.offsets == {TopicPartition("t", 0): 5}
 
 
 def test_the_client_refuses_other_clusters_and_never_resets() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
-from odradek.spark import planning
+from odradek.spark import loss, planning, sharing
+from odradek.spark.bounds import OffsetSpec
 from odradek.spark.offsets import EARLIEST, LATEST, StreamOffset
-from odradek.spark.options import OffsetSpec
 from odradek.spark.planning import OffsetRange, TopicsSnapshot
 from odradek.spark.problems import DataLossError, OptionError
 
@@ -24,17 +24,17 @@ lags = st.dictionaries(
 
 def test_a_limit_is_shared_out_in_proportion_to_lag() -> None:
     begins = {A: 0, B: 100, C: 7}
-    ends = planning.proportional_ends(10, begins, {A: 900, B: 200, C: 7})
+    ends = sharing.proportional_ends(10, begins, {A: 900, B: 200, C: 7})
     assert ends == {A: 9, B: 101, C: 7}
 
 
 def test_a_small_partition_beside_a_large_one_is_not_starved() -> None:
-    ends = planning.proportional_ends(10, {A: 0, B: 0}, {A: 10**9, B: 3})
+    ends = sharing.proportional_ends(10, {A: 0, B: 0}, {A: 10**9, B: 3})
     assert ends == {A: 9, B: 1}
 
 
 def test_no_limit_is_needed_where_all_fits() -> None:
-    assert planning.proportional_ends(10, {A: 0, B: 5}, {A: 5, B: 10}) == {A: 5, B: 10}
+    assert sharing.proportional_ends(10, {A: 0, B: 5}, {A: 5, B: 10}) == {A: 5, B: 10}
 
 
 @given(lags, st.integers(1, 10**13))
@@ -43,7 +43,7 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
 ) -> None:
     begins = {tp: begin for tp, (begin, _) in lag.items()}
     ends = {tp: begin + size for tp, (begin, size) in lag.items()}
-    found = planning.proportional_ends(limit, begins, ends)
+    found = sharing.proportional_ends(limit, begins, ends)
     moved = {tp: found[tp] - begins[tp] for tp in found}
     assert found.keys() == ends.keys()
     for tp, (_, size) in lag.items():
@@ -72,7 +72,7 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
         {A: 10, B: 20, C: 30, TopicPartition("u", 0): 5}, "c", {"t": "x", "u": "1"}
     )
     now = TopicsSnapshot("c", {"t": "x", "u": "2"}, (A, B, TopicPartition("u", 0)))
-    losses = planning.find_losses(start, now, {A: 10, B: 19, TopicPartition("u", 0): 1})
+    losses = loss.find_losses(start, now, {A: 10, B: 19, TopicPartition("u", 0): 1})
     assert losses.recreated == {"u": ("1", "2")}
     assert losses.gone == (C,)
     assert losses.shrunk == {B: (20, 19)}
@@ -85,7 +85,7 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
 def test_no_losses() -> None:
     start = StreamOffset({A: 10}, "c", {"t": "x"})
     now = TopicsSnapshot("c", {"t": "x"}, (A, B))
-    assert not planning.find_losses(start, now, {A: 10, B: 3})
+    assert not loss.find_losses(start, now, {A: 10, B: 3})
 
 
 def test_a_long_list_of_losses_is_cut() -> None:
@@ -105,16 +105,66 @@ def test_offsets_must_name_exactly_what_is_read() -> None:
     planning.check_names_all(OffsetSpec("startingOffsets", LATEST), [A])
 
 
+BEGINS, ENDS = {A: 10, B: 10, C: 10}, {A: 20, B: 20, C: 20}
+
+
+def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], list[str]]:
+    return planning.resolve(spec, [A, B, C], lambda: BEGINS, lambda: ENDS)
+
+
 def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
-    begins, ends = {A: 10, B: 10, C: 10}, {A: 20, B: 20, C: 20}
     spec = OffsetSpec("startingOffsets", None, {A: LATEST, B: EARLIEST, C: 15})
-    assert planning.resolve(spec, [A, B, C], begins, ends) == ({A: 20, B: 10, C: 15}, [])
+    assert resolved(spec) == ({A: 20, B: 10, C: 15}, [])
     spec = OffsetSpec("startingOffsets", None, {A: 5, B: 25, C: 20})
-    found, outside = planning.resolve(spec, [A, B, C], begins, ends)
+    found, outside = resolved(spec)
     assert found == {A: 10, B: 20, C: 20}
     assert len(outside) == 2
     assert "t-0" in outside[0]
     assert "5" in outside[0]
-    for bound, wanted in ((EARLIEST, begins), (LATEST, ends)):
+    for bound, wanted in ((EARLIEST, BEGINS), (LATEST, ENDS)):
         spec = OffsetSpec("startingOffsets", bound)
-        assert planning.resolve(spec, [A, B, C], begins, ends) == (wanted, [])
+        assert resolved(spec) == (wanted, [])
+
+
+def test_only_the_end_of_the_log_that_is_needed_is_asked_for() -> None:
+    def forbidden() -> dict[TopicPartition, int]:
+        raise AssertionError("asked")
+
+    earliest, latest = (OffsetSpec("startingOffsets", bound) for bound in (EARLIEST, LATEST))
+    assert planning.resolve(earliest, [A], lambda: BEGINS, forbidden)[0] == {A: 10}
+    assert planning.resolve(latest, [A], forbidden, lambda: ENDS)[0] == {A: 20}
+
+
+def test_times_become_offsets_or_the_end_or_an_error() -> None:
+    at_times = {A: 12, B: None}
+    lax = OffsetSpec("endingTimestamp", time=1000, else_latest=True)
+    assert planning.resolve_times(lax, [A, B], at_times, lambda: ENDS) == {A: 12, B: 20}
+    strict = OffsetSpec("startingOffsetsByTimestamp", times={A: 5, B: 1000}, else_latest=False)
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp: t-1 .* 1000.*Strategy"):
+        planning.resolve_times(strict, [A, B], at_times, lambda: ENDS)
+    with pytest.raises(OptionError, match=r"startingOffsetsByTimestamp lacks t-2\. It.*other\.$"):
+        planning.check_names_all(strict, [A, B, C])
+
+
+def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
+    begins, ends = {A: 0, B: 100, C: 7}, {A: 1000, B: 600, C: 7}
+    weights = {A: 10.0, B: 100.0, C: 1.0}  # 60,000 bytes are there
+    limit = sharing.offsets_for_bytes(6000, begins, ends, weights)
+    assert limit == 150
+    assert sharing.proportional_ends(limit, begins, ends) == {A: 100, B: 150, C: 7}
+    assert sharing.offsets_for_bytes(60_000, begins, ends, weights) is None
+    assert sharing.offsets_for_bytes(1, begins, ends, weights) == 1
+
+
+def test_a_batch_waits_for_enough_or_long_enough() -> None:
+    pace = sharing.Pacing(least=10, longest=60.0)
+    assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first of a run
+    assert pace.holds_back({A: 3}, {A: 12}, 1001.0)
+    assert pace.holds_back({A: 3}, {A: 12}, 1059.0)
+    assert not pace.holds_back({A: 3}, {A: 12}, 1060.0)  # maxTriggerDelay
+    assert pace.holds_back({A: 12}, {A: 20}, 1061.0)
+    assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # enough
+    assert pace.holds_back({A: 22}, {A: 22}, 1121.0)
+    assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # nothing at all: no batch comes of it
+    assert not pace.holds_back({A: 22}, {A: 23}, 1130.0)
+    assert not sharing.Pacing(None, 60.0).holds_back({A: 0}, {A: 1}, 0.0)

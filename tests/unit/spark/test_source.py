@@ -12,19 +12,22 @@ from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructType
 
 import odradek.spark
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark import stream_source
-from odradek.spark.options import LONG_MAX
+from odradek.spark.offsets import SENTINEL
+from odradek.spark.option_values import LONG_MAX
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import OptionError
 from odradek.spark.source import KafkaDataSource
 from odradek.spark.stream_source import KafkaStreamReader
 from odradek.spark.tasks import KafkaInputPartition
 
+ID_1 = str(UUID(int=1))
 VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 
@@ -130,22 +133,62 @@ def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     class Tracker:
-        def latest(self, start: Any, limit: Any, *, patient: bool) -> dict[str, Any]:
-            asked.append((limit, patient))
+        def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
+            asked.append(everything)
             return {}
 
-        def freeze(self) -> None: ...
+        def freeze(self) -> None:
+            asked.append("freeze")
 
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
-    limited = source(maxOffsetsPerTrigger="5").streamReader(schema)
-    limited.latestOffset({}, limited.getDefaultReadLimit())
+    limited = source(maxOffsetsPerTrigger="5", maxBytesPerTrigger="1k").streamReader(schema)
+    assert limited.getDefaultReadLimit() == ReadMaxRows(5)
+    weighed = source(maxBytesPerTrigger="1k").streamReader(schema)
+    assert weighed.getDefaultReadLimit() == ReadMaxBytes(1024)
+    limited.latestOffset(dict(SENTINEL), limited.getDefaultReadLimit())
     plain = source().streamReader(schema)
     assert plain.getDefaultReadLimit() == ReadMaxRows(LONG_MAX)
-    plain.latestOffset({}, ReadAllAvailable())
+    plain.latestOffset(dict(SENTINEL), ReadAllAvailable())
     assert isinstance(plain, KafkaStreamReader)
     plain.prepareForTriggerAvailableNow()
-    plain.latestOffset({}, ReadMaxRows(7))
-    assert asked == [(5, False), (None, True), (7, True)]
+    plain.latestOffset(dict(SENTINEL), ReadMaxRows(7))
+    assert asked == [False, True, "freeze", False]
+
+
+def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
+    monkeypatch: pytest.MonkeyPatch, cluster: Any
+) -> None:
+    told: list[Any] = []
+
+    class Consumer:
+        def __init__(self, config: Any) -> None:
+            told.append((config["group.id"], config["enable.auto.commit"]))
+            assert config["cluster.id.expected"] == "cluster-A"
+
+        def commit_async(self, offsets: Any) -> None:
+            told.append(dict(offsets))
+            if len(told) == 3:
+                raise KafkaTimeoutError("the group's broker is away")
+
+        def close(self, timeout: float) -> None:
+            told.append("closed")
+
+    monkeypatch.setattr("odradek.api.consumer.Consumer", Consumer)
+    monkeypatch.setattr(stream_source, "PlanningClients", lambda: cluster)
+    options = {"kafka.group.id": "watched", "commitOffsets": "group"}
+    reader = source(**options).streamReader(VALUE)
+    start = {"v": 1, "cluster": "cluster-A", "o": {"t": {"0": 90, "1": 20}}, "id": {"t": ID_1}}
+    end = reader.latestOffset(start, ReadMaxRows(LONG_MAX))
+    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert told == [("watched", False), {p0: 90, p1: 20}]
+    reader.commit(end)  # it raises inside: the query goes on
+    reader.commit(end)
+    assert told[2:] == [{p0: 100}, ("watched", False), {p0: 100, p1: 20}]
+    reader.stop()
+    assert told[-1] == "closed"
+    quiet = source().streamReader(VALUE)
+    quiet.commit(end)
+    assert len(told) == 6
 
 
 def test_a_reader_travels_without_the_drivers_client() -> None:

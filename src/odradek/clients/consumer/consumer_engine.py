@@ -32,7 +32,7 @@ from odradek.clients.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from odradek.clients.descriptions import TopicDescription, describe_topics
+from odradek.clients.descriptions import TopicDescription, describe_topics, list_topics
 from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.types import Lock, Rng, TopicPartition
@@ -242,6 +242,10 @@ class ConsumerEngine(ClientEngine):
     def describe(self, topics: Sequence[str], deadline: float) -> Flow[dict[str, TopicDescription]]:
         """Describe topics by a request of its own."""
         return describe_topics(self, topics, deadline)
+
+    def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
+        """The names of all topics."""
+        return list_topics(self, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
         """The partitions of a topic that exists."""

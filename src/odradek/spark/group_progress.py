@@ -1,0 +1,78 @@
+"""`commitOffsets=group`: where finished batches ended, told to a group for tools that watch lag.
+
+In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order.
+Must not fail or hold up the query, and nobody reads back what is committed here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.spark.offsets import Positions, StreamOffset
+from odradek.spark.options import SourceOptions
+from odradek.spark.worker_clients import Clock
+
+logger = logging.getLogger("odradek.spark")
+
+ALL_EVERY_S = 60.0
+"""All offsets are told again so often, in case some were refused; between, only what moved."""
+
+
+class Committer(Protocol):
+    """What is used of a consumer with a `group.id`, whose own thread does the work."""
+
+    def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def close(self, timeout: float = 5.0) -> None: ...
+
+
+Make = Callable[[Mapping[str, Any]], Committer]
+
+
+class GroupProgress:
+    """The group of one run of a query."""
+
+    def __init__(self, options: SourceOptions, make: Make, clock: Clock) -> None:
+        self._options, self._make, self._clock = options, make, clock
+        self._client: Committer | None = None
+        self._told: Positions = {}
+        self._all_at: float | None = None
+
+    def commit(self, end: StreamOffset | None) -> None:
+        """Tell the group where a batch ended; returns at once."""
+        if self._options.commit_group is None or end is None or end.cluster is None:
+            return
+        now = self._clock.now()
+        if self._all_at is None or now - self._all_at >= ALL_EVERY_S:
+            self._told, self._all_at = {}, now
+        news = {tp: at for tp, at in end.positions.items() if self._told.get(tp) != at}
+        if not news:
+            return
+        self._told = end.positions
+        try:
+            if self._client is None:
+                self._client = self._make(self._options.group_config(end.cluster))
+            self._client.commit_async(news)  # what fails later, the client logs
+        except KafkaError as error:
+            self._client, self._all_at = None, None
+            logger.warning(
+                "commitOffsets: group %s couldn't be told where the query is (it goes on): %s",
+                self._options.commit_group,
+                error,
+            )
+
+    def close(self) -> None:
+        """Close the client; it gives what is under way a second."""
+        if self._client is not None:
+            self._client.close(timeout=1.0)
+            self._client = None
+
+
+def make_committer(config: Mapping[str, Any]) -> Committer:
+    """Make the real one; imported here, as most queries have no group."""
+    from odradek.api.consumer import Consumer
+
+    return Consumer(dict(config))

@@ -1,0 +1,72 @@
+"""minPartitions and maxRecordsPerPartition: tasks that hold exactly what was asked for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.common.types import TopicPartition
+from odradek.spark.planning import OffsetRange
+from odradek.spark.splitting import split
+
+A, B, C = (TopicPartition("t", n) for n in range(3))
+
+
+def sizes(found: list[OffsetRange]) -> list[tuple[int, int]]:
+    return [(r.tp.partition, r.size) for r in found]
+
+
+def test_without_options_a_task_is_a_partition() -> None:
+    ranges = [OffsetRange(A, 5, 1000), OffsetRange(B, 0, 1)]
+    assert split(ranges, None, None) == ranges
+    assert split([], 7, 7) == []
+
+
+def test_ranges_are_cut_evenly_to_at_most_so_many() -> None:
+    found = split([OffsetRange(A, 5, 26), OffsetRange(B, 0, 10)], None, 10)
+    assert found == [
+        OffsetRange(A, 5, 12),
+        OffsetRange(A, 12, 19),
+        OffsetRange(A, 19, 26),
+        OffsetRange(B, 0, 10),
+    ]
+
+
+def test_large_partitions_are_divided_in_proportion() -> None:
+    assert sizes(split([OffsetRange(A, 1, 5)], 3, None)) == [(0, 1), (0, 1), (0, 2)]
+    two = [OffsetRange(A, 1, 5), OffsetRange(B, 1, 5)]
+    assert sizes(split(two, 4, None)) == [(0, 2), (0, 2), (1, 2), (1, 2)]
+    skewed = [OffsetRange(A, 0, 10), OffsetRange(B, 0, 9990), OffsetRange(C, 0, 10000)]
+    assert sizes(split(skewed, 6, None)) == [
+        (0, 10), (1, 4995), (1, 4995), (2, 3333), (2, 3333), (2, 3334),
+    ]  # fmt: skip
+
+
+def test_enough_tasks_are_left_as_they_are_and_both_options_work_together() -> None:
+    two = [OffsetRange(A, 0, 100), OffsetRange(B, 0, 1)]
+    assert split(two, 2, None) == two
+    found = split(two, 8, 50)
+    assert {r.size <= 50 for r in found} == {True}
+    assert len(found) == 9  # the halves of 100 get a share of 3.5 each, rounded up as Java does
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 10**6)), min_size=1, max_size=8),
+    st.none() | st.integers(1, 100),
+    st.none() | st.integers(1000, 10**6),
+)
+def test_nothing_is_lost_or_doubled(
+    given_ranges: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
+) -> None:
+    ranges = [
+        OffsetRange(TopicPartition("t", n), start, start + size)
+        for n, (start, size) in enumerate(given_ranges)
+    ]
+    found = split(ranges, min_partitions, max_records)
+    assert found == sorted(found)
+    for whole in ranges:
+        parts = [r for r in found if r.tp == whole.tp]
+        assert [r.start for r in parts] == [whole.start, *(r.until for r in parts[:-1])]
+        assert parts[-1].until == whole.until
+        assert all(0 < r.size <= (max_records or 10**12) for r in parts)
+    assert split(ranges, min_partitions, max_records) == found

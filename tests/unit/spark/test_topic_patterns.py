@@ -1,0 +1,60 @@
+"""subscribePattern: Java's expressions in Python's language, or a clear refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.spark.problems import OptionError
+from odradek.spark.topic_patterns import compiled
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("flights", ["flights", "old.flights-2"], ["Flights"]),  # a part of the name is enough
+        ("^flights$", ["flights"], ["flights2", "xflights"]),
+        (r"\Qa.b\E.*c", ["a.bc", "xa.b_c"], ["axbc"]),
+        (r"^\Qa.b", ["a.b1"], ["axb"]),
+        (r"^\p{Lower}+-\p{IsDigit}{2}$", ["ab-12"], ["aB-12", "ab-1"]),
+        (r"^[\p{Upper}_]+$", ["A_B"], ["A-B"]),
+        (r"^\P{Alpha}", ["1a"], ["a1"]),
+        (r"^(?<base>[a-z]+)-\k<base>$", ["ab-ab"], ["ab-ba"]),
+        ("(?i)^FLIGHTS", ["flights"], ["xflights"]),
+        ("^(?i:A)b", ["ab", "Ab"], ["aB"]),
+        (r"^(?!old)[^-]++-\d+$", ["new-1"], ["old-1", "new-a"]),
+        (r"^(?>a|ab)c$", ["ac"], ["abc"]),
+        (r"\w\z", ["a"], ["a-"]),
+        (r"\x{61}\0142\x63", ["abc"], ["ab"]),
+        (r"^[&~|a]+$", ["aa"], ["b"]),
+        (" spaced ", ["spaced"], ["other"]),
+    ],
+)
+def test_an_expression_means_what_it_means_in_java(
+    pattern: str, matching: list[str], other: list[str]
+) -> None:
+    found = compiled(pattern)
+    assert [name for name in matching + other if found.search(name)] == matching
+
+
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [
+        ("[a-z&&[^b]]", "&&"),
+        ("[a[bc]]", "class in a class"),
+        ("[ab", "class without its end"),
+        (r"\p{IsGreek}", r"\p{IsGreek}"),
+        (r"a\G", r"\G"),
+        ("a(?i)b", "(?i)"),
+        ("(?d)a", "(?d)"),
+        ("(?@a)", "(?@a"),
+        ("a\\", "backslash at the end"),
+        ("a)", "isn't a regular expression"),
+        ("*a", "isn't a regular expression"),
+        ("", "is empty"),
+    ],
+)
+def test_what_can_not_be_had_is_named(pattern: str, part: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        compiled(pattern)
+    assert "subscribePattern" in str(caught.value)
+    assert part in str(caught.value)

@@ -1,0 +1,289 @@
+"""The driver's side of the options: patterns, times, limits, other clusters, and what is asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.byte_rates import ByteRates
+from odradek.spark.offsets import SENTINEL
+from odradek.spark.options import BATCH
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
+from odradek.spark.tracker import OffsetTracker
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
+
+
+def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
+    """The next end, as text and back, which is what Spark does with it."""
+    found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
+    return found
+
+
+def read(tracker: OffsetTracker, start: Any, end: Any) -> int:
+    return sum(r.size for r in tracker.plan(start, end).ranges)
+
+
+# -- subscribePattern ---------------------------------------------------------------------------
+
+
+def test_topics_that_match_are_read_and_new_ones_are_found(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.topics["x-t"] = (ID_2, {0: (0, 5)})
+    cluster.topics["u"] = (ID_3, {0: (0, 5)})
+    driver = tracker(subscribePattern="t$", startingOffsets="latest")
+    first = following(driver, SENTINEL)
+    assert first["o"] == first["from"] == {"t": {"0": 100, "1": 20}, "x-t": {"0": 5}}
+    cluster.topics["y-t"] = (ID_3, {0: (0, 7)})
+    clock.at += 1
+    assert following(driver, first) == first  # not asked for in every batch
+    clock.at += 30
+    second = following(driver, first)
+    assert second["from"] == {"y-t": {"0": 0}}
+    assert read(driver, first, second) == 7
+    assert cluster.calls.count("list") == 2
+
+
+def test_no_topic_yet_is_an_empty_start_that_is_journalled(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    first = following(tracker(subscribePattern="^new"), SENTINEL)
+    assert first == {"v": 1, "cluster": "cluster-A", "o": {}, "id": {}}
+    cluster.topics["new-1"] = (ID_2, {0: (0, 5)})  # while no query runs
+    driver = tracker(subscribePattern="^new", startingOffsets="latest")
+    second = following(driver, first)
+    assert read(driver, first, second) == 5
+    assert tracker(BATCH, subscribePattern="^none").plan_batch().ranges == []
+
+
+# -- times --------------------------------------------------------------------------------------
+
+
+def test_a_batch_between_two_times(tracker: Any) -> None:
+    plan = tracker(BATCH, startingTimestamp="9001", endingTimestamp="15000").plan_batch()
+    assert plan.ranges == [OffsetRange(P0, 10, 15), OffsetRange(P1, 10, 15)]
+    plan = tracker(
+        BATCH,
+        startingOffsetsByTimestamp='{"t":{"0":98000,"1":12000}}',
+        endingOffsetsByTimestamp='{"t":{"0":200000,"1":13000}}',
+    ).plan_batch()
+    assert plan.ranges == [OffsetRange(P0, 98, 100), OffsetRange(P1, 12, 13)]
+    with pytest.raises(OptionError, match=r"startingTimestamp means offset 15, which is behind 10"):
+        tracker(BATCH, startingTimestamp="15000", endingTimestamp="10000").plan_batch()
+
+
+def test_a_time_without_a_record_is_an_error_or_the_end(tracker: Any) -> None:
+    with pytest.raises(OptionError, match=r"startingTimestamp: t-1 has no record .* 50000"):
+        following(tracker(startingTimestamp="50000"), SENTINEL)
+    lax = tracker(startingTimestamp="50000", startingOffsetsByTimestampStrategy="latest")
+    assert following(lax, SENTINEL)["from"] == {"t": {"0": 50, "1": 20}}
+    with pytest.raises(OptionError, match="startingOffsetsByTimestamp lacks t-1"):
+        following(tracker(startingOffsetsByTimestamp='{"t":{"0":1}}'), SENTINEL)
+
+
+# -- limits -------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_enough_offsets_but_not_for_ever(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker(minOffsetsPerTrigger="10", maxTriggerDelay="60s", maxOffsetsPerTrigger="20")
+    first = following(driver, SENTINEL)
+    assert read(driver, SENTINEL, first) <= 22  # the first of a run doesn't wait
+    offset = first
+    while (end := following(driver, offset)) != offset:
+        offset, clock.at = end, clock.at + 1
+    assert 110 - 10 <= read(driver, first, offset) + 20 <= 113
+    left = 110 - read(driver, SENTINEL, {**offset, "from": first["from"]})
+    assert 0 <= left < 10
+    begun = clock.now()
+    while (end := following(driver, offset)) == offset and left:
+        assert clock.now() - begun < 61
+    assert clock.now() - begun > 55 or not left
+    cluster.topics["t"][1][0] = (0, 115)
+    clock.at += 1
+    assert following(driver, end)["o"]["t"]["0"] > 100
+
+
+def test_nothing_is_held_back_where_that_would_end_the_query(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"][1][0] = (0, 103)
+    once, now = tracker(**given), tracker(**given)
+    for driver in (once, now):
+        following(driver, offset)  # so its first batch is over
+    cluster.topics["t"][1][0] = (0, 104)
+    clock.at += 1
+    assert once.latest(offset, everything=True)["o"]["t"]["0"] == 104
+    now.freeze()
+    assert now.latest(offset)["o"]["t"]["0"] == 104
+
+
+def test_a_limit_in_bytes_goes_by_what_records_weigh(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    # Keys, values and headers in memory: 2 to 4 bytes, and some more for the headers' offsets.
+    cluster.topics["t"] = (ID_1, {0: (0, 1000), 1: (0, 9000)})
+    driver = tracker(maxBytesPerTrigger="6400")
+    offset: Any = dict(SENTINEL)
+    read_in_all, batches = 0, 0
+    weights = ByteRates(cluster, clock).weights({}, {P0: 0, P1: 0}, {P0: 1000, P1: 9000})
+    assert 5 < weights[P0] < 30
+    while (end := following(driver, offset)) != offset and batches < 200:
+        found = driver.plan(offset, end).ranges
+        assert 2000 < sum(r.size * weights[r.tp] for r in found) < 16_000 or batches > 20
+        if not batches:
+            one, nine = (r.size for r in found)
+            assert nine == pytest.approx(9 * one, rel=0.05)
+        read_in_all += sum(r.size for r in found)
+        offset, batches, clock.at = end, batches + 1, clock.at + 1
+    assert read_in_all == 10_000
+    assert batches < 60
+    everything = tracker(maxBytesPerTrigger="1k").latest(dict(SENTINEL), everything=True)
+    assert everything["o"]["t"] == {"0": 1000, "1": 9000}
+
+
+def test_what_can_not_be_weighed_goes_by_what_it_weighed_before(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = ByteRates(cluster, clock)
+    cluster.stuck = True
+    assert rates.weights({}, {P0: 0}, {P0: 100}) == {P0: 1024.0}
+    cluster.stuck = False
+    known = rates.weights({}, {P0: 0}, {P0: 100})[P0]
+    asked = cluster.calls.count("poll")
+    assert rates.weights({}, {P0: 0, P1: 20}, {P0: 100, P1: 20}) == {P0: known, P1: known}
+    assert cluster.calls.count("poll") == asked  # weighed there already
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KafkaTimeoutError("nobody")
+
+    monkeypatch.setattr("tests.unit.spark.conftest.MemoryConsumer.poll_arrow", broken)
+    assert rates.weights({}, {P0: 50}, {P0: 100}) == {P0: known}
+    assert cluster.dropped == 1
+
+
+def test_tasks_are_divided(tracker: Any) -> None:
+    driver = tracker(minPartitions="5", maxRecordsPerPartition="60")
+    end = following(driver, SENTINEL)
+    found = driver.plan(SENTINEL, end).ranges
+    assert [r.size for r in found] == [25, 25, 25, 25, 10]
+    assert (
+        driver.plan(SENTINEL, end).ranges
+        == tracker(minPartitions="5", maxRecordsPerPartition="60").plan(SENTINEL, end).ranges
+    )
+    assert len(tracker(BATCH, maxRecordsPerPartition="30").plan_batch().ranges) == 5
+
+
+# -- clusters, outages, patience ------------------------------------------------------------------
+
+
+def test_a_mirror_is_read_on_where_that_is_allowed(
+    tracker: Any, cluster: Any, caplog: Any, clock: Any
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.cluster = "cluster-B"
+    cluster.topics["t"] = (ID_2, {0: (0, 105), 1: (10, 20)})
+    driver = tracker(allowClusterChange="true")
+    end = following(driver, offset)
+    assert read(driver, offset, end) == 5
+    assert (end["cluster"], end["id"]) == ("cluster-B", {"t": ID_2})
+    assert "cluster.id.expected" not in cluster.configs[-1]
+    assert "cluster-A" in caplog.text
+    assert "cluster-B" in caplog.text
+    replayed = tracker(allowClusterChange="true").plan(SENTINEL, offset)
+    assert (sum(r.size for r in replayed.ranges), replayed.cluster) == (110, "cluster-B")
+    cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # anew in the same cluster
+    clock.at += 60
+    with pytest.raises(DataLossError, match="made anew"):
+        following(driver, end)
+
+
+def test_available_now_waits_out_an_outage_from_a_checkpoint(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"][1][0] = (0, 101)
+    cluster.down_until = clock.now() + 300
+    driver = tracker()
+    driver.freeze()
+    assert following(driver, offset)["o"]["t"]["0"] == 101
+
+
+def test_an_outage_is_logged_every_thirty_seconds_and_names_the_address(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    clock.at += 1
+    begun, cluster.down_until = clock.now(), float("inf")
+    with pytest.raises(OutageError, match=r"localhost:9092 \(kafka\.bootstrap\.servers\)"):
+        driver.latest(offset, everything=True)
+    assert 600 <= clock.now() - begun <= 611
+    lines = [r for r in caplog.records if "waiting since" in r.getMessage()]
+    assert 15 <= len(lines) <= 20
+
+
+def test_attempts_and_their_pause_are_options(tracker: Any, cluster: Any, clock: Any) -> None:
+    given = {"outageTolerance": "1s", "fetchOffset.numRetries": "4"}
+    driver = tracker(**given, **{"fetchOffset.retryIntervalMs": "2500"})
+    offset = following(driver, SENTINEL)
+    clock.at, cluster.down_until = clock.at + 1, float("inf")
+    cluster.calls.clear()
+    clock.pauses.clear()
+    with pytest.raises(OutageError):
+        driver.latest(offset, everything=True)
+    assert len(cluster.calls) == 4
+    assert clock.pauses == [2.5] * 3
+
+
+def test_a_topic_of_the_options_that_a_restart_can_not_find(tracker: Any) -> None:
+    offset = following(tracker(), SENTINEL)
+    with pytest.raises(MissingTopicError, match="no nowhere"):
+        following(tracker(subscribe="t,nowhere"), offset)
+
+
+# -- what is asked ------------------------------------------------------------------------------
+
+
+def test_a_warm_driver_asks_once_for_each_batch(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker(maxOffsetsPerTrigger="7", minPartitions="4")
+    offset = following(driver, SENTINEL)
+    assert cluster.calls == ["describe", "end", "beginning"]
+    driver.plan(SENTINEL, offset)
+    for n in range(20):
+        cluster.calls.clear()
+        clock.at += 1
+        cluster.topics["t"][1][0] = (0, 101 + n)
+        end = following(driver, offset)
+        assert cluster.calls == ["end"]
+        driver.report()
+        driver.plan(offset, end)
+        assert cluster.calls == ["end"]
+        offset = end
+    clock.at += 30  # plan() doesn't look whether topics are as they were: latest() does
+    driver.plan(offset, end)
+    assert cluster.calls == ["end"]
+    following(driver, end)
+    assert cluster.calls == ["end", "describe", "end"]
+
+
+def test_ten_thousand_partitions_have_offsets_of_less_than_a_megabyte(
+    tracker: Any, cluster: Any
+) -> None:
+    name = "a-topic-with-an-ordinary-name"
+    cluster.topics = {name: (ID_1, {n: (0, 10**12 + n) for n in range(10_000)})}
+    driver = tracker(subscribe=name)
+    end = following(driver, SENTINEL)
+    assert len(json.dumps(end)) < 10**6
+    assert len(driver.plan(SENTINEL, end).ranges) == 10_000
