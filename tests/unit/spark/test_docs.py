@@ -31,7 +31,9 @@ def table(options: Iterable[Any]) -> str:
 )
 def test_the_page_has_the_options_of_the_code(whose: str, options: dict[str, Any]) -> None:
     page = PAGE.read_text()
-    part = re.compile(rf"(<!-- options of the {whose}: generated -->\n).*?(<!-- end -->)", re.S)
+    part = re.compile(
+        rf"(<!-- options of the {whose}: generated -->\n).*?(<!-- end -->)", re.DOTALL
+    )
     assert len(part.findall(page)) == 1
     made = part.sub(lambda m: f"{m[1]}\n{table(options.values())}\n\n{m[2]}", page)
     if made != page and os.environ.get("ODRADEK_WRITE_DOCS"):
