@@ -1,0 +1,198 @@
+"""A driver that may be killed at any moment: topic → exactly-once topic → exactly-once Parquet.
+
+In: what to run as one line of JSON on standard input, then commands: `restart NAME` (stop a query,
+start it from its checkpoint) and `finish` (work off all there is, and end). Out: lines of JSON on
+standard output: what was committed, what failed, that it is finished. A query that fails is started
+again from its checkpoint, as whoever runs pipelines has it. Not a test; `spark_soak` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek.testing import ensure_java_environment
+
+LOOK = 0.1
+ATTEMPTS = 5
+"""Runs of a query that works off the rest, faults being over."""
+
+
+def say(event: str, **more: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **more}) + "\n")
+    sys.stdout.flush()
+
+
+def session(plan: dict[str, Any]) -> SparkSession:
+    """Spark as the plan wants it: its master and settings."""
+    ensure_java_environment()
+    builder: Any = SparkSession.builder
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "640m",
+        "spark.executor.memory": "512m",
+        "spark.task.maxFailures": "8",
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": f"{plan['folder']}/warehouse",
+        **plan.get("settings", {}),
+    }
+    builder = builder.master(plan["master"]).appName("odradek-soak")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def source(spark: SparkSession, plan: dict[str, Any], topic: str) -> DataFrame:
+    return (
+        spark.readStream.format("odradek")
+        .options(**{f"kafka.{name}": value for name, value in plan["config"].items()})
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(plan["limit"]))
+        .load()
+    )
+
+
+class Pipeline:
+    """The queries by name, each with a checkpoint of its own."""
+
+    def __init__(self, spark: SparkSession, plan: dict[str, Any]) -> None:
+        self._spark, self._plan = spark, plan
+        self._makers: dict[str, Callable[[], Any]] = {}
+        if plan["stages"] == ["copy", "land"]:
+            self._makers["copy"] = self._copy
+        self._makers["land"] = self._land
+        self.running: dict[str, Any] = {}
+        self._seen: dict[str, int] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """In the order of the data's way."""
+        return list(self._makers)
+
+    def _copy(self) -> Any:
+        plan = self._plan
+        frame = source(self._spark, plan, plan["source"]).select("key", "value")
+        return (
+            frame.writeStream.format("odradek")
+            .options(**{f"kafka.{name}": value for name, value in plan["config"].items()})
+            .option("topic", plan["target"])
+            .option("delivery", "exactly_once")
+            .option("transactionalIdPrefix", "soak")
+            .option("checkpointLocation", f"{plan['folder']}/checkpoints/copy")
+        )
+
+    def _land(self) -> Any:
+        plan = self._plan
+        topic = plan["target"] if "copy" in self._makers else plan["source"]
+        frame = source(self._spark, plan, topic)
+        rows = frame.selectExpr("cast(key as string) key", "topic", "partition", "offset")
+        return (
+            rows.writeStream.format("parquet")
+            .option("path", f"{plan['folder']}/rows")
+            .option("checkpointLocation", f"{plan['folder']}/checkpoints/land")
+        )
+
+    def start(self, name: str, **trigger: Any) -> Any:
+        """Start a query from its checkpoint."""
+        query = self._makers[name]().trigger(**trigger).start()
+        self.running[name] = query
+        self._seen.pop(name, None)
+        say("started", query=name)
+        return query
+
+    def stop(self, name: str) -> None:
+        """Stop a query wherever it is in its batch."""
+        query = self.running.pop(name, None)
+        if query is not None:
+            query.stop()
+
+    def look(self) -> None:
+        """Say what was committed; start again what failed."""
+        for name, query in list(self.running.items()):
+            last = query.lastProgress
+            if last is not None and last["batchId"] != self._seen.get(name, -1):
+                self._seen[name] = last["batchId"]
+                say("batch", query=name, batch=last["batchId"], rows=last["numInputRows"])
+            if not query.isActive:
+                say("failed", query=name, text=str(query.exception()))
+                time.sleep(0.5)
+                self.start(name, processingTime=self._plan["every"])
+
+    def finish(self) -> bool:
+        """Work off what is there; nobody does harm any more."""
+        for name in self.names:
+            self.stop(name)
+        for name in self.names:
+            for _ in range(ATTEMPTS):
+                query = self.start(name, availableNow=True)
+                try:
+                    query.awaitTermination()
+                except Exception as error:
+                    say("failed", query=name, text=str(error))
+                    continue
+                break
+            else:
+                return False
+        return True
+
+
+def count(spark: SparkSession, folder: str) -> None:
+    """Say what plain Spark finds in the Parquet files: keys and how often each is there."""
+    rows = spark.read.parquet(f"{folder}/rows").groupBy("key").count().collect()
+    say("counted", keys={row["key"]: row["count"] for row in rows})
+
+
+def main() -> None:
+    plan = json.loads(sys.stdin.readline())
+    spark = session(plan)
+    if plan.get("count"):
+        count(spark, plan["folder"])
+        spark.stop()
+        return
+    commands: SimpleQueue[str] = SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            commands.put(line.strip())
+        commands.put("alone")
+
+    threading.Thread(target=listen, daemon=True).start()
+    pipeline = Pipeline(spark, plan)
+    for name in pipeline.names:
+        pipeline.start(name, processingTime=plan["every"])
+    say("up", jvm=spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+    while True:
+        try:
+            command = commands.get(timeout=LOOK)
+        except Empty:
+            pipeline.look()
+            continue
+        if command == "finish":
+            say("finished", ok=pipeline.finish())
+            break
+        if command == "alone":
+            return  # the soak is gone: Spark's JVM ends with this process
+        verb, _, name = command.partition(" ")
+        if verb == "restart":
+            pipeline.stop(name)
+            say("restarted", query=name)
+            pipeline.start(name, processingTime=plan["every"])
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,409 @@
+"""Random faults for a pipeline of Spark on real brokers, and whether a record was lost or doubled.
+
+In: a cluster of three, a plan. Out: a `SparkReport`. A feeder that isn't ours writes numbered
+records; our source and sink copy them exactly once to another topic, our source lands that one in
+Parquet, on executors of their own (`spark_job`). Meanwhile parts of Spark are killed, brokers are
+killed, paused and moved, queries are restarted from their checkpoints. At the end confluent-kafka
+(read_committed) and plain Spark count every key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from tests.interop.other_client import read_all, settings
+from tests.soak.spark_driver import Driver, Part
+
+from odradek.testing import LocalCluster
+
+SOURCE, TARGET = "in", "out"
+MASTER = "local-cluster[2,1,2048]"
+FAULTS = (
+    *("driver", "driver and JVM", "executor", "executor", "worker", "worker", "planner"),
+    *("broker kill", "broker kill", "broker pause", "move", "restart", "restart"),
+)
+PARTS: dict[str, Part] = {"executor": "executor", "worker": "worker", "planner": "planner"}
+SHOWN = 20
+_EXCEPTION = re.compile(r"(\w+\.)*\w+(Error|Exception): ")
+ATTEMPTS = 3
+"""Drivers that may end by themselves in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """How many faults, how hard."""
+
+    faults: int
+    folder: Path
+    seed: int = 1
+    kinds: tuple[str, ...] = FAULTS
+    """Each comes once, in a random order, before any comes again."""
+    stages: tuple[str, ...] = ("copy", "land")
+    """Without copy the source's topic is landed itself."""
+    master: str = MASTER
+    partitions: int = 4
+    rate: float = 100.0
+    """Records a second."""
+    limit: int = 1000
+    """Records in a micro-batch, at most."""
+    every: str = "500 milliseconds"
+    quiet: tuple[float, float] = (0.5, 4.0)
+    """Seconds between progress and the next fault."""
+    hurry: float = 0.25
+    """How often a fault comes before the last one was recovered from."""
+    pause: tuple[float, float] = (3.0, 15.0)
+    """Seconds of a SIGSTOP."""
+    away: tuple[float, float] = (0.5, 6.0)
+    """Seconds that a killed broker is away."""
+    outage: float = 0.0
+    """Seconds without any broker, once, in the middle: no query may fail of it."""
+    patience: float = 150.0
+    """Seconds within which each query must commit a batch again."""
+    drain: float = 240.0
+    """Seconds that the rest may take."""
+
+
+@dataclass(slots=True)
+class SparkReport:
+    """What came of it."""
+
+    seed: int = 0
+    seconds: float = 0.0
+    faults: dict[str, int] = field(default_factory=dict)
+    records: dict[str, int] = field(default_factory=dict)
+    """Records in the source, and visible in what was made of it."""
+    batches: dict[str, int] = field(default_factory=dict)
+    restarts: dict[str, int] = field(default_factory=dict)
+    """Queries that failed and went on from their checkpoint, by query and fault."""
+    longest_recovery: dict[str, float] = field(default_factory=dict)
+    """Seconds from the beginning of a fault until every query has committed a batch again."""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+
+class Feeder(threading.Thread):
+    """Writes records with the keys 0, 1, 2 … by a client that isn't ours."""
+
+    def __init__(self, config: Mapping[str, str], rate: float) -> None:
+        super().__init__(name="feeder")
+        self._config, self._rate = config, rate
+        self.stopping = threading.Event()
+        self.sent = 0
+        self.acknowledged: set[int] = set()
+        self.errors: list[str] = []
+
+    def run(self) -> None:
+        producer = Producer(
+            settings(
+                dict(self._config),
+                **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 0},
+            )
+        )
+
+        def done(error: Any, message: Any) -> None:
+            if error is None:
+                self.acknowledged.add(int(message.key()))
+            else:
+                self.errors.append(str(error))
+
+        begun = time.monotonic()
+        while not self.stopping.is_set():
+            while self.sent < (time.monotonic() - begun) * self._rate:
+                key = str(self.sent).encode()
+                producer.produce(SOURCE, b"value of " + key, key, on_delivery=done)
+                self.sent += 1
+            producer.poll(0.02)
+        if left := producer.flush(60):
+            self.errors.append(f"{left} records were never acknowledged")
+
+
+class SparkSoak:
+    """One run."""
+
+    def __init__(self, cluster: LocalCluster, plan: SparkPlan, say: Callable[[str], None]) -> None:
+        self.cluster, self.plan, self._report_line = cluster, plan, say
+        self.report = SparkReport(seed=plan.seed)
+        self._rng = random.Random(plan.seed)
+        self._begun = time.monotonic()
+        self._feeder = Feeder(cluster.librdkafka_config(), plan.rate)
+        self._drivers: list[Driver] = []
+        self._faults: Counter[str] = Counter()
+        self._batches: Counter[str] = Counter()
+        self._restarts: Counter[str] = Counter()
+        self._told = 0
+
+    def run(self) -> SparkReport:
+        """From the first topic to the judgement."""
+        for topic in (SOURCE, TARGET):
+            self.cluster.create_topic(topic, partitions=self.plan.partitions)
+        self._begun = time.monotonic()
+        self._feeder.start()
+        try:
+            self._start_driver()
+            self._progress("start", time.monotonic())
+            self._trouble()
+        except Exception as error:  # what was seen until then is worth a judgement
+            self._fail(f"the soak itself: {error!r}")
+        finally:
+            self._feeder.stopping.set()
+            self._feeder.join()
+        try:
+            self._drain()
+        except Exception as error:
+            self._fail(f"working off the rest: {error!r}")
+        finally:
+            for driver in self._drivers:
+                driver.kill_all()
+        try:
+            self._judge()
+        except Exception as error:
+            self._fail(f"the judgement itself: {error!r}")
+        self._conclude()
+        return self.report
+
+    # The driver
+
+    @property
+    def _driver(self) -> Driver:
+        return self._drivers[-1]
+
+    def _start_driver(self) -> None:
+        plan = self.plan
+        self._told = 0
+        self._drivers.append(
+            Driver(
+                {
+                    "folder": str(plan.folder),
+                    "master": plan.master,
+                    "stages": plan.stages,
+                    "config": self.cluster.client_config(),
+                    "source": SOURCE,
+                    "target": TARGET,
+                    "limit": plan.limit,
+                    "every": plan.every,
+                }
+            )
+        )
+
+    def _progress(self, fault: str, since: float) -> None:
+        """Wait until every query has committed a batch with a driver that lives."""
+        driver, ended = self._driver, 0
+        at_first = Counter(driver.batches)
+        deadline = time.monotonic() + self.plan.patience
+        while any(driver.batches[name] <= at_first[name] for name in self.plan.stages):
+            self._note_failures(fault)
+            if not driver.alive:
+                self._say(f"the driver ended by itself after {fault}")
+                self._restarts[f"driver, after {fault}"] += 1
+                ended += 1
+                if ended > ATTEMPTS:
+                    raise AssertionError(f"the driver ends by itself again and again: {fault}")
+                self._leave()
+                self._start_driver()
+                driver, at_first = self._driver, Counter()
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"no progress for {self.plan.patience:.0f} s after {fault}: {driver.batches} "
+                    f"after {at_first}; {driver.failures[-3:]}"
+                )
+            time.sleep(0.1)
+        self._note_failures(fault)
+        took = round(time.monotonic() - since, 1)
+        longest = self.report.longest_recovery
+        longest[fault] = max(took, longest.get(fault, 0.0))
+
+    def _note_failures(self, fault: str) -> None:
+        """Say which queries failed, and whether that fault may do it."""
+        for query, text in self._driver.failures[self._told :]:
+            self._told += 1
+            self._restarts[f"{query}, after {fault}"] += 1
+            self._say(f"{query} failed after {fault}: {reason(text)}")
+
+    # Trouble
+
+    def _trouble(self) -> None:
+        rng, plan = self._rng, self.plan
+        coming: list[str] = []
+        for number in range(plan.faults):
+            if plan.outage and number == plan.faults // 2:
+                self._outage()
+            time.sleep(rng.uniform(*plan.quiet))
+            coming = coming or rng.sample(plan.kinds, len(plan.kinds))
+            kind = coming.pop()
+            self._faults[kind] += 1
+            self._say(f"fault {number + 1}: {kind}")
+            since = time.monotonic()
+            self._do(kind)
+            if rng.random() >= plan.hurry or number == plan.faults - 1:
+                self._progress(kind, since)
+
+    def _do(self, kind: str) -> None:
+        rng, cluster, plan = self._rng, self.cluster, self.plan
+        if kind == "driver":
+            self._leave()
+            self._driver.kill_all()
+            self._start_driver()
+        elif kind == "driver and JVM":
+            self._leave()
+            self._driver.kill_driver()  # executors are left alone, and don't know yet
+            self._start_driver()
+        elif kind in PARTS:
+            self._kill_part(PARTS[kind])
+        elif kind == "restart":
+            self._driver.tell(f"restart {rng.choice(plan.stages)}")
+        elif kind == "move":
+            cluster.move()
+        else:
+            broker = rng.choice(cluster.running)
+            if kind == "broker kill":
+                cluster.kill(broker)
+                time.sleep(rng.uniform(*plan.away))
+                cluster.start(broker)
+            else:
+                cluster.pause(broker)
+                time.sleep(rng.uniform(*plan.pause))
+                cluster.resume(broker)
+
+    def _leave(self) -> None:
+        """Keep what a driver said before it is gone."""
+        self._note_failures("what came before")
+        self._batches.update(self._driver.batches)
+
+    def _kill_part(self, part: Part) -> None:
+        deadline = time.monotonic() + 60
+        while not (found := self._driver.parts(part)):
+            if time.monotonic() > deadline or not self._driver.alive:
+                raise AssertionError(f"there is no {part} to be killed")
+            time.sleep(0.02)
+        os.kill(self._rng.choice(found), signal.SIGKILL)
+
+    def _outage(self) -> None:
+        """Take all brokers away for long: no query may fail."""
+        self._progress("what came before", time.monotonic())
+        self._say(f"outage of {self.plan.outage:.0f} s")
+        self._faults["outage"] += 1
+        failed, since = len(self._driver.failures), time.monotonic()
+        brokers = self.cluster.running
+        for broker in brokers:
+            self.cluster.kill(broker)
+        time.sleep(self.plan.outage)
+        for broker in brokers:
+            self.cluster.start(broker)
+        self._progress("outage", since)
+        if len(self._driver.failures) > failed or not self._driver.alive:
+            self._fail(f"a query failed in an outage: {self._driver.failures[failed:]}")
+
+    # The end
+
+    def _drain(self) -> None:
+        """Work off the rest without faults; the driver ends by itself then."""
+        for _ in range(3):
+            self._driver.tell("finish")
+            self._driver.wait(self.plan.drain)
+            self._note_failures("the last fault")
+            if self._driver.said.get("finished", {}).get("ok"):
+                return
+            self._say("the driver didn't finish; another one")
+            self._leave()
+            self._driver.kill_all()
+            self._start_driver()
+        raise AssertionError("the pipeline didn't work off the rest")
+
+    def _judge(self) -> None:
+        """Count every key everywhere."""
+        feeder, plan = self._feeder, self.plan
+        for error in feeder.errors[:SHOWN]:
+            self._fail(f"the feeder: {error}")
+        source = self._keys(SOURCE)
+        self._compare("the feeder's topic", source, map(str, sorted(feeder.acknowledged)), {})
+        wanted = [str(n) for n in range(feeder.sent)]
+        places: dict[str, Counter[str]] = {}
+        if "copy" in plan.stages:
+            places["the exactly-once topic"] = self._keys(TARGET)
+        places["Parquet"] = self._parquet()
+        for place, found in places.items():
+            self._compare(place, found, wanted, source)
+
+    def _keys(self, topic: str) -> Counter[str]:
+        """What confluent-kafka reads with read_committed, its default."""
+        rows = read_all(
+            self.cluster.librdkafka_config(), topic, self.plan.partitions, self.plan.drain
+        )
+        return Counter((r.key or b"").decode() for rs in rows.values() for r in rs)
+
+    def _parquet(self) -> Counter[str]:
+        """What plain Spark reads."""
+        driver = Driver({"folder": str(self.plan.folder), "master": "local[2]", "count": True})
+        try:
+            driver.wait(self.plan.drain)
+        finally:
+            driver.kill_all()
+        return Counter(driver.said["counted"]["keys"])
+
+    def _compare(
+        self,
+        place: str,
+        found: Counter[str],
+        wanted: Iterable[str],
+        source: Mapping[str, int],
+    ) -> None:
+        self.report.records[place] = found.total()
+        lost = [key for key in wanted if key not in found]
+        twice = [key for key, times in found.items() if times > 1]
+        foreign = [key for key in found if source and key not in source]
+        for what, keys in (("lost", lost), ("more than once", twice), ("never sent", foreign)):
+            if keys:
+                self._fail(f"{place}: {len(keys)} records are {what}: {sorted(keys)[:SHOWN]}")
+        if not found:
+            self._fail(f"{place} is empty: it shows nothing")
+
+    def _conclude(self) -> None:
+        report = self.report
+        if self._drivers:
+            self._batches.update(self._driver.batches)
+        report.seconds = round(time.monotonic() - self._begun, 1)
+        report.faults = dict(self._faults)
+        report.batches = dict(self._batches)
+        report.restarts = dict(self._restarts)
+
+    def _fail(self, text: str) -> None:
+        self._say(f"FAILURE: {text}")
+        self.report.failures.append(text)
+
+    def _say(self, text: str) -> None:
+        elapsed = time.monotonic() - self._begun
+        done = dict(self._batches + self._drivers[-1].batches) if self._drivers else {}
+        self._report_line(f"{elapsed:6.0f} s  {self._feeder.sent} sent; batches {done}  {text}")
+
+
+def reason(text: str) -> str:
+    """The last line of Spark's text that names an exception of Python's, or its beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if _EXCEPTION.match(line)]
+    return (errors[-1] if errors else lines[0] if lines else "no text")[:300]
+
+
+def run(plan: SparkPlan, say: Callable[[str], None]) -> SparkReport:
+    """A cluster of its own, and a soak on it."""
+    with LocalCluster(brokers=3) as cluster:
+        return SparkSoak(cluster, plan, say).run()
+
+
+def as_json(report: SparkReport) -> str:
+    """The report as a JSON document."""
+    return json.dumps({"ok": report.ok, **asdict(report)}, indent=1)
