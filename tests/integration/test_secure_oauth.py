@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -12,6 +13,7 @@ import pytest
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.api.properties import read_properties
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.testing import LocalCluster
 
@@ -96,6 +98,43 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
             assert time.monotonic() < end
     assert len(found) == 1
     assert len(server.forms) == before + 3
+
+
+def test_javas_file_is_ours_as_it_is(
+    cluster: LocalCluster, server: TokenServer, tmp_path: Path
+) -> None:
+    """KIP-768 as it stands in a Java client's file, read by Java and by us."""
+    modules = "org.apache.kafka.common.security.oauthbearer"
+    file = tmp_path / "client.properties"
+    file.write_text(f"""
+security.protocol=SASL_SSL
+sasl.mechanism=OAUTHBEARER
+ssl.truststore.type=PEM
+ssl.truststore.location={cluster.authority.certificate}
+sasl.login.callback.handler.class={modules}.OAuthBearerLoginCallbackHandler
+sasl.oauthbearer.token.endpoint.url={server.url()}
+sasl.jaas.config={modules}.OAuthBearerLoginModule required \\
+  clientId="{CLIENT_ID}" clientSecret="{CLIENT_SECRET}";
+""")
+    before = len(server.forms)
+    cluster.create_topic("by-java")
+    cluster.run_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "by-java",
+         "--command-config", str(file)],
+        given=b"by java\n",
+        java_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url()}"],
+    )  # fmt: skip
+    assert len(server.forms) > before
+    ours = {**read_properties(file), "bootstrap.servers": cluster.bootstrap_servers}
+    for protocol in ("classic", "consumer"):
+        group = {"group.id": f"by-java-{protocol}", "group.protocol": protocol}
+        with Consumer({**ours, **group, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(["by-java"])
+            end = time.monotonic() + PATIENCE
+            while not (found := consumer.poll(1.0)):
+                assert time.monotonic() < end
+            assert [record.value for record in found] == [b"by java"]
 
 
 def test_a_servers_refusal_is_every_calls_error_at_once(

@@ -104,8 +104,9 @@ def test_settings_of_others_are_ours_as_they_are(
         )  # fmt: skip
         expected.append("by java")
     assert values(of_java, topic, len(expected)) == expected
-    member = {"group.id": topic, "group.protocol": "classic"}
-    assert values(of_librdkafka, topic, len(expected), **member) == expected
+    for group in ("classic", "consumer") if (protocol, mechanism) in JAVA_WRITES else ("consumer",):
+        member = {"group.id": f"{topic}-{group}", "group.protocol": group}
+        assert values(of_librdkafka, topic, len(expected), **member) == expected
     found = read_all(of_librdkafka, topic, 1)[0]
     assert [(row.value or b"").decode() for row in found] == expected
 

@@ -194,8 +194,9 @@ class GroupConsumer(Client[ConsumerEngine]):
         was deleted is asked for five seconds long, then `UnknownTopicOrPartitionError` names it.
 
         Raises `CommitFailedError` where the group has given the partitions to others,
-        `FencedInstanceIdError`, `GroupAuthorizationError`, `OffsetMetadataTooLargeError` …,
-        `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`).
+        `FencedInstanceIdError`, `GroupAuthorizationError` or `TopicAuthorizationError` where a
+        right is missing, `OffsetMetadataTooLargeError` …, and `KafkaTimeoutError` after `timeout`
+        seconds (default `default.api.timeout.ms`).
         """
         group = self._group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)

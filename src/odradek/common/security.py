@@ -7,6 +7,7 @@ errors with their cure. Must not: read files, or show a secret.
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.jaas import LoginModule, parse_jaas
 from odradek.common.secret import Secret
 from odradek.common.security_options import IAM, IGNORED, OAUTH
+from odradek.common.security_values import pem
 
 logger = logging.getLogger("odradek")
 
@@ -29,6 +31,34 @@ MODULES = {
 }
 UNSECURED = "unsecuredLogin"
 EXTENSION = "extension_"
+_AWS = (
+    *("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion"),
+    *("awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken", "awsDebugCreds"),
+    *("awsMaxRetries", "awsMaxBackOffTimeMs"),
+)
+KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    PLAIN: (("username", "password"), ("user_",)),
+    SCRAM: (("username", "password", "tokenauth"), ()),
+    OAUTHBEARER: (
+        (
+            *("clientId", "clientSecret", "scope", "ssl.truststore.location"),
+            *("ssl.truststore.password", "ssl.truststore.certificates", "ssl.truststore.type"),
+            *_AWS,
+        ),
+        (EXTENSION, UNSECURED),
+    ),
+    GSSAPI: (
+        (
+            *("useKeyTab", "keyTab", "principal", "ticketCache", "serviceName", "storeKey"),
+            *("useTicketCache", "doNotPrompt", "renewTGT", "debug", "refreshKrb5Config"),
+            *("isInitiator", "useFirstPass", "tryFirstPass", "storePass", "clearPass"),
+        ),
+        (),
+    ),
+    MSK_IAM: (_AWS, ()),
+}
+"""What each login module knows: names, and beginnings of names. Some have no effect here, as what
+they ask for is so anyhow."""
 
 Values = dict[str, Any]
 
@@ -161,6 +191,7 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
             f"sasl.jaas.config names {module.name}, but sasl.mechanism is {mechanism}, which goes "
             f"with {fitting}: change one of the two"
         )
+    _warn_of_unknown(kind, module)
     for name, value in _MEANINGS[kind](module):
         if value is None:
             continue
@@ -169,6 +200,20 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
                 f"{name} is given, and sasl.jaas.config says something else: leave one of them out"
             )
         values[name] = value
+
+
+def _warn_of_unknown(kind: str, module: LoginModule) -> None:
+    """What a login module doesn't know has no effect in Java either, and is a misspelling mostly.
+
+    A name is shown only where it resembles one that is known: else it may be a piece of a password.
+    """
+    names, prefixes = KNOWN[kind]
+    for name in module.options:
+        if name in names or name.startswith(prefixes):
+            continue
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+        what = f"{name!r} (is {close[0]} meant?)" if close else "one of its options"
+        logger.warning("sasl.jaas.config: %s doesn't know %s; it has no effect", module.name, what)
 
 
 def _username_password(module: LoginModule) -> list[tuple[str, Any]]:
@@ -189,12 +234,17 @@ def _oauthbearer(module: LoginModule) -> list[tuple[str, Any]]:
         if not name.startswith("Extension_")
     }
     extensions |= _with_prefix(module, UNSECURED + "Extension_")
+    inline = module.text("ssl.truststore.certificates")
     return [
         (f"{OAUTH}.client.credentials.client.id", module.text("clientId")),
         (f"{OAUTH}.client.credentials.client.secret", module.options.get("clientSecret")),
         (f"{OAUTH}.scope", module.text("scope")),
         (f"{OAUTH}.extensions", extensions or None),
         (f"{OAUTH}.unsecured", claims or None),
+        # Java takes the trust for the token endpoint from here, and not from ssl.truststore.*.
+        ("https.ca.location", module.text("ssl.truststore.location")),
+        ("https.ca.pem", inline and pem("https.ca.pem", inline)),
+        ("https.ca.password", module.options.get("ssl.truststore.password")),
         *_msk_iam(module),
     ]
 

@@ -218,7 +218,8 @@ _TRANSPORT = (
         None,
         "Java's own only.",
     ),
-    Option("https.ca.location", optional(path), None, "Whom to trust as token endpoint: PEM file."),
+    Option("https.ca.location", optional(path), None, "Whom to trust as token endpoint: a file."),
+    Option("https.ca.password", optional(secret), None, "The password of that, if it is a store."),
     Option("https.ca.pem", optional(pem), None, "The same as PEM text."),
 )
 
@@ -396,7 +397,7 @@ SECRETS = frozenset(
     (
         *("ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"),
         *("ssl.keystore.key", "sasl.password", "sasl.jaas.config", "proxy.url"),
-        f"{OAUTH}.config",
+        *("https.ca.password", f"{OAUTH}.config"),
         f"{OAUTH}.client.credentials.client.secret",
         f"{OAUTH}.assertion.private.key.pem",
         f"{OAUTH}.assertion.private.key.passphrase",

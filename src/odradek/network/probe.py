@@ -106,8 +106,11 @@ def judged(connection: Connection, error: KafkaError) -> KafkaError:
     """The error of a connection, made right where it was opened in plaintext only to ask.
 
     What isn't Kafka there, as a proxy that says HTTP to whoever speaks no TLS, tells nothing of
-    the port: in TLS it may lead to a broker again in a moment.
+    the port: in TLS it may lead to a broker again in a moment. Nor does a dial without TCP: what
+    listens there next is asked anew, if it ends connections without a word.
     """
+    if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
+        connection.record.suspicion = Suspicion.NONE
     if in_plaintext(connection) and isinstance(error, MalformedMessageError):
         return ended_in_handshake(connection.address)
     return error

@@ -72,7 +72,8 @@ def read_jks(
 ) -> Store:
     """Read a store. Without a password its digest isn't checked, and keys can't be read.
 
-    For trust no key is decrypted: the certificates that go with it are among the others.
+    For trust no key is decrypted; as in Java the key's own certificate is trusted, and not the
+    authorities that signed it.
     """
     if password is not None and not _intact(data, password):
         raise WrongPasswordError("the store's password is wrong, or the file was changed")
@@ -93,7 +94,7 @@ def read_jks(
             protected = reader.take(reader.number(4))
             chain = [_certificate(reader, version) for _ in range(reader.number(4))]
             if for_trust:
-                certificates += chain
+                certificates += chain[:1]
                 continue
             secret = key_password if key_password is not None else password
             keys.append(KeyEntry(alias, _key(protected, secret), "".join(map(pem, chain))))

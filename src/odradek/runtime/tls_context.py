@@ -237,8 +237,7 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
     if path is None:
         found, where = certificates_of(text, inline), inline
     else:
-        of_brokers = location.startswith("ssl.")
-        password = config["ssl.truststore.password"] if of_brokers else None
+        password = config[location.replace(".location", ".password")]
         found = trusted(Source(location, path, password))
         where = f"{location}: {path}"
     for number, certificate in enumerate(found, 1):

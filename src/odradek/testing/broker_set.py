@@ -255,6 +255,7 @@ class BrokerSet:
         given: bytes | None = None,
         timeout: float = _TOOL_TIMEOUT_S,
         check: bool = True,
+        java_options: Iterable[str] = (),
     ) -> str:
         """Run one of Kafka's own Java programs and return what it printed."""
         number = sum(1 for _ in self.directory.glob("tool-*.out"))
@@ -265,7 +266,9 @@ class BrokerSet:
             stdin = output.with_suffix(".in")
             stdin.write_bytes(given)
         child = self._keeper.spawn(
-            self._java.command(main, list(arguments), self.directory / "tool-log4j2.properties"),
+            self._java.command(
+                main, list(arguments), self.directory / "tool-log4j2.properties", *java_options
+            ),
             stdout=output,
             stderr=errors,
             stdin=stdin,

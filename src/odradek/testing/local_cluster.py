@@ -254,13 +254,17 @@ class LocalCluster:
         given: bytes | None = None,
         timeout: float = 60.0,
         check: bool = True,
+        java_options: Iterable[str] = (),
     ) -> str:
         """Run one of Kafka's own Java programs (a main class) and return its standard output.
 
-        `given` is its standard input; `--bootstrap-server` is the caller's to say. Raises
-        `ToolError` when it fails (unless `check` is false) or takes too long.
+        `given` is its standard input, `java_options` are for its JVM; `--bootstrap-server` is the
+        caller's to say. Raises `ToolError` when it fails (unless `check` is false) or takes too
+        long.
         """
-        return self._now.run_tool(main, arguments, given=given, timeout=timeout, check=check)
+        return self._now.run_tool(
+            main, arguments, given=given, timeout=timeout, check=check, java_options=java_options
+        )
 
     def create_topic(
         self, topic: str, partitions: int = 1, replication_factor: int | None = None

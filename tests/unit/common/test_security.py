@@ -185,6 +185,22 @@ def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
                 "sasl.aws.msk.iam.role.secret.access.key": Secret(PLANTED),
             },
         ),
+        (
+            {
+                **jaas(
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+                    f"clientId=me ssl.truststore.location='/etc/t.p12' "
+                    f"ssl.truststore.type=PKCS12 ssl.truststore.password={PLANTED}",
+                ),
+                f"{OAUTH}.token.endpoint.url": "https://login/token",
+            },
+            "OAUTHBEARER",
+            {
+                "https.ca.location": "/etc/t.p12",
+                "https.ca.password": Secret(PLANTED),
+                "ssl.truststore.location": None,
+            },
+        ),
         ({"security.protocol": "SASL_SSL"}, "GSSAPI", {"sasl.kerberos.service.name": "kafka"}),
         (
             {"security.protocol": "SASL_SSL", "oauth_cb": len},
@@ -370,6 +386,14 @@ def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str
             "host names of brokers aren't checked",
         ),
         ({"ssl.provider": "SunJSSE"}, "ssl.provider has no effect: it chooses among parts"),
+        (
+            {**jaas("PlainLoginModule", f"usrname=u password={PLANTED}"), "sasl.username": "u"},
+            "PlainLoginModule doesn't know 'usrname' (is username meant?); it has no effect",
+        ),
+        (
+            jaas("IAMLoginModule", f"Pa55_{PLANTED[:5]}=required"),
+            "IAMLoginModule doesn't know one of its options; it has no effect",
+        ),
     ],
 )
 def test_what_is_warned_of(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.spec.world import ClusterPicture, World
 
-from odradek.common.errors import KafkaError, PlaintextPortError
+from odradek.common.errors import ConnectionRefusedByPeerError, KafkaError, PlaintextPortError
 from odradek.network.connection import Connection
 from odradek.network.effects import Open
 from odradek.network.failures import ended_in_handshake
@@ -45,7 +45,8 @@ class Proxy(World):
         super()._dial(effect)
 
     def _reached(self, number: int) -> None:
-        if number in self._open and number not in self.plain:
+        there = number in self._open and self._mode(number) != "refused"
+        if there and number not in self.plain:
             self._end(number, ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
         else:
             super()._reached(number)
@@ -101,3 +102,19 @@ def test_nobody_unknown_makes_the_client_begin_anew() -> None:
         "ConnectionFailedError"
     }
     assert not proxy.kinds("rebootstrap")
+
+
+def test_a_port_that_was_gone_meanwhile_is_asked_anew() -> None:
+    """Plaintext, then nobody, then plaintext again: the second time, too, it is told which."""
+
+    world = Proxy()
+    world.go()
+    assert type(world.ends[-1][1]) is PlaintextPortError
+    world.modes["front:9092"] = "refused"
+    world.run(world.now + 20.0)
+    assert any(type(error) is ConnectionRefusedByPeerError for _, error in world.ends)
+    world.modes["front:9092"] = "up"
+    before = len(world.ends)
+    world.wait(world.engine.topic("t", world.now + 8.0), 8.0)
+    later = [error for plain, error in world.ends[before:] if plain]
+    assert any(type(error) is PlaintextPortError for error in later)

@@ -430,6 +430,11 @@ def test_keys_of_sessions_are_written_nowhere(
 def test_token_endpoints(authority: Authority, broker: Identity) -> None:
     given = {"https.ca.location": str(authority.certificate)}
     shake(https_context(config(given)), server(broker))
+    store = {
+        "https.ca.location": authority.truststore("PKCS12"),
+        "https.ca.password": STORE_PASSWORD,
+    }
+    shake(https_context(config(store)), server(broker))
     shake(
         https_context(config({"https.ca.pem": authority.certificate.read_text()})), server(broker)
     )

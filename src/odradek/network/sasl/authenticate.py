@@ -105,13 +105,14 @@ def next_token(
     mechanism: Mechanism,
     talk: Conversation,
     deadline: float,
-    heard: bytes | KafkaError | None = None,
+    heard: Heard | None = None,
 ) -> Flow[bytes | None]:
     """What the mechanism sends next; None when it has nothing more to say or to hear.
 
     Slow functions are run meanwhile. `heard`: the broker's token, or its refusal.
     """
     wanted = _go_on(mechanism, talk, heard)
+    heard = None
     while isinstance(wanted, Outside):
         call = network.engine.call(
             wanted.function, wanted.arguments, deadline=deadline, where="worker"
@@ -138,7 +139,14 @@ def _tame(error: BaseException) -> Exception:
 
 def _go_on(mechanism: Mechanism, talk: Conversation, heard: Any) -> bytes | Outside | None:
     try:
-        wanted = talk.throw(heard) if isinstance(heard, BaseException) else talk.send(heard)
+        if isinstance(heard, Heard) and heard.refusal is not None:
+            wanted = talk.throw(heard.refusal)
+        elif isinstance(heard, Heard):
+            wanted = talk.send(heard.token)
+        elif isinstance(heard, Exception):
+            wanted = talk.throw(heard)
+        else:
+            wanted = talk.send(heard)
         return wanted if isinstance(wanted, Outside) else HiddenBytes(wanted)
     except StopIteration:
         return None
@@ -170,18 +178,33 @@ def exchange(
         if token is None:
             return lifetime, sent_at
         sent_at = network.engine.now
-        body = SaslAuthenticateRequest(token)
-        answer = yield from _ask(network, connection, body, SaslAuthenticateResponse)
-        if answer.error_code:
-            refused = _trouble(answer.error_code, answer.error_message)
-            yield from next_token(network, connection, mechanism, talk, deadline, refused)
-            raise refused  # the mechanism has nothing to add
-        challenge = bytes(answer.auth_bytes)
-        if len(challenge) > MAX_CHALLENGE:
-            raise ServerNotTrustedError(f"the broker sent a SASL token of {len(challenge)} bytes")
-        lifetime = max(0.0, answer.session_lifetime_ms / 1000.0)
-        token = yield from next_token(network, connection, mechanism, talk, deadline, challenge)
+        heard = yield from _say(network, connection, token)
+        if len(heard.token) > MAX_CHALLENGE:
+            size = len(heard.token)
+            raise ServerNotTrustedError(f"the broker sent a SASL token of {size} bytes")
+        lifetime = heard.lifetime
+        token = yield from next_token(network, connection, mechanism, talk, deadline, heard)
+        if heard.refusal is not None:
+            raise heard.refusal  # the mechanism has nothing to add
     raise ServerNotTrustedError(f"the broker wants more than {MAX_TOKENS} SASL tokens")
+
+
+class Heard:
+    """A broker's token, or its refusal; its repr shows neither, as both may be an echo of ours."""
+
+    __slots__ = ("lifetime", "refusal", "token")
+
+    def __init__(self, answer: SaslAuthenticateResponse) -> None:
+        code = answer.error_code
+        self.refusal = _trouble(code, answer.error_message) if code else None
+        self.token = HiddenBytes(answer.auth_bytes)
+        self.lifetime = max(0.0, answer.session_lifetime_ms / 1000.0)
+
+
+def _say(network: NetworkClient, connection: Connection, token: bytes) -> Flow[Heard]:
+    """Send a token. What raises an error later has no local with the answer in it."""
+    body = SaslAuthenticateRequest(token)
+    return Heard((yield from _ask(network, connection, body, SaslAuthenticateResponse)))
 
 
 def _ask(

@@ -31,6 +31,9 @@ from odradek.network.sasl.mechanism import Conversation, HiddenBytes, Outside, u
 _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+MILLISECONDS = 1e11
+"""From here on the end of a token was given in milliseconds, as Java counts (`lifetimeMs`): as
+seconds it would be in the year 5138."""
 LONGEST_TOKEN = 512 * 1024
 """Characters; brokers take 512 KiB in all (sasl.server.max.receive.size)."""
 SAID = 300
@@ -203,7 +206,7 @@ def _end(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TokenError(f"the token function gave {type(value).__name__} as the token's end")
-    return float(value)
+    return float(value) / 1000.0 if value >= MILLISECONDS else float(value)
 
 
 def end_of_jwt(token: str) -> float | None:

@@ -6,13 +6,23 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.planted_secrets import watch, with_locals
 from tests.spec.world import ClusterPicture, World
 
-from odradek.common.errors import AuthenticationError, CredentialsRefusedError, TokenError
+from odradek.common.errors import (
+    AuthenticationError,
+    CredentialsRefusedError,
+    ServerNotTrustedError,
+    TokenError,
+)
 from odradek.network.effects import Call
 from odradek.network.sasl.oauthbearer import Oauthbearer
 from odradek.network.sasl.plain import Plain
-from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.protocol.message import Message
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 
 SASL = {
     "bootstrap.servers": "front:9092",
@@ -87,3 +97,29 @@ def test_a_password_that_is_no_text_is_an_error_without_it() -> None:
     assert isinstance(error, AuthenticationError)
     seen: list[BaseException | None] = [error, error.__cause__, error.__context__]
     assert not any("planted" in repr(e) for e in seen)
+
+
+@pytest.mark.parametrize("code", [0, 58], ids=["token", "refusal"])
+def test_what_a_hostile_broker_says_back_is_in_no_local(code: int) -> None:
+    """PLAIN sends the password; the traceback's frames show neither it nor an echo of it."""
+    planted = "planted-Pa55-of-alice"
+
+    class Echoes(World):
+        def answer(self, address: str, body: Any, mode: str) -> Message | None:
+            found = super().answer(address, body, mode)
+            if isinstance(found, SaslAuthenticateResponse):
+                found.error_code = code
+                found.auth_bytes = b"" if code else bytes(body.auth_bytes) * 9999
+                found.error_message = f"no: {planted}" if code else None
+            return found
+
+    w = Echoes({**SASL, "sasl.password": planted})
+    w.modes["front:9092"] = "up"
+    w.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
+    raised: list[BaseException] = []
+    w.engine.network.on_lost.append(lambda _, error, __, ___: raised.append(error))
+    error_of(w)
+    watch.found.clear()  # what the broker says is the broker's doing
+    assert type(raised[0]) is (CredentialsRefusedError if code else ServerNotTrustedError)
+    assert planted not in with_locals(raised[0])
+    assert planted not in str(raised[0])

@@ -75,6 +75,13 @@ def test_a_token_is_used_until_most_of_its_time_is_over() -> None:
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
+def test_an_end_in_milliseconds_counts_as_such() -> None:
+    """As Java's tokens have it; as seconds it would be in a far millennium."""
+    found = read_token(("abc", 1_900_000_000_000))
+    assert found.expires_at == 1_900_000_000
+    assert read_token(("abc", 1_900_000_000)).expires_at == 1_900_000_000
+
+
 def test_without_an_end_each_connection_asks() -> None:
     issuer = Issuer(lifetime=None)
     mechanism = issuer.mechanism()
