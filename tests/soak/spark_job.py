@@ -43,6 +43,9 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.task.maxFailures": "8",
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.sql.shuffle.partitions": "2",
+        # A Spark that is killed while it writes its first offsets leaves a file behind, and would
+        # refuse to start again because of it.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": f"{plan['folder']}/warehouse",
         **plan.get("settings", {}),

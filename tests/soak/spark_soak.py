@@ -69,7 +69,7 @@ class SparkPlan:
     """Seconds that a killed broker is away."""
     outage: float = 0.0
     """Seconds without any broker, once, in the middle: no query may fail of it."""
-    patience: float = 150.0
+    patience: float = 240.0
     """Seconds within which each query must commit a batch again."""
     drain: float = 240.0
     """Seconds that the rest may take."""
