@@ -26,6 +26,10 @@ def session(pipeline: Pipeline, log: Path | None) -> Any:
     """Start (or find) Spark; what its JVM prints goes to the log."""
     from pyspark.sql import SparkSession
 
+    if "spark.remote" not in pipeline.spark:
+        from odradek.testing import ensure_java_environment
+
+        ensure_java_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.appName(pipeline.name)
     settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}

@@ -34,6 +34,8 @@ class Reading:
     """Partitions by topic."""
     records: int | None
     """That the topics hold, at most: of a compacted one some are gone."""
+    pattern: str | None = None
+    """Of subscribePattern; which topics match is found out while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Plan:
         found = [f"{self.path}: pipeline {self.name} could start"]
         for r in self.readings:
             topics = ", ".join(f"{t} ({n} partitions)" for t, n in r.topics.items())
+            topics = topics or f"topics like {r.pattern}"
             held = "" if r.records is None else f", {r.records:,} records at most"
             where = f" at cluster {r.cluster}: {topics}{held}" if r.cluster else ""
             found.append(f"  source {r.name}: {r.format}{where}")
@@ -100,20 +103,26 @@ def _state(w: Writing) -> str:
     return f"goes on {after}{again}"
 
 
-def describe(pipeline: Pipeline, *, log: Path | None) -> Plan:
-    """Find out all of it; raises every problem of a step together."""
+def describe(pipeline: Pipeline, *, log: Path | None, spark: Any = None) -> Plan:
+    """Find out all of it; raises every problem of a step together. A session given goes on."""
     readings = ask_clusters(pipeline)
+    if spark is not None:
+        return _described(pipeline, spark, readings)
     spark = session(pipeline, log or _log(pipeline))
     try:
-        graph = Graph(pipeline, spark, None)
-        frames = graph.analyse()
-        views = {name: _columns(spark.table(name)) for name in pipeline.views}
-        writings = tuple(
-            _writing(sink, _columns(frames[name]), graph.checkpoint(sink))
-            for name, sink in pipeline.sinks.items()
-        )
+        return _described(pipeline, spark, readings)
     finally:
         end_session(spark)
+
+
+def _described(pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...]) -> Plan:
+    graph = Graph(pipeline, spark, None)
+    frames = graph.analyse()
+    views = {name: _columns(spark.table(name)) for name in pipeline.views}
+    writings = tuple(
+        _writing(sink, _columns(frames[name]), graph.checkpoint(sink))
+        for name, sink in pipeline.sinks.items()
+    )
     return Plan(str(pipeline.path), pipeline.name, readings, views, writings)
 
 
@@ -151,9 +160,9 @@ def _reading(pipeline: Pipeline, source: Source, silent: set[str]) -> Reading:
         return Reading(source.name, source.format, None, {}, None)
     from odradek.spark.options import STREAM, parse_options
 
-    topics = tuple(parse_options(source.options, STREAM).topics)
-    there = _partitions(pipeline, source, topics, silent)
-    return Reading(source.name, source.format, source.cluster.name, there[0], there[1])
+    options = parse_options(source.options, STREAM)
+    there = _partitions(pipeline, source, options.topics, silent)
+    return Reading(source.name, source.format, source.cluster.name, *there, options.pattern)
 
 
 def _partitions(

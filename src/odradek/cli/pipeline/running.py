@@ -86,9 +86,16 @@ class Flow:
 class Queries:
     """The queries of one pipeline and what they have told so far."""
 
-    def __init__(self, started: Mapping[str, Any], display: Display) -> None:
+    def __init__(
+        self,
+        started: Mapping[str, Any],
+        display: Display,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.flows = [Flow(name, query, Progress(name)) for name, query in started.items()]
-        self._display = display
+        self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
         """Show new batches; gives the time of one with rows, if there was one."""
@@ -120,12 +127,12 @@ class Queries:
         for flow in self.active:
             last = flow.query.lastProgress
             flow.asked_at = last["timestamp"] if last else None
-        end = time.monotonic() + timeout
-        while self.active and time.monotonic() < end and not hurried():
+        end = self._now() + timeout
+        while self.active and self._now() < end and not hurried():
             for flow in self.active:
                 if flow.between_batches():
                     flow.query.stop()
-            time.sleep(POLL_STOPPING)
+            self._sleep(POLL_STOPPING)
         for flow in self.active:
             flow.cut = True
             flow.query.stop()
@@ -142,8 +149,11 @@ class Running:
         *,
         log: Path | None,
         stop_timeout: float,
+        spark: Any = None,
     ) -> None:
         self._pipeline, self._display, self._stop = pipeline, display, stop
+        self._given = spark
+        """A session that is there already; it goes on afterwards."""
         self._stop_timeout = stop_timeout
         self._home = pipeline.local_storage or Path(tempfile.mkdtemp(prefix="odradek-pipeline-"))
         self._log = log or self._home / "spark.log"
@@ -161,30 +171,35 @@ class Running:
         if not goes_on(self._pipeline):
             ask_clusters(self._pipeline)
         self._clear_events()
+        if self._given is not None:
+            return self._run(self._given)
         self._display.say("starting", f"starting Spark; its log is {self._log}", log=str(self._log))
         spark = session(self._pipeline, self._log)
         try:
-            graph = Graph(self._pipeline, spark, self._events)
-            frames = graph.analyse()
-            self._stop.watch()
-            queries = Queries(graph.start(frames), self._display)
-            for flow in queries.flows:
-                sink = self._pipeline.sinks[flow.name]
-                self._display.say(
-                    "started",
-                    f"{flow.name}: {sink.reads} → {sink.format}, {sink.trigger}",
-                    flow=flow.name,
-                    trigger=sink.trigger,
-                    checkpoint=graph.checkpoint(sink),
-                )
-            try:
-                self._watch(queries)
-            finally:
-                for flow in queries.active:
-                    flow.query.stop()
-            return self._ended(queries)
+            return self._run(spark)
         finally:
             end_session(spark)
+
+    def _run(self, spark: Any) -> int:
+        graph = Graph(self._pipeline, spark, self._events)
+        frames = graph.analyse()
+        self._stop.watch()
+        queries = Queries(graph.start(frames), self._display)
+        for flow in queries.flows:
+            sink = self._pipeline.sinks[flow.name]
+            self._display.say(
+                "started",
+                f"{flow.name}: {sink.reads} → {sink.format}, {sink.trigger}",
+                flow=flow.name,
+                trigger=sink.trigger,
+                checkpoint=graph.checkpoint(sink),
+            )
+        try:
+            self._watch(queries)
+        finally:
+            for flow in queries.active:
+                flow.query.stop()
+        return self._ended(queries)
 
     def _clear_events(self) -> None:
         """Events of earlier runs are no news."""

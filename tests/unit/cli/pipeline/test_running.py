@@ -1,0 +1,147 @@
+"""Stopping between batches, what a run ends with, and what is shown of it; no Spark is needed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cli.pipeline.display import JsonLines, View, lag_in_words
+from odradek.cli.pipeline.document import read
+from odradek.cli.pipeline.outages import Outage
+from odradek.cli.pipeline.progress import Batch
+from odradek.cli.pipeline.running import Queries, Running, Stop
+from odradek.cli.pipeline.spec import Pipeline, parse
+
+EXAMPLES = Path(__file__).parents[4] / "examples" / "pipelines"
+
+
+def pipeline() -> Pipeline:
+    return parse(read(EXAMPLES / "by_day.yml", {"KAFKA": "localhost:9092"}))
+
+
+class Query:
+    """What is used of a streaming query: each look at its status goes one step on."""
+
+    def __init__(self, *steps: tuple[bool, str, int], error: str = "") -> None:
+        self._steps = list(steps)
+        self._error = error
+        self.isActive = not error
+        self.stopped_at: int | None = None
+        self.looks = 0
+
+    def _step(self) -> tuple[bool, str, int]:
+        return self._steps[min(self.looks, len(self._steps) - 1)]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        self.looks += 1
+        active, message, _ = self._step()
+        return {"isTriggerActive": active, "message": message}
+
+    @property
+    def lastProgress(self) -> dict[str, Any]:  # noqa: N802
+        number = self._step()[2]
+        return {
+            "batchId": number, "timestamp": f"t{number}", "numInputRows": 7,
+            "durationMs": {"triggerExecution": 100}, "sources": [],
+        }  # fmt: skip
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802
+        return [self.lastProgress]
+
+    def exception(self) -> Exception | None:
+        return ValueError(self._error) if self._error else None
+
+    def stop(self) -> None:
+        self.isActive, self.stopped_at = False, self.looks
+
+
+BUSY, OFFSETS = "Processing new data", "Getting offsets from odradek"
+
+
+@pytest.mark.parametrize(
+    ("steps", "looks"),
+    [
+        ([(False, "Waiting for next trigger", 3)], 1),
+        ([(True, BUSY, 3), (True, BUSY, 3), (True, BUSY, 4)], 2),  # the next one began at once
+        ([(True, BUSY, 3), (True, OFFSETS, 3)], 1),
+    ],
+)
+def test_a_flow_is_stopped_between_its_batches(
+    steps: list[tuple[bool, str, int]], looks: int
+) -> None:
+    query, now = Query(*steps), iter(range(100))
+    queries = Queries({"q": query}, JsonLines(), now=lambda: float(next(now)), sleep=lambda _: None)
+    queries.wind_down(60.0, lambda: False)
+    assert query.stopped_at == looks
+    assert not queries.flows[0].cut
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_batch_that_takes_too_long_or_a_second_signal_cuts_it(*, hurried: bool) -> None:
+    query, now = Query((True, BUSY, 3)), iter(range(100))
+    queries = Queries({"q": query}, JsonLines(), now=lambda: float(next(now)), sleep=lambda _: None)
+    queries.wind_down(5.0, lambda: hurried)
+    assert queries.flows[0].cut
+    assert query.looks == (0 if hurried else 4)
+
+
+@pytest.mark.parametrize(
+    ("query", "cut", "status", "event"),
+    [
+        (Query((False, "", 3)), False, 0, "stopped"),
+        (Query((True, BUSY, 3)), True, 128 + signal.SIGTERM, "cut"),
+        (Query((False, "", 3), error="disk full"), False, 1, "failed"),
+    ],
+)
+def test_exit_statuses_and_the_last_lines(
+    capsys: pytest.CaptureFixture[str], query: Query, *, cut: bool, status: int, event: str
+) -> None:
+    stop = Stop()
+    stop.signals.append(signal.SIGTERM)
+    running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
+    queries = Queries({"q": query}, JsonLines())
+    queries.flows[0].cut = cut
+    queries.poll()
+    assert running._ended(queries) == status
+    batch, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (batch["event"], batch["rows"], batch["rows_per_second"]) == ("batch", 7, 70.0)
+    assert (last["event"], last["rows"], last["batches"]) == (event, 7, 1)
+
+
+def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
+    outage = Outage("main", 100.0, "all known brokers fail")
+    with View(pipeline()) as view:
+        view.batch(Batch("files", 3, 5000, 2.0, {"t-0": 10, "t-1": 0}), 9000)
+        view.outage("outage", outage)
+        outage.over, outage.flowing = 104.0, 105.5
+        view.outage("back", outage)
+        view.outage("flowing", outage)
+        drawn: Any = view._draw().renderables[0]
+    shown = capsys.readouterr().out
+    for words in (
+        "files: batch 3, 5,000 rows in 2.00 s (2,500 rows/s), 9,000 in all, lag 10 (t-0 10)",
+        "cluster main doesn't answer: all known brokers fail",
+        "cluster main is back after 4.0 s",
+        "rows again, 1.5 s after it was back",
+    ):
+        assert words in shown
+    assert drawn.row_count == 1
+
+
+def test_lag_names_the_partitions_that_make_the_most_of_it() -> None:
+    assert lag_in_words({}) == "–"
+    assert lag_in_words({"t-0": 0}) == "0"
+    lag = {f"t-{n}": 10 * n for n in range(6)}
+    assert lag_in_words(lag) == "150 (t-5 50, t-4 40, t-3 30, 2 more)"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yml")), ids=lambda p: p.stem)
+def test_the_examples_are_right(path: Path) -> None:
+    found = parse(read(path, {"KAFKA": "localhost:9092"}))
+    assert found.local_storage == EXAMPLES / "state" / path.stem
