@@ -38,6 +38,9 @@ COMMANDS = {
     "pipeline": Command(
         "odradek.cli.pipeline", "app", "Topics through SQL into topics or files, with Spark."
     ),
+    "events": Command(
+        "odradek.cli.events", "app", "Clients' own events as tables of storms and outages."
+    ),
     "produce": Command(
         "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
     ),

@@ -1,17 +1,15 @@
-"""A Spark session for `odradek simulate fleet --spark`, from its start to its end.
+"""`odradek simulate fleet --spark`: a session for as long as slices are simulated.
 
-In: a plan, slices, a master. Out: loads as the waves of tasks end; the session is stopped after the
-last one, or when whoever asks gives up (Ctrl-C), which ends the tasks, too.
-Must not: change a session that somebody else runs; a command has a process of its own.
+In: a plan, slices, a master. Out: loads as the waves of tasks end; the session ends after the last
+one, or when whoever asks gives up (Ctrl-C), and its tasks with it. Must not: keep loads.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from odradek.cli.spark_session import spark_session
 
 if TYPE_CHECKING:
     from odradek.simulation.fleet import Load
@@ -24,33 +22,5 @@ def on_spark(
     """Simulate slices on Spark; after each wave of tasks the slices and their loads."""
     from odradek.spark.fleet_shards import default_shards, simulate_shards
 
-    session = _session(master)
-    try:
+    with spark_session("odradek-fleet", master) as session:
         yield from simulate_shards(session, plan, todo, shards or default_shards(session))
-    finally:
-        session.stop()
-
-
-def _session(master: str | None) -> Any:
-    from pyspark.sql import SparkSession
-
-    from odradek.testing import ensure_java_environment
-
-    builder: Any = SparkSession.builder
-    builder = builder.appName("odradek-fleet").config("spark.ui.showConsoleProgress", "false")
-    if master is not None and master.startswith("sc://"):
-        return builder.remote(master).getOrCreate()
-    ensure_java_environment()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = builder.config("spark.log.level", "ERROR").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "2")
-    if master is None or master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.driver.host", "127.0.0.1")
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-    if master is not None:
-        builder = builder.master(master)
-    session = builder.getOrCreate()
-    # PySpark's handler calls the JVM from within the signal; the plain one ends the run in order.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    return session

@@ -1,0 +1,124 @@
+"""`odradek events tables`: what a fleet of clients went through, from the events that they wrote.
+
+In: a folder of JSON lines (`events.dir`, `ODRADEK_EVENTS_DIR`, `simulate fleet --events`) or a
+topic (`events.topic`). Out: the tables `load`, `storms`, `outages` and `recoveries` as Parquet, and
+a summary. Exit statuses: 0 done, 1 no events there, 2 wrong use. Must not: compute; Spark does.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+app = typer.Typer(help="Clients' own events as tables.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """Make typer treat even a single command as a subcommand."""
+
+
+@app.command("tables")
+def tables(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder with the events' files.", show_default=False)
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Read this topic instead.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE for format('odradek'): kafka.bootstrap.servers=host:port …"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder that gets each table as Parquet.")
+    ] = None,
+    storm: Annotated[
+        int, typer.Option(min=1, help="Dials a second at one broker from which on it is a storm.")
+    ] = 10,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Turn clients' events into tables of load, storms, outages and recoveries.
+
+    load: dials and metadata requests at each broker in each second. storms: seconds on end with
+    many dials. outages: which client couldn't use which broker, from when to when. recoveries: when
+    which client was held up, and what it did until its next record or acknowledgement. Real clients
+    and `odradek simulate fleet --events` write the same lines.
+    """
+    if (folder is None) == (topic is None):
+        raise typer.BadParameter("give either a folder or --topic")
+    options = {}
+    for text in option or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--option takes NAME=VALUE, not {name!r}")
+        options[name] = value
+    if topic is not None and "kafka.bootstrap.servers" not in options:
+        raise typer.BadParameter("--topic needs --option kafka.bootstrap.servers=host:port")
+    if folder is not None and not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}")
+    found = _made(folder, topic, options, out, storm, master)
+    if json:
+        typer.echo(jsonlib.dumps(found))
+    else:
+        _show(found, out)
+    if not found["events"]:
+        raise typer.Exit(1)
+
+
+def _made(
+    folder: Path | None,
+    topic: str | None,
+    options: dict[str, str],
+    out: Path | None,
+    storm: int,
+    master: str,
+) -> dict[str, Any]:
+    """Write the tables, and count them."""
+    from odradek.spark import event_tables
+
+    with spark_session("odradek-events", master) as session:
+        if topic is not None:
+            events = event_tables.from_topic(session, topic, options)
+        else:
+            events = event_tables.from_folder(session, str(folder))
+        events = events.cache()
+        found: dict[str, Any] = {"events": events.count()}
+        for name, table in event_tables.tables(events, storm).items():
+            if out is not None:
+                table.write.mode("overwrite").parquet(str(out / name))
+            found[name] = table.count()
+        found.update(_summary(event_tables.recovery_table(events)))
+        return found
+
+
+def _summary(recoveries: DataFrame) -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    row = recoveries.agg(
+        f.count_if(f.col("ended").isNull()).alias("not_back"),
+        f.median("seconds").alias("held_up_p50_s"),
+        f.max("seconds").alias("held_up_max_s"),
+        f.avg("dials").alias("dials_mean"),
+    ).collect()[0]
+    return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.asDict().items()}
+
+
+def _show(found: dict[str, Any], out: Path | None) -> None:
+    typer.echo(f"{found['events']:,} events")
+    for name in ("load", "storms", "outages", "recoveries"):
+        where = f"  {out / name}" if out is not None else ""
+        typer.echo(f"  {name:<12}{found[name]:>9,} rows{where}")
+    if found["recoveries"]:
+        typer.echo(
+            f"clients were held up {found['recoveries']:,} times, half of them for less than "
+            f"{found['held_up_p50_s']} s, the longest for {found['held_up_max_s']} s, with "
+            f"{found['dials_mean']} dials; {found['not_back']} aren't back"
+        )

@@ -1,0 +1,49 @@
+"""A Spark session for a command that lives as long as its work.
+
+In: a master, a name. Out: a session that is quiet and listens on loopback where it is local.
+Must not: change a session that somebody else runs; a command has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def spark_session(name: str, master: str | None) -> Iterator[Any]:
+    """Start a session, or connect to one (`sc://…`); stopped at the end, with its tasks."""
+    session = _started(name, master)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _started(name: str, master: str | None) -> Any:
+    from pyspark.sql import SparkSession
+
+    from odradek.testing import ensure_java_environment
+
+    builder: Any = SparkSession.builder
+    builder = builder.appName(name).config("spark.ui.showConsoleProgress", "false")
+    if master is not None and master.startswith("sc://"):
+        return builder.remote(master).getOrCreate()
+    ensure_java_environment()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = builder.config("spark.log.level", "ERROR").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.config("spark.driver.host", "127.0.0.1")
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    if master is not None:
+        builder = builder.master(master)
+    session = builder.getOrCreate()
+    # PySpark's handler calls the JVM from within the signal; the plain one ends the run in order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return session

@@ -1,0 +1,162 @@
+"""Events of clients (R-EV-1) as tables: load on brokers, storms, outages and recoveries.
+
+In: the JSON lines that `events.dir`, `events.topic` and `odradek simulate fleet --events` write,
+as a DataFrame of one column. Out: DataFrames, so whatever Spark writes to. A real fleet's events
+and a simulated one's go the same way, and one client's among a million's, too: every step is a
+window or a group by client or broker. Must not: ask a cluster, or know where the lines come from.
+
+A client is (host, pid, client). An outage is of a client at a broker: from the first dial that
+failed, or connection that broke, to the first answer of that address that proves it. A recovery is
+of a client: from the first trouble with any broker to the first record or acknowledgement that the
+disturbance held up. What hasn't ended has no end: a client may never need that broker again, which
+`last_failure` shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+LINE = (
+    "time double, host string, pid long, client string, kind string, address string, "
+    "error string, failure boolean, failures int, backoff double, seconds double, "
+    "purpose string, why string, topic string, partition int, count long"
+)
+"""The fields of a line that the tables need; each kind has some of them."""
+CLIENT = ("host", "pid", "client")
+TROUBLE = ("dial_failed", "disconnected")
+PROOF = ("proved",)
+BACK = ("first_ack", "first_record")
+STORM = 10
+"""Dials within a second, at one broker, from which on it counts as a storm."""
+
+
+def from_folder(spark: SparkSession, folder: str) -> DataFrame:
+    """Events from a folder of `*.jsonl` files (`events.dir`, `simulate fleet --events`)."""
+    lines = spark.read.option("pathGlobFilter", "*.jsonl").text(folder)
+    return parsed(lines.withColumnRenamed("value", "line"))
+
+
+def from_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> DataFrame:
+    """Events from the records of a topic (`events.topic`); options as of `format("odradek")`."""
+    from pyspark.sql import functions as f
+
+    given = {"startingOffsets": "earliest", **options, "subscribe": topic}
+    records = spark.read.format("odradek").options(**given).schema("value binary").load()
+    return parsed(records.select(f.col("value").cast("string").alias("line")))
+
+
+def parsed(lines: DataFrame) -> DataFrame:
+    """Lines as columns; what isn't a client's event is left out."""
+    from pyspark.sql import functions as f
+
+    events = lines.select(f.from_json("line", LINE).alias("event")).select("event.*")
+    return events.where("time is not null and client is not null and kind is not null")
+
+
+def tables(events: DataFrame, storm: int = STORM) -> dict[str, DataFrame]:
+    """All tables by name."""
+    load = load_table(events)
+    return {
+        "load": load,
+        "storms": storm_table(load, storm),
+        "outages": outage_table(events),
+        "recoveries": recovery_table(events),
+    }
+
+
+def load_table(events: DataFrame) -> DataFrame:
+    """What each broker got in each second: dials, failed ones, metadata requests, from how many."""
+    from pyspark.sql import functions as f
+
+    counted = events.where(
+        "address is not null and kind in ('dial', 'dial_failed', 'metadata_request')"
+    )
+    second = f.floor("time").alias("second")
+    return counted.groupBy("address", second).agg(
+        f.count_if(f.col("kind") == "dial").alias("dials"),
+        f.count_if(f.col("kind") == "dial_failed").alias("failed"),
+        f.count_if(f.col("kind") == "metadata_request").alias("metadata_requests"),
+        f.count_distinct(*CLIENT).alias("clients"),
+    )
+
+
+def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
+    """Seconds on end in which a broker got so many dials and more, as one row each."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    stormy = load.where(f.col("dials") >= least)
+    order = Window.partitionBy("address").orderBy("second")
+    run = f.col("second") - f.row_number().over(order)  # the same for seconds that follow another
+    grouped = stormy.withColumn("run", run).groupBy("address", "run")
+    return grouped.agg(
+        f.min("second").alias("began"),
+        (f.max("second") + 1).alias("ended"),
+        f.sum("dials").alias("dials"),
+        f.max("dials").alias("most_dials_per_s"),
+        f.max("clients").alias("most_clients"),
+        f.sum("metadata_requests").alias("metadata_requests"),
+    ).drop("run")
+
+
+def outage_table(events: DataFrame) -> DataFrame:
+    """When which client couldn't use which broker."""
+    return _disturbances(events.where("address is not null"), (*CLIENT, "address"), PROOF)
+
+
+def recovery_table(events: DataFrame) -> DataFrame:
+    """When which client was held up, and what it did until it was back."""
+    return _disturbances(events, CLIENT, BACK)
+
+
+def _disturbances(events: DataFrame, keys: tuple[str, ...], good: tuple[str, ...]) -> DataFrame:
+    """From the first trouble after a good sign to the next good sign, one row each."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy(*keys).orderBy("time", _rank(), "kind")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    troubled = f.when(_trouble(), True).when(f.col("kind").isin(*good), False)
+    begins = _trouble() & ~f.coalesce(
+        f.last("troubled", ignorenulls=True).over(before), f.lit(False)
+    )
+    numbered = events.withColumn("troubled", troubled).withColumn("begins", begins)
+    numbered = numbered.withColumn("nth", f.sum(f.col("begins").cast("int")).over(so_far))
+    whole = Window.partitionBy(*keys, "nth")
+    ended = f.min(f.when(~f.col("troubled"), f.col("time"))).over(whole)
+    during = numbered.where("nth > 0").withColumn("ended", ended)
+    during = during.where("ended is null or time <= ended")
+    found = during.groupBy(*keys, "nth").agg(
+        f.min("time").alias("began"),
+        f.first("ended").alias("ended"),
+        f.count_if(f.col("kind") == "dial").alias("dials"),
+        f.count_if(_trouble()).alias("failures"),
+        f.count_if(f.col("kind") == "metadata_request").alias("metadata_requests"),
+        f.count_if(f.col("kind") == "rebootstrap").alias("rebootstraps"),
+        f.max(f.when(_trouble(), f.col("time"))).alias("last_failure"),
+        f.min_by("error", f.when(_trouble(), f.col("time"))).alias("first_error"),
+    )
+    seconds = (f.col("ended") - f.col("began")).alias("seconds")
+    return found.select(*keys, "began", "ended", seconds, *found.columns[len(keys) + 3 :])
+
+
+def _trouble() -> Column:
+    """A dial that failed, or a connection that broke; an orderly end is none."""
+    from pyspark.sql import functions as f
+
+    kind = f.col("kind")
+    orderly = (kind == "disconnected") & (f.col("failure") == f.lit(False))
+    return kind.isin(*TROUBLE) & ~f.coalesce(orderly, f.lit(False))
+
+
+def _rank() -> Column:
+    """Of events at one instant: trouble first, then the rest, so that an end doesn't precede it."""
+    from pyspark.sql import functions as f
+
+    return f.when(f.col("kind").isin(*TROUBLE), 0).otherwise(1)

@@ -1,0 +1,82 @@
+"""Events as tables: a fleet's and hand-written ones, from a folder and from a topic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Topics
+from typer.testing import CliRunner
+
+from odradek.cli.simulate import app
+from odradek.spark.event_tables import from_folder, from_topic, tables
+from odradek.testing import LocalCluster
+
+BROKER = {"address": "b:1"}
+
+
+def test_a_fleets_events_and_real_ones_become_tables(
+    spark: SparkSession, cluster: LocalCluster, topics: Topics, tmp_path: Path
+) -> None:
+    words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    lines = [line.encode() for line in _one_client()]
+    (tmp_path / "events-h-7.jsonl").write_bytes(b"\n".join([*lines, b"{torn"]))
+    events = from_folder(spark, str(tmp_path)).cache()
+    found = {name: rows(table) for name, table in tables(events).items()}
+
+    name = topics.create(2)
+    files = sorted(tmp_path.glob("*.jsonl"))
+    published = [line for file in files for line in file.read_bytes().splitlines()]
+    topics.fill(name, [(b"c", line) for line in published])
+    options = {f"kafka.{key}": value for key, value in cluster.client_config().items()}
+    assert rows(from_topic(spark, name, options)) == rows(events)  # so the tables are, too
+
+    fleet = [one for one in found["recoveries"] if one["host"] == "simulated"]
+    assert len(fleet) == 12
+    assert all(4.9 < one["seconds"] < 7 and one["dials"] > 8 for one in fleet)
+    assert sum(one["dials"] for one in found["load"]) > 12 * 8
+    storm = max(found["storms"], key=lambda one: one["dials"])
+    assert storm["most_clients"] == 12
+    assert storm["most_dials_per_s"] >= 10
+    alone = {"host": "h", "pid": 7, "client": "c"}
+    assert [one for one in found["outages"] if one["client"] == "c"] == [
+        {
+            **alone, **BROKER, "began": 11.0, "ended": 13.0, "seconds": 2.0, "dials": 2,
+            "failures": 2, "metadata_requests": 1, "rebootstraps": 0, "last_failure": 12.0,
+            "first_error": "refused",
+        },
+        {
+            **alone, **BROKER, "began": 20.0, "ended": None, "seconds": None, "dials": 0,
+            "failures": 1, "metadata_requests": 0, "rebootstraps": 0, "last_failure": 20.0,
+            "first_error": "reset",
+        },
+    ]  # fmt: skip
+    held_up = [(one["began"], one["ended"]) for one in found["recoveries"] if one["client"] == "c"]
+    assert held_up == [(11.0, 13.5), (20.0, None)]
+
+
+def _one_client() -> list[str]:
+    """An orderly end, which is none of the two outages that follow."""
+    events: list[tuple[float, str, dict[str, Any]]] = [
+        (9.0, "first_ack", {"topic": "t"}),
+        (10.0, "disconnected", {**BROKER, "error": "idle", "failure": False}),
+        (10.5, "dial", BROKER),
+        (11.0, "dial_failed", {**BROKER, "error": "refused", "failure": True}),
+        (11.5, "dial", BROKER),
+        (12.0, "dial_failed", {**BROKER, "error": "timed out", "failure": True}),
+        (12.5, "dial", BROKER),
+        (12.9, "metadata_request", BROKER),
+        (13.0, "proved", BROKER),
+        (13.5, "first_record", {"topic": "t"}),
+        (20.0, "disconnected", {**BROKER, "error": "reset", "failure": True}),
+    ]
+    who = {"host": "h", "pid": 7, "client": "c"}
+    return [json.dumps({**more, **who, "time": at, "kind": kind}) for at, kind, more in events]
+
+
+def rows(table: DataFrame) -> list[dict[str, Any]]:
+    """A table in an order of its own."""
+    return sorted((row.asDict() for row in table.collect()), key=str)
