@@ -154,7 +154,7 @@ class Graph:
         for column in sink.partition_by:
             if column not in frame.columns:
                 self._problems.add(
-                    sink.line,
+                    sink.line_of("partitionBy"),
                     f"sink {sink.name}: partitionBy: {sink.reads} has no column {column}, only "
                     f"{', '.join(frame.columns)}",
                 )

@@ -269,6 +269,8 @@ class _Parser:
         mode = self._one_of(entries, "mode", MODES, "append")
         split = entries.get("partitionBy")
         columns = () if split is None else tuple(self._list(split, "partitionBy"))
+        if split is not None:
+            lines["partitionby"] = split.key_line
         if columns and where == OURS and split is not None:
             self._problems.add(
                 split.key_line, "partitionBy is for files; rows of a topic have a column partition"
