@@ -73,8 +73,11 @@ class KafkaDataSource(DataSource):
         return full_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch query."""
-        return KafkaBatchReader(parse_options(dict(self.options), BATCH), schema)
+        """Make the reader of a batch query; one that takes filters where Spark hands them over."""
+        from odradek.spark.pushdown import PushingBatchReader, planner_pushes
+
+        reader = PushingBatchReader if planner_pushes() else KafkaBatchReader
+        return reader(parse_options(dict(self.options), BATCH), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a streaming query."""
