@@ -23,14 +23,16 @@ def split(
     if min_partitions is None or not found or len(found) >= min_partitions:
         return found
     total = sum(r.size for r in found)
-    counts = [_parts(r.size, total, min_partitions) for r in found]
-    # What stays whole is left out of the reckoning, so that the large ones get its share of tasks.
-    large = sum(r.size for r, count in zip(found, counts, strict=True) if count > 1)
-    wanted = max(min_partitions - counts.count(1), 1)
+    # A partition of a topic with a range that stays whole is left out of the reckoning, so that the
+    # large ones get its share of tasks; with all its ranges, as the JVM connector has it.
+    small = {r.tp for r in found if _parts(r.size, total, min_partitions) == 1}
+    left = [r for r in found if _parts(r.size, total, min_partitions) > 1]
+    large = sum(r.size for r in left)
+    wanted = max(min_partitions - (len(found) - len(left)), 1)
     return [
         part
-        for r, count in zip(found, counts, strict=True)
-        for part in _divided(r, 1 if count == 1 else _parts(r.size, large, wanted))
+        for r in found
+        for part in _divided(r, 1 if r.tp in small else _parts(r.size, large, wanted))
     ]
 
 
