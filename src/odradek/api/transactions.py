@@ -90,6 +90,25 @@ class Transactional(Client[ProducerEngine]):
             "max.block.ms",
         )
 
+    def committed_offsets(
+        self, group: str, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, of all partitions; empty where it has nothing.
+
+        It waits for open transactions that have sent offsets to the group (KIP-447). So who asks
+        after `init_transactions()` learns how far the producer before it got, for certain.
+        `timeout` in seconds, default `max.block.ms`. Raises `GroupAuthorizationError` (it needs
+        DESCRIBE), `UnsupportedFeatureError` with brokers before Kafka 2.5.
+        """
+        from odradek.clients.producer.group_offsets import group_offsets
+
+        return self._call(
+            lambda deadline: group_offsets(self._engine, group, deadline),
+            timeout,
+            f"committed offsets of group {group!r}",
+            "max.block.ms",
+        )
+
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Wait until all records of the transaction are written, then commit it.
 

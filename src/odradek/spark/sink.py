@@ -9,8 +9,7 @@ processes, for each micro-batch anew. At-least-once is here, `exactly_once` is a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -20,9 +19,11 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.sink_clients import process_producers
-from odradek.spark.sink_options import FIRST_CONTACT, SinkOptions
-from odradek.spark.sink_problems import SinkContextError, SinkSchemaError
+from odradek.spark.exactly_once import TransactionalTask, check_batch
+from odradek.spark.sink_clients import make_producer, process_producers
+from odradek.spark.sink_messages import SinkCommit, Task, batch_task, stream_task
+from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, FIRST_CONTACT, SinkOptions
+from odradek.spark.sink_problems import SinkSchemaError
 from odradek.spark.sink_schema import SinkColumns, check_columns
 from odradek.spark.sink_sending import Patience, RowSender
 
@@ -31,50 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("odradek.spark")
-
-BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
-"""Local properties that Spark's streams give their tasks. The Python API hands on none of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkCommit(WriterCommitMessage):
-    """What one task wrote; Spark carries it to the driver."""
-
-    partition: int
-    rows: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Which task this is, as far as Spark says."""
-
-    partition: int = 0
-    attempt: int = 0
-    batch: int | None = None
-    """None in a batch query."""
-    query: str | None = None
-    run: str | None = None
-
-
-def this_task(*, stream: bool) -> Task:
-    """Ask Spark which task this is; a stream's must know its batch and query."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        raise SinkContextError("the sink's write() runs outside of a Spark task")
-    if not stream:
-        return Task(context.partitionId(), context.attemptNumber())
-    batch, query = context.getLocalProperty(BATCH_ID), context.getLocalProperty(QUERY_ID)
-    if not (batch or "").isdecimal() or not query:
-        raise SinkContextError(
-            f"Spark doesn't tell the sink's tasks their batch ({BATCH_ID}: {batch!r}) and query "
-            f"({QUERY_ID}: {query!r}) any more. These properties are internal to Spark; PySpark "
-            "4.2 and 4.3 have them. Without them a retry can't be told from a new batch."
-        )
-    run = context.getLocalProperty(RUN_ID)
-    return Task(context.partitionId(), context.attemptNumber(), int(batch or 0), query, run)
 
 
 def write_rows(
@@ -105,7 +62,31 @@ def write_rows(
     return SinkCommit(task.partition, sender.rows, task.attempt)
 
 
-Write = Callable[[SinkOptions, SinkColumns, Task, "Iterator[pa.RecordBatch]"], SinkCommit]
+def write_task(
+    options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
+) -> SinkCommit:
+    """Write one task's rows with the guarantee that was asked for."""
+    if options.delivery == AT_LEAST_ONCE:
+        return write_rows(options, columns, task, batches)
+    writer = TransactionalTask(options, columns, task, make=make_producer, clock=SystemClock())
+    return writer.write(batches)
+
+
+def finish(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
+) -> None:
+    """On the driver: look at the tasks' messages, and say how many rows there are."""
+    if options.delivery == EXACTLY_ONCE:
+        check_batch(options, messages, batch=batch, make=make_producer, clock=SystemClock())
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    skipped = sum(1 for c in commits if c.skipped)
+    logger.info(
+        "sink: %s has %d rows of %d tasks%s",
+        "batch query" if batch is None else f"batch {batch}",
+        sum(c.rows for c in commits),
+        len(commits),
+        f", {skipped} of which had written them before" if skipped else "",
+    )
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
@@ -118,11 +99,11 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition; runs in a Python worker of an executor."""
-        return write_rows(self._options, self._columns, this_task(stream=False), iterator)
+        return write_task(self._options, self._columns, batch_task(self._options), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done; their rows are in the topics already."""
-        log_rows(messages, "batch query")
+        finish(self._options, messages, None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good: what the others wrote stays."""
@@ -141,23 +122,15 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of a micro-batch; runs in a Python worker of an executor."""
-        return write_rows(self._options, self._columns, this_task(stream=True), iterator)
+        return write_task(self._options, self._columns, stream_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of the micro-batch are done; runs on the driver."""
-        log_rows(messages, f"batch {batchId}")
+        finish(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task failed for good: what the others wrote stays, and comes again on a restart."""
         _log_abort(messages, f"batch {batchId}")
-
-
-def log_rows(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """Say how many rows were written."""
-    commits = [m for m in messages if isinstance(m, SinkCommit)]
-    logger.info(
-        "sink: %s wrote %d rows in %d tasks", what, sum(c.rows for c in commits), len(commits)
-    )
 
 
 def _log_abort(messages: Sequence[WriterCommitMessage | None], what: str) -> None:

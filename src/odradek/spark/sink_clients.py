@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.spark.sink_sending import RowProducer
 from odradek.spark.worker_clients import fingerprint
+
+if TYPE_CHECKING:
+    from odradek.api.producer import Producer
 
 MAX_PRODUCERS = 2
 """A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
@@ -60,7 +63,7 @@ class ProducerCache:
         return len(self._kept)
 
 
-def make_producer(config: Mapping[str, Any]) -> RowProducer:
+def make_producer(config: Mapping[str, Any]) -> Producer:
     """Make the real one; imported here, so that an option error costs no client."""
     from odradek.api.producer import Producer
 

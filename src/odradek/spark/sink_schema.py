@@ -36,6 +36,10 @@ class SinkColumns:
     topic: str | None
     """The topic of all rows; None: the column `topic` says it."""
 
+    def of_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what isn't written; the topic stays where it differs from row to row."""
+        return batch.select([*self.sent, *(() if self.topic is not None else ("topic",))])
+
     def by_topic(self, batch: pa.RecordBatch, first_row: int) -> Iterator[TopicRows]:
         """Split a batch by topic; rows of one topic stay in their order.
 

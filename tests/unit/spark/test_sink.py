@@ -11,7 +11,14 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructType
 
 from odradek.common.errors import ConfigurationError
-from odradek.spark.sink import BATCH_ID, QUERY_ID, SinkCommit, Task, this_task
+from odradek.spark.sink_messages import (
+    BATCH_ID,
+    QUERY_ID,
+    SinkCommit,
+    Task,
+    batch_task,
+    stream_task,
+)
 from odradek.spark.sink_problems import SinkContextError
 from odradek.spark.source import KafkaDataSource
 
@@ -55,14 +62,14 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
     context: Any = Context()
     context._properties = {BATCH_ID: "12", QUERY_ID: "q", "spark.jobGroup.id": "r"}
     monkeypatch.setattr(TaskContext, "get", lambda: context)
-    assert this_task(stream=True) == Task(3, 1, 12, "q", "r")
-    assert this_task(stream=False) == Task(3, 1)
+    assert stream_task() == Task(3, 1, 12, "q", "r")
+    assert batch_task() == Task(3, 1)
     del context._properties[BATCH_ID]
     with pytest.raises(SinkContextError, match=r"streaming\.sql\.batchId: None"):
-        this_task(stream=True)
+        stream_task()
     monkeypatch.setattr(TaskContext, "get", lambda: None)
     with pytest.raises(SinkContextError, match="outside of a Spark task"):
-        this_task(stream=False)
+        batch_task()
 
 
 def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,5 +77,5 @@ def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, "odradek.spark"):
         writer.commit([SinkCommit(0, 5, 0), SinkCommit(1, 7, 2)], 4)
         writer.abort([SinkCommit(0, 5, 0), None], 5)
-    assert "batch 4 wrote 12 rows in 2 tasks" in caplog.text
+    assert "batch 4 has 12 rows of 2 tasks" in caplog.text
     assert "batch 5 failed; 1 of 2 tasks" in caplog.text

@@ -1,0 +1,78 @@
+"""All that a group has committed, asked by a client that isn't a member of it (OffsetFetch).
+
+In: a group's id. Out: its offsets by partition, whatever topics they are of, once the transactions
+that have sent offsets to it have ended (KIP-447). For who commits offsets with its transactions and
+asks afterwards how far it got. Must not: commit anything.
+"""
+
+from __future__ import annotations
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.committed_offsets import (
+    BATCHED_FROM,
+    STABLE_FROM,
+    OffsetFetchByName,
+)
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common.errors import KafkaError, UnsupportedFeatureError
+from odradek.common.kafka_errors import error_for
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Flow
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+def group_offsets(engine: ClientEngine, group_id: str, deadline: float) -> Flow[GroupOffsets]:
+    """Ask the group's coordinator, as often as it takes; raises at the deadline.
+
+    Raises `UnsupportedFeatureError` where brokers can't wait for open transactions (before 2.5):
+    what they say may be out of date.
+    """
+    coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
+    found: GroupOffsets = {}
+
+    def body(_: float) -> OffsetFetchRequest:
+        version = coordinator.version(OffsetFetchByName)
+        if version is not None and version < STABLE_FROM:
+            raise UnsupportedFeatureError(
+                f"the broker's OffsetFetch can't wait for open transactions (version {version}); "
+                "Kafka 2.5 or newer is needed"
+            )
+        if version is not None and version < BATCHED_FROM:
+            return OffsetFetchByName(group_id, None, require_stable=True)
+        groups = [OffsetFetchRequestGroup(group_id, topics=None)]
+        return OffsetFetchByName(groups=groups, require_stable=True)
+
+    def check(answer: OffsetFetchResponse) -> KafkaError | None:
+        found.clear()
+        return _read(answer, group_id, found)
+
+    what = f"committed offsets of group {group_id!r}"
+    yield from coordinator.ask(what, body, OffsetFetchResponse, check, deadline)
+    return found
+
+
+def _read(answer: OffsetFetchResponse, group_id: str, found: GroupOffsets) -> KafkaError | None:
+    """Gather the offsets; give the error that decides about the answer."""
+    what = f"OffsetFetch of group {group_id!r}"
+    code = answer.error_code or next((g.error_code for g in answer.groups if g.error_code), 0)
+    if code:
+        return error_for(code, what).needing("DESCRIBE", group_id, "group")
+    parts = [(t.name, p) for t in answer.topics for p in t.partitions]
+    for group in answer.groups:
+        parts += [(t.name, p) for t in group.topics for p in t.partitions]  # type: ignore[misc]
+    for name, p in parts:
+        tp = TopicPartition(name, p.partition_index)
+        if p.error_code:
+            return error_for(p.error_code, f"{what}: {tp}").needing("DESCRIBE", name, "topic")
+        if p.committed_offset >= 0:
+            found[tp] = OffsetAndMetadata(
+                p.committed_offset, p.metadata or "", p.committed_leader_epoch
+            )
+    return None

@@ -1,0 +1,333 @@
+"""Exactly once: one transaction for each task and micro-batch, with a marker of the batch inside.
+
+In: one task's rows, and which batch they are of. Out: a commit message; rows that read_committed
+readers see once, however often Spark runs the task. Flow in a task, and the order matters:
+
+    init_transactions  fences earlier attempts; what they left open is aborted or committed
+    read the marker    only now does nobody write it any more
+    same batch?        replay: count and digest the rows, compare, write nothing
+    earlier or none?   begin → rows → marker → commit: all of it or nothing
+
+The marker is an offset committed with the transaction: group = transactional.id, partition 0 of the
+topic, offset = batch, metadata = rows and digest. On the driver `check_batch` looks at the set.
+Must not: write a row before the marker was read, or trust that a replay is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import InvalidTransactionTimeoutError, ProducerFencedError
+from odradek.common.types import TopicPartition
+from odradek.spark.row_digest import MASK, VERSION, digest
+from odradek.spark.sink_messages import SinkCommit, Task
+from odradek.spark.sink_options import FIRST_CONTACT, SinkOptions
+from odradek.spark.sink_problems import ReplayError, SinkWriteError
+from odradek.spark.sink_schema import SinkColumns
+from odradek.spark.sink_sending import Patience, RowProducer, RowSender
+from odradek.spark.worker_clients import Clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("odradek.spark")
+
+BEYOND = 16
+"""So many partitions behind the last one are looked at for markers of a wider first run."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
+
+
+class MarkerReader(Protocol):
+    """Who can read markers: any producer."""
+
+    def cluster_id(self, timeout: float | None = None) -> str: ...
+    def committed_offsets(
+        self, group: str, timeout: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def explain(self) -> object: ...
+    def close(self, timeout: float = 30.0) -> None: ...
+
+
+class TransactionalProducer(RowProducer, MarkerReader, Protocol):
+    """The part of `odradek.Producer` that transactions need."""
+
+    def init_transactions(self, timeout: float | None = None) -> None: ...
+    def begin_transaction(self) -> None: ...
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str,
+        timeout: float | None = None,
+    ) -> None: ...
+    def commit_transaction(self, timeout: float | None = None) -> None: ...
+
+
+Make = Callable[[Mapping[str, Any]], TransactionalProducer]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a sink partition wrote last."""
+
+    batch: int
+    rows: int
+    digest: int | None
+    """None where another release computed it in another way: only the count can be compared."""
+    run: str | None
+
+    def stored(self) -> OffsetAndMetadata:
+        """As it is committed."""
+        document = {
+            "v": VERSION,
+            "rows": self.rows,
+            "digest": f"{self.digest or 0:016x}",
+            "run": self.run,
+        }
+        return OffsetAndMetadata(self.batch, json.dumps(document, separators=(",", ":")))
+
+
+def read_marker(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+) -> tuple[Marker, str] | None:
+    """Find the newest marker among a group's offsets, and its topic.
+
+    There are several where the topic changed from batch to batch. Raises `ReplayError` for offsets
+    that no sink wrote.
+    """
+    if not offsets:
+        return None
+    tp = max(offsets, key=lambda p: offsets[p].offset)
+    stored = offsets[tp]
+    try:
+        document = json.loads(stored.metadata)
+        known = document["v"] == VERSION
+        rows, text, run = int(document["rows"]), str(document["digest"]), document["run"]
+        return Marker(stored.offset, rows, int(text, 16) if known else None, run), tp.topic
+    except (ValueError, KeyError, TypeError) as error:
+        raise ReplayError(
+            f"group {group!r} holds an offset for {tp} that isn't a marker of this sink. Something "
+            "else commits to it: give option transactionalIdPrefix a name that nothing else uses."
+        ) from error
+
+
+def sink_id(options: SinkOptions, query: str, partition: int) -> str:
+    """Build the transactional.id of a sink partition, which is its marker's group as well."""
+    return f"{options.transactional_id_prefix}-{query}-{options.sink_name}-{partition}"
+
+
+class TransactionalTask:
+    """One task's write, from the fence to the commit."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        columns: SinkColumns,
+        task: Task,
+        *,
+        make: Make,
+        clock: Clock,
+    ) -> None:
+        self._options, self._columns, self._task, self._clock = options, columns, task, clock
+        self._query, self._batch = task.identity()
+        self._id = sink_id(options, self._query, task.partition)
+        self._config = options.producer_config(self._id)
+        self._producer = make(self._config)
+        self._patience = Patience(options.outage_tolerance, clock, self._producer.explain)
+        self._begun: float | None = None
+        self._digest = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """Write the rows once, or find that they are written."""
+        try:
+            found = self._fence()
+            if found is not None and found[0].batch >= self._batch:
+                return self._replay(found[0], batches)
+            return self._write(found, batches)
+        except KafkaError as error:
+            better = self._explained(error)
+            if better is None:
+                raise
+            raise better from error
+        finally:
+            with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
+                self._producer.close(CLOSE_TIMEOUT)
+
+    def _fence(self) -> tuple[Marker, str] | None:
+        """Make sure that no earlier attempt can write any more; then read how far they got."""
+        wait, producer = self._patience.wait, self._producer
+        first = None if self._batch else min(FIRST_CONTACT, self._options.outage_tolerance)
+        wait(producer.cluster_id, "first contact with the cluster", at_most=first)
+        wait(producer.init_transactions, f"producer id of {self._id!r}")
+        offsets = wait(
+            lambda seconds: producer.committed_offsets(self._id, seconds),
+            f"marker of {self._id!r}",
+        )
+        return read_marker(offsets, self._id)
+
+    def _write(
+        self, found: tuple[Marker, str] | None, batches: Iterator[pa.RecordBatch]
+    ) -> SinkCommit:
+        sender = RowSender(
+            self._producer,
+            self._columns,
+            self._patience,
+            window=int(self._config["buffer.memory"]) // 2,
+        )
+        for batch in batches:
+            if batch.num_rows:
+                self._begin()
+                self._count(batch)
+                sender.send(batch)
+        topic = self._options.topic or sender.first_topic or (found[1] if found else None)
+        if topic is not None:  # else there is no row, and nowhere to put a marker
+            if sender.rows == 0:
+                sender.meet(topic)
+            self._begin()
+            sender.finish()
+            self._commit(topic, Marker(self._batch, sender.rows, self._digest, self._task.run))
+        return self._message(sender.rows, found[0] if found else None, skipped=False)
+
+    def _begin(self) -> None:
+        if self._begun is None:
+            self._producer.begin_transaction()
+            self._begun = self._clock.now()
+
+    def _commit(self, topic: str, marker: Marker) -> None:
+        wait, producer = self._patience.wait, self._producer
+        offsets = {TopicPartition(topic, 0): marker.stored()}
+        wait(
+            lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
+            f"marker of {self._id!r} in the transaction",
+        )
+        wait(producer.commit_transaction, f"commit of {self._id!r}")
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        self._digest = (self._digest + digest(self._columns.of_records(batch))) & MASK
+
+    def _replay(self, marker: Marker, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """The batch is written: look whether these are the same rows, and write nothing."""
+        if marker.batch > self._batch:
+            raise ReplayError(
+                f"{self._where()}: batch {marker.batch} was written before, and batches only go "
+                "up. Nothing was written now. Either this is a straggler of an older batch (then "
+                "nothing is wrong), or the checkpoint was set back or copied, or two queries run "
+                "from copies of one checkpoint. A query that shall write again what it wrote "
+                "needs a new checkpoint, or another sinkName."
+            )
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            if batch.num_rows:
+                self._count(batch)
+        same = rows == marker.rows and marker.digest in (None, self._digest)
+        if not same:
+            raise ReplayError(
+                f"{self._where()} was written before with {marker.rows} rows (digest "
+                f"{marker.digest or 0:016x}) and comes again with {rows} rows (digest "
+                f"{self._digest:016x}). Nothing was written now. A batch must be the same each "
+                "time it is computed: look for rand(), uuid(), current_timestamp() in the rows, a "
+                "repartition without columns, limits without an order, or a query, source options "
+                "or numbers of partitions that were changed between the runs. To go on with other "
+                f"rows all the same, stop the query and delete the group {self._id!r}: then this "
+                "partition of the batch is written a second time."
+            )
+        logger.info("sink: %s: %d rows were written before; skipped", self._where(), rows)
+        return self._message(rows, marker, skipped=True)
+
+    def _message(self, rows: int, before: Marker | None, *, skipped: bool) -> SinkCommit:
+        return SinkCommit(
+            self._task.partition,
+            rows,
+            self._task.attempt,
+            batch=self._batch,
+            query=self._query,
+            skipped=skipped,
+            first_of_run=before is None or before.run is None or before.run != self._task.run,
+        )
+
+    def _where(self) -> str:
+        return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
+
+    def _explained(self, error: KafkaError) -> KafkaError | None:
+        """Say what an error of the transaction means for the query."""
+        text = f"{self._where()}: {type(error).__name__}: {error}"
+        timeout = float(self._config["transaction.timeout.ms"]) / 1000
+        if isinstance(error, InvalidTransactionTimeoutError):
+            return SinkWriteError(
+                f"{text}. The sink asks for {timeout:.0f} s, more than the brokers allow "
+                "(transaction.max.timeout.ms): set option kafka.transaction.timeout.ms to what "
+                "they allow; a task's write must take less."
+            )
+        if self._begun is not None and self._clock.now() - self._begun >= timeout:
+            return SinkWriteError(
+                f"{text}. The transaction was open for {self._clock.now() - self._begun:.0f} s and "
+                f"kafka.transaction.timeout.ms is {timeout:.0f} s: nothing of it is visible. Use "
+                "smaller batches (maxOffsetsPerTrigger), more partitions, or a longer timeout "
+                "(brokers limit it by transaction.max.timeout.ms)."
+            )
+        if isinstance(error, ProducerFencedError):
+            return SinkWriteError(
+                f"{text}. Another attempt of this task, or another run of this query, has taken "
+                "over; nothing of this attempt is visible."
+            )
+        return None
+
+
+def check_batch(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    batch: int | None,
+    make: Callable[[Mapping[str, Any]], MarkerReader],
+    clock: Clock,
+) -> None:
+    """On the driver, when all tasks are done: look whether their messages make a whole batch.
+
+    `batch` is what Spark says; None in a batch query. A run whose first batch is a replay with
+    fewer tasks than before would leave out partitions that were written: their markers are looked
+    for.
+    """
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    partitions = sorted(c.partition for c in commits)
+    queries = {(c.query, c.batch) for c in commits}
+    whole = len(commits) == len(messages) and partitions == list(range(len(messages)))
+    if not whole or len(queries) != 1 or (batch is not None and commits[0].batch != batch):
+        raise ReplayError(
+            f"batch {batch}: the tasks' messages don't make one batch: partitions {partitions}, "
+            f"{len(messages)} messages, queries and batches {sorted(map(str, queries))}"
+        )
+    if not any(c.first_of_run and c.rows for c in commits):
+        return
+    producer = make(options.producer_config())
+    patience = Patience(options.outage_tolerance, clock, producer.explain)
+    try:
+        for number in range(len(commits), len(commits) + BEYOND):
+            name = sink_id(options, str(commits[0].query), number)
+            _refuse_wider(patience, producer, name, commits[0])
+    finally:
+        with contextlib.suppress(Exception):
+            producer.close(CLOSE_TIMEOUT)
+
+
+def _refuse_wider(
+    patience: Patience, producer: MarkerReader, name: str, commit: SinkCommit
+) -> None:
+    offsets = patience.wait(
+        lambda seconds: producer.committed_offsets(name, seconds), f"marker of {name!r}"
+    )
+    found = read_marker(offsets, name)
+    if found is not None and found[0].batch == commit.batch and found[0].rows:
+        raise ReplayError(
+            f"batch {commit.batch} was written before by more tasks than now: {name!r} wrote "
+            f"{found[0].rows} rows of it. Rows that moved to other tasks may be there twice. Keep "
+            "the number of partitions (spark.sql.shuffle.partitions, minPartitions) as it is until "
+            "a batch that was interrupted is done."
+        )

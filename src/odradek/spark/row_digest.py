@@ -1,0 +1,128 @@
+"""A number that a set of rows is known by, whatever their order and however they come in batches.
+
+In: Arrow batches with the columns that are written. Out: 64 bits for each batch, to be added up
+modulo 2**64. Each row is hashed on its own and hashes are summed, because a shuffle may deliver the
+same rows in another order when it runs again. It finds accidents, not forgeries: it isn't
+cryptographic. Must not make Python objects of rows: numpy works on Arrow's buffers, eight bytes at
+a time. The result is stored in the cluster and compared by later releases: `VERSION` changes with
+anything that changes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+VERSION = 1
+MASK = (1 << 64) - 1
+WHOLE, SPREAD, MIX = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93
+"""Odd constants: of the golden ratio, xxHash's second prime, and one of the rrmxmx mixers."""
+NULL = 0xA0761D6478BD642F
+"""The hash of a null, which no empty value has."""
+
+
+def digest(batch: pa.RecordBatch) -> int:
+    """Sum the hashes of a batch's rows; columns count by name, not by place."""
+    import numpy as np
+
+    rows = np.zeros(batch.num_rows, np.uint64)
+    for name in sorted(batch.schema.names):
+        salt = int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "little")
+        rows = _mixed((rows ^ np.uint64(salt)) + _hashes(batch.column(name)))
+    return int(rows.sum(dtype=np.uint64))
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    """Spread each bit over all others, so that sums of hashes say more than sums of bytes."""
+    import numpy as np
+
+    hashes = (hashes ^ (hashes >> np.uint64(32))) * np.uint64(MIX)
+    return hashes ^ (hashes >> np.uint64(29))
+
+
+def _hashes(array: Any) -> Hashes:
+    """Hash each entry of a column."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    t = pa.types
+    kind = array.type
+    if t.is_dictionary(kind):
+        array = array.dictionary_decode()
+        kind = array.type
+    if t.is_integer(kind):
+        found = _mixed(pc.fill_null(array, 0).to_numpy().astype(np.uint64) * np.uint64(WHOLE))
+    elif t.is_list(kind) or t.is_large_list(kind):
+        found = _lists(array)
+    else:
+        found = _texts(array)
+    if array.null_count:
+        found = np.where(pc.is_null(array).to_numpy(zero_copy_only=False), np.uint64(NULL), found)
+    return found
+
+
+def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Where each entry begins and the last one ends, in the data or in the children."""
+    import numpy as np
+    import pyarrow as pa
+
+    t = pa.types
+    wide = t.is_large_binary(array.type) or t.is_large_string(array.type)
+    wide = wide or t.is_large_list(array.type)
+    offsets = np.frombuffer(array.buffers()[1], np.int64 if wide else np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+
+
+def _texts(array: Any) -> Hashes:
+    """Hash binary or string entries: whole words of eight bytes, and a rest padded with zeros."""
+    import numpy as np
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_binary_view(array.type) or t.is_string_view(array.type):
+        array = array.cast(pa.large_binary())
+    if not len(array):
+        return np.zeros(0, np.uint64)
+    offsets = _offsets(array)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    data = np.zeros(end - begin + 8, np.uint8)  # a word may be read beyond the last byte
+    source = array.buffers()[2]
+    if source is not None and end > begin:
+        data[: end - begin] = np.frombuffer(source, np.uint8)[begin:end]
+    lengths = np.diff(offsets)
+    counts = (lengths >> 3) + 1  # the last word is partial, perhaps empty
+    firsts = np.cumsum(counts) - counts
+    place = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(firsts, counts)
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    found = words[np.repeat(offsets[:-1] - begin, counts) + (place << 3)]
+    rest = (lengths & 7).astype(np.uint64)
+    last = firsts + counts - 1
+    found[last] &= (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
+    found = _mixed(found + (place.astype(np.uint64) + np.uint64(1)) * np.uint64(SPREAD))
+    sums = np.add.reduceat(found, firsts)
+    return _mixed(sums + lengths.astype(np.uint64) * np.uint64(WHOLE))
+
+
+def _lists(array: Any) -> Hashes:
+    """Hash lists of headers: each pair by its place in the list."""
+    import numpy as np
+
+    offsets = _offsets(array)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    lengths = np.diff(offsets)
+    found = _mixed(lengths.astype(np.uint64) + np.uint64(WHOLE))
+    if end == begin:
+        return found
+    pairs = array.values.slice(begin, end - begin)
+    children = dict(zip([f.name for f in pairs.type], pairs.flatten(), strict=True))
+    hashes = _mixed(_hashes(children["key"]) * np.uint64(SPREAD) + _hashes(children["value"]))
+    place = np.arange(end - begin, dtype=np.int64) - np.repeat(offsets[:-1] - begin, lengths)
+    hashes = _mixed(hashes + (place.astype(np.uint64) + np.uint64(1)) * np.uint64(SPREAD))
+    sums = np.concatenate(([np.uint64(0)], np.cumsum(hashes, dtype=np.uint64)))
+    return _mixed(found + sums[offsets[1:] - begin] - sums[offsets[:-1] - begin])
