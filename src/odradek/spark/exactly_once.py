@@ -24,7 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import InvalidTransactionTimeoutError, ProducerFencedError
+from odradek.common.kafka_errors import (
+    InvalidProducerEpochError,
+    InvalidTransactionTimeoutError,
+    ProducerFencedError,
+)
 from odradek.common.types import TopicPartition
 from odradek.spark.row_digest import MASK, VERSION, digest
 from odradek.spark.sink_messages import SinkCommit, Task
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.spark")
 
+FENCED = (ProducerFencedError, InvalidProducerEpochError)
+"""What coordinators say of an attempt that another one overtook, and what leaders say."""
 BEYOND = 16
 """So many partitions behind the last one are looked at for markers of a wider first run."""
 CLOSE_TIMEOUT = 5.0
@@ -273,7 +279,7 @@ class TransactionalTask:
                 "smaller batches (maxOffsetsPerTrigger), more partitions, or a longer timeout "
                 "(brokers limit it by transaction.max.timeout.ms)."
             )
-        if isinstance(error, ProducerFencedError):
+        if isinstance(error, FENCED) or isinstance(error.__cause__, FENCED):
             return SinkWriteError(
                 f"{text}. Another attempt of this task, or another run of this query, has taken "
                 "over; nothing of this attempt is visible."

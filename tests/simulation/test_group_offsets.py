@@ -1,0 +1,102 @@
+"""What a producer learns of a group's offsets, and the Spark sink's transactions on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
+
+from odradek.api.producer import Producer
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.exactly_once import TransactionalTask
+from odradek.spark.options import STREAM
+from odradek.spark.sink_messages import SinkCommit, Task
+from odradek.spark.sink_options import parse_sink_options
+from odradek.spark.sink_problems import ReplayError, SinkWriteError
+from odradek.spark.sink_schema import SinkColumns
+
+pytestmark = pytest.mark.simulation
+
+
+@PROTOCOLS
+def test_offsets_of_open_transactions_are_waited_for_and_all_topics_told(version: int) -> None:
+    scene = Scene(version)
+    scene.cluster.create_topic("s", partitions=1)
+    first = scene.producer()
+    assert first.committed_offsets("g") == {}
+    marker = OffsetAndMetadata(7, "what the application wants to find again")
+    with first.transaction():
+        send(first, range(3))
+        first.send_offsets_to_transaction({P0: marker, TopicPartition("s", 0): 5}, "g")
+    first.begin_transaction()
+    first.send(*("t", b"9"), partition=0)
+    first.send_offsets_to_transaction({P0: 8}, "g")
+    plain = scene.uninitialised(transactional_id=None)
+    with pytest.raises(KafkaTimeoutError, match="committed offsets of group 'g'"):
+        plain.committed_offsets("g", timeout=2)
+    second = scene.producer()  # aborts what the first one left open
+    wanted = {P0: marker, TopicPartition("s", 0): OffsetAndMetadata(5)}
+    assert second.committed_offsets("g") == wanted == plain.committed_offsets("g")
+    assert scene.visible() == [0, 1, 2]
+
+
+class Sink:
+    """Attempts of one sink partition, each with a producer of its own."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.options = parse_sink_options(
+            {"kafka.bootstrap.servers": "unused:1", "topic": "t", "delivery": "exactly_once"},
+            STREAM,
+        )
+
+    def now(self) -> float:
+        return self.scene.world.now
+
+    def pause(self, seconds: float) -> None:
+        raise AssertionError("nothing pauses here")
+
+    def make(self, config: Mapping[str, Any]) -> Producer:
+        given = {**config, "bootstrap.servers": self.scene.cluster.bootstrap_servers}
+        return Producer(given, _host=self.scene.world.host("sink"))
+
+    def attempt(self, batch: int) -> TransactionalTask:
+        columns, task = SinkColumns(("value",), "t"), Task(0, 0, batch, "query", "run")
+        return TransactionalTask(self.options, columns, task, make=self.make, clock=self)
+
+    def write(self, batch: int, *numbers: int) -> SinkCommit:
+        return self.attempt(batch).write(rows(*numbers))
+
+
+def rows(*numbers: int) -> Any:
+    data = [b"%d" % n for n in numbers]
+    return iter([pa.RecordBatch.from_pydict({"value": [value]}) for value in data])
+
+
+@PROTOCOLS
+def test_the_spark_sink_writes_once_whoever_overtakes_whom(version: int) -> None:
+    sink = Sink(Scene(version))
+    assert not sink.write(0, 1, 2, 3).skipped
+    assert sink.write(0, 3, 1, 2).skipped
+
+    def overtaken() -> Any:
+        """While the first attempt reads its rows, a second one writes them all."""
+        yield from rows(4)
+        assert not sink.write(1, 4, 5).skipped
+        yield from rows(5)
+
+    with pytest.raises(SinkWriteError, match="Another attempt of this task"):
+        sink.attempt(1).write(overtaken())
+    assert sink.write(1, 5, 4).skipped
+    with pytest.raises(ReplayError, match="was written before with 2 rows"):
+        sink.write(1, 4, 6)
+    with pytest.raises(ReplayError, match="batches only go up"):
+        sink.write(0, 1, 2, 3)
+    assert sink.write(2).rows == 0
+    assert sink.write(3, 7).rows == 1
+    assert sink.scene.visible() == [1, 2, 3, 4, 5, 7]
