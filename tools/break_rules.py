@@ -22,7 +22,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from rules_to_break import BREAKAGES, Breakage, Patch
+from rules_to_break import BREAKAGES as OTHERS
+from rules_to_break import Breakage, Patch
+from security_rules_to_break import SECURITY_BREAKAGES
+
+BREAKAGES = (*OTHERS, *SECURITY_BREAKAGES)
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "odradek"

@@ -142,6 +142,30 @@ def test_one_broker_of_three_that_refuses_keeps_nobody_from_the_others(refusing:
     assert len(refused) <= 2 + scene.world.now * 1.3
 
 
+def test_a_refusal_waits_for_those_that_are_slow() -> None:
+    """A round goes on for a second behind the first refusal: others may take the client in."""
+    scene = Scene(refusing={1})
+    for slow in (2, 3):
+        scene.cluster.slow_handshake(slow, 0.7)
+    servers = ",".join(str(b.address) for b in scene.cluster.brokers.values())
+    with client_of(scene, "admin", bootstrap_servers=servers) as admin:
+        assert admin.list_topics(timeout=10) == ["t"]
+
+
+def test_a_call_to_a_broker_that_refuses_waits_as_long_as_others_take_the_client_in() -> None:
+    """It may be let in again; the refusal is the cause of the timeout."""
+    scene = Scene(refusing={2})
+    led = {p: scene.cluster.leader("t", p) for p in range(PARTITIONS)}
+    (partition,) = (p for p, broker in led.items() if broker is not None and broker.id == 2)
+    servers = ",".join(str(b.address) for b in scene.cluster.brokers.values())
+    with client_of(scene, "consumer", bootstrap_servers=servers) as consumer:
+        began = scene.world.now
+        with pytest.raises(KafkaTimeoutError) as caught:
+            consumer.end_offsets([TopicPartition("t", partition)], timeout=8.0)
+        assert scene.world.now - began >= 7.9
+        assert isinstance(caught.value.__cause__, CredentialsRefusedError)
+
+
 def test_a_running_client_with_good_connections_isnt_touched() -> None:
     scene = Scene()
     with client_of(scene, "producer", linger_ms=0) as producer:

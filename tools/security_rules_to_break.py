@@ -1,0 +1,261 @@
+"""What `break_rules` breaks of security: SASL, refusals (R-CS-4), TLS, proxies, secrets."""
+
+from __future__ import annotations
+
+from rules_to_break import Breakage, broken
+
+SCRAM = "network/sasl/scram.py"
+AUTHENTICATE = "network/sasl/authenticate.py"
+REAUTHENTICATION = "network/sasl/reauthentication.py"
+SESSION = "network/sasl/session.py"
+OAUTHBEARER = "network/sasl/oauthbearer.py"
+PROBE = "network/probe.py"
+REFUSALS = "metadata/refusals.py"
+CONTEXT = "runtime/tls_context.py"
+KEY_LOG = "runtime/key_log.py"
+
+IN_SCRAM = "tests/unit/network/sasl/test_scram.py"
+IN_SASL = "tests/simulation/test_sasl.py"
+IN_REFUSALS = "tests/simulation/test_sasl_refusals.py"
+IN_CONTEXT = "tests/unit/runtime/test_tls_context.py"
+NO_REQUEST_LOST = f"{IN_SASL}::test_no_request_is_lost_while_sessions_end"
+
+SECURITY_BREAKAGES: tuple[Breakage, ...] = (
+    # SASL
+    broken(
+        "the broker's SCRAM signature isn't checked",
+        "RFC5802",
+        SCRAM,
+        "    if not hmac.compare_digest(signature, expected):",
+        "    if not text:",
+        f"{IN_SCRAM}::test_a_broker_that_does_not_prove_itself_is_left",
+    ),
+    broken(
+        "any SCRAM nonce will do",
+        "RFC5802",
+        SCRAM,
+        "    if not found.startswith(nonce) or len(found) == len(nonce):",
+        "    if not found:",
+        f"{IN_SCRAM}::test_a_first_message_that_asks_too_much_or_too_little",
+    ),
+    broken(
+        "a broker may ask for one SCRAM iteration, or for a billion",
+        "RFC5802",
+        SCRAM,
+        "not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS",
+        "not 0 < iterations",
+        f"{IN_SCRAM}::test_a_first_message_that_asks_too_much_or_too_little",
+    ),
+    broken(
+        "challenges may go on for ever",
+        "R-CS-5",
+        AUTHENTICATE,
+        "MAX_TOKENS = 16",
+        "MAX_TOKENS = 1 << 40",
+        f"{IN_SASL}::test_endless_challenges_of_a_mechanism_that_bears_them_are_counted",
+    ),
+    broken(
+        "a broker's SASL token may have any length",
+        "R-CS-5",
+        AUTHENTICATE,
+        "if len(heard.token) > MAX_CHALLENGE:",
+        "if len(heard.token) < 0:",
+        "tests/unit/network/sasl/test_authenticate.py"
+        "::test_what_a_hostile_broker_says_back_is_in_no_local",
+    ),
+    broken(
+        "a token that is over is shown all the same",
+        "KIP-255",
+        OAUTHBEARER,
+        "if token.expires_at is not None and token.expires_at <= now:",
+        "if token.expires_at is not None and token.expires_at <= -now:",
+        "tests/unit/network/sasl/test_oauthbearer.py::test_a_token_that_is_over_is_not_sent",
+    ),
+    broken(
+        "a token that was refused is shown again",
+        "KIP-255",
+        OAUTHBEARER,
+        "        self._token = None  # whatever",
+        "        # whatever",
+        "tests/unit/network/sasl/test_oauthbearer.py"
+        "::test_a_refusal_is_answered_and_the_token_forgotten",
+    ),
+    # Sessions (KIP-368)
+    broken(
+        "what waited for a re-authentication is lost",
+        "KIP-368",
+        REAUTHENTICATION,
+        "    network.let_go(connection, session.take_held(), now)",
+        "    session.take_held()",
+        NO_REQUEST_LOST,
+    ),
+    broken(
+        "requests go out in the middle of a re-authentication",
+        "KIP-368",
+        REAUTHENTICATION,
+        "        session.gated = True",
+        "        session.gated = False",
+        NO_REQUEST_LOST,
+    ),
+    broken(
+        "requests overtake those that wait for a re-authentication",
+        "KIP-368",
+        SESSION,
+        "if self.gated or self.held or now >= self.ends_at:",
+        "if self.gated or now >= self.ends_at:",
+        NO_REQUEST_LOST,
+        "tests/unit/network/sasl/test_session.py",
+        "tests/unit/network/sasl/test_reauthentication.py",
+    ),
+    broken(
+        "a request goes out behind a fetch that may outlast the session",
+        "KIP-368",
+        SESSION,
+        "return in_flight.patience_ends() >= self.ends_at",
+        "return False",
+        "tests/unit/network/sasl/test_session.py"
+        "::test_a_request_waits_behind_a_fetch_that_may_outlast_the_session",
+    ),
+    broken(
+        "all clients authenticate again at the same time",
+        "KIP-368",
+        SESSION,
+        "EARLIEST + (LATEST - EARLIEST) * self._rng.random()",
+        "LATEST",
+        "tests/unit/network/sasl/test_session.py::test_between_85_and_95_per_cent_and_spread",
+    ),
+    # Refusals
+    broken(
+        "a refusal is forgotten before the next attempt",
+        "R-CS-4",
+        REFUSALS,
+        "if last is None or now >= last.until or self._connected():",
+        "if last is None or now >= 0.0:",
+        f"{IN_REFUSALS}::test_within_the_backoff_calls_get_it_without_a_dial",
+    ),
+    broken(
+        "a refusal is told before others were asked",
+        "R-CS-4",
+        REFUSALS,
+        "        return self._since + GRACE",
+        "        return self._since",
+        f"{IN_REFUSALS}::test_a_refusal_waits_for_those_that_are_slow",
+    ),
+    broken(
+        "a refusal is told to nobody",
+        "R-CS-4",
+        REFUSALS,
+        "        self.tell(self._last)",
+        "        pass",
+        f"{IN_REFUSALS}::test_a_wrong_password_is_every_calls_error_within_one_attempt",
+    ),
+    broken(
+        "who refuses is dialled again without a wait",
+        "R-CS-4",
+        "network/network_client.py",
+        "            until = self.states.failed(address, now, error, connecting=setting_up)\n",
+        "            until = now\n"
+        "            if not error.sticky:\n"
+        "                until = self.states.failed(address, now, error, connecting=setting_up)\n",
+        IN_REFUSALS,
+    ),
+    broken(
+        "one address that is recycled is a verdict in an outage",
+        "R-CS-4",
+        REFUSALS,
+        "            if away and (not strong or away >= refusing):",
+        "            if away < 0:",
+        f"{IN_REFUSALS}::test_a_single_recycled_address_is_no_verdict_while_the_others_are_away",
+        f"{IN_REFUSALS}::test_an_outage_isnt_mistaken_for_a_refusal",
+    ),
+    # TLS
+    broken(
+        "a certificate may be for any host name",
+        "TLS",
+        CONTEXT,
+        'context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])',
+        "context.check_hostname = False",
+        f"{IN_CONTEXT}::test_names_that_do_not",
+    ),
+    broken(
+        "a certificate may be anybody's",
+        "TLS",
+        CONTEXT,
+        '    if not config["enable.ssl.certificate.verification"]:',
+        '    if config["enable.ssl.certificate.verification"]:',
+        f"{IN_CONTEXT}::test_strangers",
+    ),
+    broken(
+        "certificates that were revoked are taken",
+        "TLS",
+        CONTEXT,
+        "    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF",
+        "    pass",
+        f"{IN_CONTEXT}::test_revoked",
+    ),
+    broken(
+        "files that change are never read again",
+        "TLS",
+        CONTEXT,
+        "        elif self._files and (found := self._look()) != self._signature:",
+        "        elif not self._files and (found := self._look()) != self._signature:",
+        f"{IN_CONTEXT}::test_rotated_certificates",
+    ),
+    broken(
+        "the question in plaintext goes on as if it were TLS",
+        "TLS",
+        PROBE,
+        'raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")',
+        "return now",
+        "tests/unit/network/test_probe.py",
+    ),
+    broken(
+        "a port that was gone meanwhile is never asked again",
+        "TLS",
+        PROBE,
+        "        connection.record.suspicion = Suspicion.NONE",
+        "        pass",
+        "tests/unit/network/test_probe.py::test_a_port_that_was_gone_meanwhile_is_asked_anew",
+    ),
+    broken(
+        "SSLKEYLOGFILE counts unasked",
+        "TLS",
+        KEY_LOG,
+        "if value == VARIABLE else value",
+        "if value in (VARIABLE, None) else value",
+        "tests/unit/runtime/test_key_log.py::test_the_variable_counts_only_on_request",
+    ),
+    broken(
+        "the key log is for everybody",
+        "TLS",
+        KEY_LOG,
+        "os.O_CLOEXEC, 0o600)",
+        "os.O_CLOEXEC, 0o666)",
+        "tests/unit/runtime/test_key_log.py",
+    ),
+    # Proxies and secrets
+    broken(
+        "what stands behind a proxy's answer is lost",
+        "PROXY",
+        "runtime/tunnel.py",
+        "            self._take(sock, max(end, 1))",
+        "            self._take(sock, LONGEST_HEAD)",
+        "tests/unit/runtime/test_tunnel.py",
+    ),
+    broken(
+        "a broker's name is looked up here although the proxy resolves",
+        "PROXY",
+        "network/handshake.py",
+        "first = connection.address if proxy is None or not proxy.resolves else proxy.address",
+        "first = connection.address",
+        "tests/unit/network/test_proxies.py",
+    ),
+    broken(
+        "a secret shows itself",
+        "SECRETS",
+        "common/secret.py",
+        "    def __repr__(self) -> str:\n        return HIDDEN",
+        "    def __repr__(self) -> str:\n        return self._text",
+        "tests/unit/common/test_secret.py",
+    ),
+)
