@@ -14,7 +14,7 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.exactly_once import TransactionalTask
-from odradek.spark.options import STREAM
+from odradek.spark.option_table import STREAM
 from odradek.spark.sink_messages import SinkCommit, Task
 from odradek.spark.sink_options import parse_sink_options
 from odradek.spark.sink_problems import ReplayError, SinkWriteError

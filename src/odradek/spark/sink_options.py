@@ -16,79 +16,71 @@ from typing import Any
 
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.spark.options import BATCH, CLIENT_ID, PREFIX, STREAM, sealed_options
-from odradek.spark.sink_problems import SinkOptionError
+from odradek.spark.option_table import BATCH, BATCHES, SparkOption
+from odradek.spark.option_values import boolean, seconds, whole
+from odradek.spark.options import CLIENT_ID, PREFIX, sealed_options
+from odradek.spark.problems import OptionError
 
 logger = logging.getLogger("odradek.spark")
 
 AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = "at_least_once", "exactly_once", "exactly_once_atomic"
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOption:
-    """One option as the documentation lists it."""
-
-    name: str
-    default: str
-    doc: str
-    queries: frozenset[str] = frozenset((BATCH, STREAM))
-
-
-OPTIONS: dict[str, SinkOption] = {
+OPTIONS: dict[str, SparkOption] = {
     option.name.lower(): option
     for option in (
-        SinkOption(
+        SparkOption(
             "topic",
             "column `topic`",
             "The topic of all rows. It goes before a column `topic`; without it the column must be "
             "there, and a null in it is an error.",
         ),
-        SinkOption(
+        SparkOption(
             "includeHeaders",
             "false",
             "With true the column `headers` must be there. A column `headers` is written either "
             "way, as by the JVM connector.",
         ),
-        SinkOption(
+        SparkOption(
             "delivery",
             AT_LEAST_ONCE,
             "at_least_once or exactly_once, see below; exactly_once_atomic is refused, with the "
             "reason.",
         ),
-        SinkOption(
+        SparkOption(
             "outageTolerance",
             "10m",
             "How long a task waits for a cluster that doesn't answer; a line in the log each 30 s. "
             "Before the first answer to a new query it is 30 s, so that a wrong address is "
             "noticed. Like 90s, 5m or 1h.",
         ),
-        SinkOption(
+        SparkOption(
             "transactionalIdPrefix",
             "odradek",
             "exactly_once: what the names of transactional ids, and of the groups with the "
             "markers, begin with. Part of the query's identity: don't change it.",
         ),
-        SinkOption(
+        SparkOption(
             "sinkName",
             "sink",
             "exactly_once: tells several writes of one query or job from each other. Part of the "
             "query's identity: don't change it.",
         ),
-        SinkOption(
+        SparkOption(
             "jobId",
             "–",
             "exactly_once in a batch query: names what is written. A second run with the same "
             "jobId and batchId is a replay: what is written already is compared and skipped.",
-            frozenset((BATCH,)),
+            BATCHES,
         ),
-        SinkOption(
+        SparkOption(
             "batchId",
             "0",
             "exactly_once in a batch query: counts up with each new write of a jobId; in "
             "foreachBatch the batch's id.",
-            frozenset((BATCH,)),
+            BATCHES,
         ),
-        SinkOption("eventsDir", "–", "Folder where every process appends its client's events."),
+        SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
     )
 }
 
@@ -112,8 +104,6 @@ BUFFER = 64 << 20
 """Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
 TRANSACTION_TIMEOUT = "900000"
 """Brokers' transaction.max.timeout.ms is 15 min unless it was changed: a batch takes that long."""
-_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -158,16 +148,16 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
         kafka=_checked_kafka(kafka),
         topic=_topic(plain),
         delivery=_delivery(plain),
-        include_headers=_boolean(plain, "includeHeaders"),
-        outage_tolerance=_duration("outageTolerance", plain.get("outagetolerance", "10m")),
+        include_headers=boolean(plain, "includeHeaders", default=False),
+        outage_tolerance=seconds("outageTolerance", plain.get("outagetolerance", "10m"), "s"),
         transactional_id_prefix=_name(plain, "transactionalIdPrefix", "odradek"),
         sink_name=_name(plain, "sinkName", "sink"),
         job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
-        batch_id=_whole("batchId", plain.get("batchid", "0")),
+        batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
     )
     Config(PRODUCER, found.producer_config())
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
-        raise SinkOptionError(
+        raise OptionError(
             "option delivery=exactly_once in a batch query needs option jobId, a name for what is "
             "written: Spark gives batch queries no identity by which a second run could be told "
             "from a new one (a stream has its checkpoint's). Give a jobId that stays the same when "
@@ -181,7 +171,7 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
         option = OPTIONS.get(name)
         if option is not None:
             if query not in option.queries:
-                raise SinkOptionError(f"option {option.name} isn't for a {query} write")
+                raise OptionError(f"option {option.name} isn't for a {query} write")
         elif name not in FROM_SPARK and not name.startswith("option."):
             known = {key: o.name for key, o in OPTIONS.items()}
             known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
@@ -189,7 +179,7 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
             if not candidates:
                 candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
             hint = f"; did you mean {known[candidates[0]]}?" if candidates else ""
-            raise SinkOptionError(
+            raise OptionError(
                 f"the sink has no option {name!r}{hint} (settings of the Kafka client itself are "
                 "given as kafka.<name>)"
             )
@@ -198,7 +188,7 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
 def _checked_kafka(kafka: dict[str, Any]) -> dict[str, Any]:
     for name, why in PROTECTED.items():
         if name in kafka:
-            raise SinkOptionError(f"option kafka.{name} can't be set: {why}")
+            raise OptionError(f"option kafka.{name} can't be set: {why}")
     for name, weaker in RAISED.items():
         if str(kafka.get(name, "")).strip().lower() in weaker:
             logger.warning(
@@ -207,15 +197,13 @@ def _checked_kafka(kafka: dict[str, Any]) -> dict[str, Any]:
                 kafka.pop(name),
             )
     if not kafka.get("bootstrap.servers", "").strip():
-        raise SinkOptionError(
-            "option kafka.bootstrap.servers is missing: give at least one host:port"
-        )
+        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
     try:
         Config(PRODUCER, kafka)
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
     except ConfigurationError as error:
-        raise SinkOptionError(f"in the options kafka.*: {error}") from error
+        raise OptionError(f"in the options kafka.*: {error}") from error
     return kafka
 
 
@@ -224,7 +212,7 @@ def _topic(plain: Mapping[str, str]) -> str | None:
         return None
     name = plain["topic"].strip()
     if not name:
-        raise SinkOptionError("option topic is empty: name a topic, or leave it out")
+        raise OptionError("option topic is empty: name a topic, or leave it out")
     return name
 
 
@@ -239,38 +227,17 @@ def _delivery(plain: Mapping[str, str]) -> str:
             "each sink partition of a batch becomes visible by itself, every row once."
         )
     if text not in (AT_LEAST_ONCE, EXACTLY_ONCE):
-        raise SinkOptionError(
+        raise OptionError(
             f"option delivery must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}, not {text!r:.80}"
         )
     return text
 
 
-def _boolean(plain: Mapping[str, str], name: str) -> bool:
-    text = plain.get(name.lower(), "false").strip().lower()
-    if text not in ("true", "false"):
-        raise SinkOptionError(f"option {name} must be true or false, not {text!r:.80}")
-    return text == "true"
-
-
 def _name(plain: Mapping[str, str], name: str, default: str) -> str:
     text = plain.get(name.lower(), default).strip()
     if not _NAME.fullmatch(text):
-        raise SinkOptionError(
+        raise OptionError(
             f"option {name} must be 1 to 100 letters, digits, dots, dashes or underscores, not "
             f"{text!r:.120}"
         )
     return text
-
-
-def _whole(name: str, text: str) -> int:
-    value = text.strip()
-    if not (value.isascii() and value.isdecimal()) or int(value) >= 1 << 63:
-        raise SinkOptionError(f"option {name} must be a whole number, not {text!r:.80}")
-    return int(value)
-
-
-def _duration(name: str, text: str) -> float:
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None or int(match[1]) == 0:
-        raise SinkOptionError(f"option {name} must be a time like 90s, 5m or 1h, not {text!r:.80}")
-    return int(match[1]) * _SECONDS[match[2]]

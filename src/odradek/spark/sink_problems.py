@@ -10,10 +10,6 @@ from __future__ import annotations
 from odradek.common.errors import ConfigurationError, KafkaError
 
 
-class SinkOptionError(ConfigurationError):
-    """An option of the Spark sink is missing, unknown or has a value that can't be used."""
-
-
 class SinkSchemaError(ConfigurationError):
     """The columns to be written don't make records."""
 

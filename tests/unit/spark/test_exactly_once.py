@@ -18,7 +18,7 @@ from odradek.spark.exactly_once import (
     read_marker,
     sink_id,
 )
-from odradek.spark.options import STREAM
+from odradek.spark.option_table import STREAM
 from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink_messages import SinkCommit, Task
 from odradek.spark.sink_options import SinkOptions, parse_sink_options

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.spark.options import BATCH, STREAM
+from odradek.spark.option_table import BATCH, STREAM
 from odradek.spark.sink_options import OPTIONS, SinkOptions, parse_sink_options
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from odradek.spark.options import BATCH
+from odradek.spark.option_table import BATCH
 from odradek.spark.sink_options import parse_sink_options
 from odradek.spark.sink_problems import SinkRowError, SinkSchemaError
 from odradek.spark.sink_schema import SinkColumns, check_columns
