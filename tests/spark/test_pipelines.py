@@ -1,0 +1,176 @@
+"""`odradek pipeline` and declarative pipelines on a real cluster: the examples as tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+from tests.spark.conftest import Row, Topics
+
+from odradek.cli.pipeline import planning
+from odradek.cli.pipeline.display import JsonLines
+from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.running import Running, Stop
+from odradek.cli.pipeline.spec import Pipeline, parse
+from odradek.testing import LocalCluster, ensure_java_environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
+NAMES = {"c0": "Amira", "c1": "Bo", "c2": "Chandra", "c3": "Dolores"}
+
+
+def orders(start: int, stop: int) -> list[Row]:
+    return [
+        (
+            f"c{n % 5}".encode(),
+            json.dumps({"id": n, "customer": f"c{n % 5}", "cents": 950 + n}).encode(),
+        )
+        for n in range(start, stop)
+    ]
+
+
+@pytest.fixture(scope="module")
+def filled(topics: Topics) -> Topics:
+    for topic in ("orders", "large-orders", "named-orders", "sdp-orders"):
+        topics.create(2, name=topic)
+    topics.fill("orders", orders(0, 100))
+    return topics
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+    """What a reader with read_committed sees of a topic, by librdkafka."""
+    settings: dict[str, Any] = {
+        **cluster.librdkafka_config(), "group.id": f"check-{topic}", "log_level": 0,
+        "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }  # fmt: skip
+    consumer, found, ended = Consumer(settings), [], 0
+    consumer.subscribe([topic])
+    while ended < 2:
+        message = consumer.poll(30.0)
+        assert message is not None
+        if message.error() is not None:
+            ended += 1
+        else:
+            found.append(json.loads(message.value() or b""))
+    consumer.close()
+    return found
+
+
+@pytest.mark.timeout(180)
+def test_the_examples_run_plan_and_go_on(
+    spark: SparkSession, filled: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def example(name: str, text: str | None = None) -> Pipeline:
+        path = EXAMPLES / f"{name}.yml"
+        if text is not None:
+            path = tmp_path / path.name
+            path.write_text(text)
+        variables = {
+            "KAFKA": filled.cluster.bootstrap_servers,
+            "STORAGE": str(tmp_path),
+            "TRIGGER": "availableNow",
+        }
+        return parse(read(path, variables))
+
+    def run(name: str) -> list[dict[str, Any]]:
+        with Stop() as stop:
+            running = Running(
+                example(name), JsonLines(), stop, log=None, stop_timeout=30, spark=spark
+            )
+            assert running.run() == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert planning.describe(example("copy"), log=None, spark=spark).writings[0].after_batch is None
+    for name in ("by_day", "copy", "lookup"):
+        run(name)
+    filled.fill("orders", orders(100, 150))
+    plan = planning.describe(example("copy"), log=None, spark=spark)
+    assert (plan.readings[0].topics, plan.readings[0].records) == ({"orders": 2}, 150)
+    assert (plan.writings[0].after_batch, plan.writings[0].repeats) == (0, None)
+    assert sum(plan.writings[0].positions.values()) == 100
+    assert "goes on after batch 0" in plan.lines()[-1]
+    for name in ("by_day", "copy", "lookup"):
+        told = run(name)
+        assert [line["event"] for line in told][0::2] == ["started", "ended"]
+        assert (told[1]["rows"], told[1]["lag_total"]) == (50, 0)
+
+    files = spark.read.parquet(str(tmp_path / "orders.parquet"))
+    assert sorted(row.id for row in files.select("id").collect()) == list(range(150))
+    assert len(list((tmp_path / "orders.parquet").glob("day=20*"))) in (1, 2)
+    large = committed(filled.cluster, "large-orders")
+    assert sorted(order["id"] for order in large) == list(range(50, 150))
+    named = Counter(order.get("name") for order in committed(filled.cluster, "named-orders"))
+    assert named == dict.fromkeys([*NAMES.values(), None], 30)
+
+    text = (EXAMPLES / "by_day.yml").read_text()
+    for wrong, line, words in (
+        (text.replace("subscribe: orders", "subscribe: odrers"), 16, "has no topic odrers"),
+        (text.replace("SELECT o.id,", "SELECT o.id, o.nosuch,"), 25, "nosuch"),
+        (text.replace("partitionBy: [day]", "partitionBy: [dya]"), 31, "has no column dya"),
+    ):
+        with pytest.raises(SpecError, match=rf"by_day.yml:{line}: .*{words}"):
+            planning.describe(example("by_day", wrong), log=None, spark=spark)
+
+
+def test_a_cluster_that_does_not_answer_is_told_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "PATIENCE", 0.5)
+    pipeline = parse(read(EXAMPLES / "copy.yml", {"KAFKA": "127.0.0.1:1"}))
+    with pytest.raises(SpecError, match=r"(?s)copy.yml:12: cluster main: .*127.0.0.1:1"):
+        planning.describe(pipeline, log=None)
+
+
+@pytest.mark.timeout(240)
+def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "moving.py", "600"],
+        capture_output=True, text=True, timeout=220, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert (result["status"], result["copied"], result["repeated"]) == (0, 600, 0)
+    assert len(result["outages"]) >= 1
+
+
+@pytest.mark.timeout(240)
+def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: Path) -> None:
+    for path in (EXAMPLES / "declarative").rglob("*.*"):
+        copy = tmp_path / path.relative_to(EXAMPLES / "declarative")
+        copy.parent.mkdir(exist_ok=True)
+        text = path.read_text() if path.suffix in (".py", ".yml") else ""
+        copy.write_text(text.replace("/tmp/odradek-declarative-orders", f"{tmp_path}/storage"))  # noqa: S108
+    ensure_java_environment()
+    environment = {
+        **os.environ, "KAFKA": filled.cluster.bootstrap_servers, "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+
+    def start(what: str) -> subprocess.Popen[str]:
+        program = str(Path(sys.executable).with_name("spark-pipelines"))
+        command = [program, what, "--remote", "local[2]"]
+        command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=1g"]
+        return subprocess.Popen(
+            [*command, "--conf", f"spark.sql.warehouse.dir={tmp_path / what}"],
+            cwd=tmp_path, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    running = {what: start(what) for what in ("dry-run", "run")}
+    for what, process in running.items():
+        output, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, f"{what}: {output[-4000:]}"
+        assert "Run is COMPLETED" in output
+    assert not list((tmp_path / "dry-run").glob("*/*.parquet"))
+    assert list((tmp_path / "run" / "per_customer").glob("*.parquet"))
+    large = [order["id"] for order in committed(filled.cluster, "sdp-orders")]
+    assert sorted(large)[:50] == list(range(50, 100))
+    assert len(large) == len(set(large))
