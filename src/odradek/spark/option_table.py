@@ -205,8 +205,33 @@ _REST = (
     ),
 )
 
+_VALUES = (
+    SparkOption(
+        "valueFormat",
+        "–",
+        "json: the column value is decoded on the way, to a struct as option valueSchema says. "
+        "select value.* makes columns of it.",
+        own=True,
+    ),
+    SparkOption(
+        "valueSchema",
+        "–",
+        "The fields of decoded values, as DDL (`id bigint, tags array<string>, at timestamp`) or "
+        "as StructType.json() gives them. A string field `_corrupt_record` gets the text of "
+        "values that don't fit.",
+        own=True,
+    ),
+    SparkOption(
+        "valueMode",
+        "PERMISSIVE",
+        "PERMISSIVE: what isn't JSON, and fields of another type, are null, as in from_json. "
+        "FAILFAST: the query fails and names the record.",
+        own=True,
+    ),
+)
+
 OPTIONS: dict[str, SparkOption] = {
-    option.name.lower(): option for option in _WHAT + _ENDS + _LIMITS + _TRUST + _REST
+    option.name.lower(): option for option in _WHAT + _ENDS + _LIMITS + _TRUST + _VALUES + _REST
 }
 
 PROTECTED = {

@@ -12,7 +12,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
@@ -33,6 +33,10 @@ from odradek.spark.option_values import (
 )
 from odradek.spark.problems import OptionError
 from odradek.spark.topic_patterns import compiled
+from odradek.spark.values import ValueFormat, parse_value_format
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("odradek.spark")
 
@@ -72,8 +76,14 @@ class SourceOptions:
     fetch_attempts: int = 3
     retry_interval: float = 1.0
     discovery_interval: float = DISCOVERY_S
+    value_format: ValueFormat | None = None
+    """How values are decoded; None: they stay bytes."""
     commit_group: str | None = None
     """The group that finished batches are committed to; None: none."""
+
+    def value_type(self) -> StructType | None:
+        """What values are decoded to; None where they stay bytes."""
+        return None if self.value_format is None else self.value_format.schema()
 
     def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
         """Build the configuration of a client that refuses every cluster but the expected one."""
@@ -130,6 +140,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         include_headers=boolean(plain, "includeHeaders", default=False),
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=_commit_group(plain, kafka),
+        value_format=parse_value_format(plain),
         **tasks,
         **_limits_of_batches(plain),
         **_patience(plain),

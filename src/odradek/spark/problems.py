@@ -42,3 +42,7 @@ class NoProgressError(KafkaTimeoutError):
 
 class MissingTopicError(KafkaError):
     """A topic or partition that the options name doesn't exist."""
+
+
+class UndecodableValueError(KafkaError):
+    """A value isn't what option valueSchema says, and option valueMode is FAILFAST."""

@@ -18,8 +18,14 @@ from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 from odradek.spark.planning import OffsetRange
-from odradek.spark.problems import DataLossError, NoProgressError, OutageError
+from odradek.spark.problems import (
+    DataLossError,
+    NoProgressError,
+    OutageError,
+    UndecodableValueError,
+)
 from odradek.spark.schema import fit
+from odradek.spark.values import JsonDecoder, ValueDecodeError
 from odradek.spark.worker_clients import Clock, ClusterConsumer, known_topic_id
 
 if TYPE_CHECKING:
@@ -110,8 +116,11 @@ class RangeReader:
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._limits, self._clock = limits, clock
 
-    def batches(self, columns: Sequence[str], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str], target: pa.Schema, decoder: JsonDecoder | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Give the range's records in batches of exactly the target schema."""
+        fetched = [*columns, *(("offset",) if decoder and "offset" not in columns else ())]
         tp, until = self._wanted.tp, self._wanted.until
         gatherer = Gatherer()
         self._consumer.assign([tp], until={tp: until})
@@ -121,7 +130,7 @@ class RangeReader:
         while at < until:
             batch = None
             try:
-                batch = self._consumer.poll_arrow(timeout=POLL_S, columns=columns)
+                batch = self._consumer.poll_arrow(timeout=POLL_S, columns=fetched)
                 last_error = None
             except OffsetOutOfRangeError as error:
                 self._skip_lost(self._consumer.position(tp), error)
@@ -136,13 +145,31 @@ class RangeReader:
             else:
                 self._check_patience(at, since, last_error)
             if batch is not None and batch.num_rows:
-                for ready in gatherer.add(fit(batch, columns, target)):
+                for ready in gatherer.add(self._fitted(batch, columns, target, decoder)):
                     yield ready
                     # Time that Spark took to drain isn't time that the broker was silent.
                     since = self._clock.now()
         # Before the last batch goes out: an error here fails the task, and with it all it gave.
         self._check_topic_id()
         yield from gatherer.flush()
+
+    def _fitted(
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[str],
+        target: pa.Schema,
+        decoder: JsonDecoder | None,
+    ) -> pa.RecordBatch:
+        if decoder is None:
+            return fit(batch, columns, target)
+        try:
+            return fit(batch, columns, target, decoder.decode)
+        except ValueDecodeError as error:
+            offset = batch.column("offset")[error.row].as_py()
+            raise UndecodableValueError(
+                f"{self._wanted.tp}: the value at offset {offset} doesn't fit option valueSchema "
+                f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
+            ) from None
 
     def _check_topic_id(self) -> None:
         """Refuse records of a topic that only has the same name as the planned one."""

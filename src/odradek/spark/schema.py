@@ -6,7 +6,7 @@ Arrow schema that Spark will compare with. Must not copy column data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.spark.problems import OptionError
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 MAY_BE_NULL = frozenset(("key", "value", "headers"))
 
 
-def full_schema(include_headers: bool) -> StructType:
-    """Build the schema of the JVM connector, all columns nullable."""
+def full_schema(include_headers: bool, value: StructType | None = None) -> StructType:
+    """Build the schema of the JVM connector, all columns nullable; `value` is what values become
+    where they are decoded.
+    """
     from pyspark.sql import types as t
 
     fields = [
         t.StructField("key", t.BinaryType()),
-        t.StructField("value", t.BinaryType()),
+        t.StructField("value", value or t.BinaryType()),
         t.StructField("topic", t.StringType()),
         t.StructField("partition", t.IntegerType()),
         t.StructField("offset", t.LongType()),
@@ -39,13 +41,14 @@ def full_schema(include_headers: bool) -> StructType:
     return t.StructType(fields)
 
 
-def check_schema(asked: StructType) -> tuple[str, ...]:
+def check_schema(asked: StructType, value: StructType | None = None) -> tuple[str, ...]:
     """Accept any columns of the full schema in any order; return the names Kafka's side knows.
 
     A schema of fewer columns is column pruning: Spark can't push it down to a Python source by
     itself, and every column costs time for every row.
     """
-    known = {field.name.lower(): field for field in full_schema(include_headers=True).fields}
+    full = full_schema(include_headers=True, value=value)
+    known = {field.name.lower(): field for field in full.fields}
     found: list[str] = []
     for field in asked.fields:
         model = known.get(field.name.lower())
@@ -74,13 +77,23 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def fit(batch: pa.RecordBatch, columns: Sequence[str], target: pa.Schema) -> pa.RecordBatch:
-    """Put a batch's columns in the user's order, under the exact schema, without copying."""
+def fit(
+    batch: pa.RecordBatch,
+    columns: Sequence[str],
+    target: pa.Schema,
+    decode: Callable[[pa.Array], pa.Array] | None = None,
+) -> pa.RecordBatch:
+    """Put a batch's columns in the user's order, under the exact schema, without copying.
+
+    `decode` makes of the column value what the schema says.
+    """
     import pyarrow as pa
 
     arrays: list[Any] = []
     for name, field in zip(columns, target, strict=True):
         array = batch.column(name)
+        if decode is not None and name == "value":
+            array = decode(array)
         if array.type != field.type:  # names and nullability inside a list count as well
             array = array.cast(field.type)
         arrays.append(array)

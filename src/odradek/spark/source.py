@@ -70,7 +70,7 @@ class KafkaDataSource(DataSource):
             # Whether it is a batch or a stream isn't known here. What is wrong for both is
             # refused now, in load(); the rest when the reader is made.
             options = parse_options(given, BATCH)
-        return full_schema(options.include_headers)
+        return full_schema(options.include_headers, options.value_type())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch query; one that takes filters where Spark hands them over."""
@@ -106,7 +106,7 @@ class KafkaBatchReader(DataSourceReader):
     """Reads a fixed range of offsets of every partition, fixed when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema)
+        check_schema(schema, options.value_type())
         self._options, self._schema = options, schema
 
     def partitions(self) -> list[InputPartition]:

@@ -38,7 +38,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One run of a streaming query on its driver, and (as a pickled copy) its tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema)
+        check_schema(schema, options.value_type())
         self._options, self._schema = options, schema
         self._tracker: OffsetTracker | None = None
         self._group: GroupProgress | None = None

@@ -19,6 +19,7 @@ from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema
 from odradek.spark.tracker import Plan
+from odradek.spark.values import JsonDecoder
 from odradek.spark.worker_clients import Hint, known_topic_id, process_clients
 
 if TYPE_CHECKING:
@@ -63,16 +64,27 @@ def read_partition(
     if None not in (known, partition.topic_id) and known != partition.topic_id:
         # This worker last read the topic before it was made anew; the planner knows better.
         consumer = clients.checkout(config, partition.hint, fresh=True)
+    columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
     limits = ReadLimits(options.poll_timeout, options.outage_tolerance, options.fail_on_data_loss)
     reader = RangeReader(consumer, partition.wanted, partition.topic_id, limits, SystemClock())
     try:
-        yield from reader.batches(check_schema(schema), arrow_schema(schema))
+        yield from reader.batches(columns, target, decoder_of(options, columns, target))
     except KafkaError:
         # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
         clients.drop(consumer)
         raise
     finally:
         clients.release(consumer)  # also where Spark wants no more (a limit); dropped is dropped
+
+
+def decoder_of(
+    options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
+) -> JsonDecoder | None:
+    """What decodes the values, where that is asked for and the query reads them at all."""
+    if options.value_format is None or "value" not in columns:
+        return None
+    kind = target.field(columns.index("value")).type
+    return JsonDecoder(kind, fail_fast=options.value_format.fail_fast)
 
 
 def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:

@@ -1,0 +1,233 @@
+"""Values decoded to columns: whole batches where they fit, value by value where one doesn't."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.common.types import TopicPartition
+from odradek.spark import values
+from odradek.spark.options import parse_options
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import OptionError, UndecodableValueError
+from odradek.spark.reading import RangeReader, ReadLimits
+from odradek.spark.schema import arrow_schema, check_schema, full_schema
+from odradek.spark.value_schema import value_schema
+from odradek.spark.values import TOGETHER, JsonDecoder, ValueDecodeError, parse_value_format
+
+DDL = "a bigint, b string, t timestamp, d date, n double, l array<int>, s struct<q: boolean>"
+
+
+def decoder(ddl: str = DDL, *, fail_fast: bool = False) -> JsonDecoder:
+    schema = full_schema(False, value_schema(ddl))
+    target: Any = arrow_schema(schema).field("value").type
+    return JsonDecoder(target, fail_fast=fail_fast)
+
+
+def decoded(*given: bytes | None, ddl: str = DDL, **more: Any) -> list[Any]:
+    found = decoder(ddl, **more).decode(pa.array(given, pa.binary()))
+    assert found.type == arrow_schema(full_schema(False, value_schema(ddl))).field("value").type
+    rows: list[Any] = found.to_pylist()
+    return rows
+
+
+ROWS: list[tuple[bytes | None, dict[str, Any] | None]] = [
+    (
+        (
+            b'{"a":1,"b":"x","t":"2024-01-01T01:00:00+01:00","d":"2024-01-02","n":1.5,"l":[1,null],'
+            b'"s":{"q":true},"more":[{}]}'
+        ),
+        {
+            "a": 1,
+            "b": "x",
+            "t": datetime(2024, 1, 1, tzinfo=UTC),
+            "d": date(2024, 1, 2),
+            "n": 1.5,
+            "l": [1, None],
+            "s": {"q": True},
+        },
+    ),
+    (None, None),
+    (b"null", None),
+    (b" {\n} ", {}),
+    (b'{"a":null,"n":3}', {"n": 3.0}),
+    (b'{"t":"2024-01-01T00:00:00"}', {"t": datetime(2024, 1, 1, tzinfo=UTC)}),
+]
+MISFITS: list[tuple[bytes, dict[str, Any]]] = [
+    (b"", {}),
+    (b"{", {}),
+    (b"[1]", {}),
+    (b"5", {}),
+    (b"{}{}", {}),
+    (b'{}}\n{"v":{}', {}),
+    (b'{"b":"\xff"}', {}),
+    (b'{"a":"x","b":"kept"}', {"b": "kept"}),
+    (b'{"a":1.5,"n":2}', {"n": 2.0}),
+    (b'{"a":9223372036854775808}', {}),
+    (b'{"s":{"q":1},"a":7}', {"s": {"q": None}, "a": 7}),
+    (b'{"l":[1,"x"],"a":7}', {"a": 7}),
+    (b'{"d":"no date","a":7}', {"a": 7}),
+]
+EMPTY: dict[str, Any] = dict.fromkeys("abtdnls")
+
+
+def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if row is None else {**EMPTY, **row}
+
+
+def test_what_fits_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_decoded", None)  # it would fail if it were called
+    assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
+    assert decoded() == []
+
+
+@pytest.mark.parametrize(("given", "wanted"), MISFITS)
+def test_what_does_not_fit_is_null_and_its_neighbours_are_not(
+    given: bytes, wanted: dict[str, Any]
+) -> None:
+    found = decoded(ROWS[0][0], given, b'{"a":3}')
+    assert found == [full(ROWS[0][1]), full(wanted), full({"a": 3})]
+
+
+@pytest.mark.parametrize("given", [given for given, _ in MISFITS])
+def test_fail_fast_says_which(given: bytes) -> None:
+    with pytest.raises(ValueDecodeError) as caught:
+        decoded(b'{"a":3}', given, fail_fast=True)
+    assert caught.value.row == 1
+
+
+def test_both_ways_agree() -> None:
+    given = [g for g, _ in ROWS] * 2
+    together = decoded(*given)
+    apart = decoded(*given, b"{", fail_fast=False)[:-1]
+    assert together == apart
+
+
+def test_a_string_takes_whatever_stands_there() -> None:
+    found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
+    assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
+
+
+def test_the_text_of_what_does_not_fit() -> None:
+    ddl = "_corrupt_record string, a int"
+    good = decoded(b'{"a":1}', None, ddl=ddl)
+    assert good == [{"_corrupt_record": None, "a": 1}, None]
+    mixed = decoded(b'{"a":1}', None, b"{\xff", b'{"a":3000000000}', ddl=ddl)
+    assert mixed == [
+        {"_corrupt_record": None, "a": 1},
+        None,
+        {"_corrupt_record": "{\ufffd", "a": None},
+        {"_corrupt_record": '{"a":3000000000}', "a": None},
+    ]
+    assert decoded(b"{", b"{}", ddl="_corrupt_record string") == [
+        {"_corrupt_record": "{"},
+        {"_corrupt_record": None},
+    ]
+
+
+def test_one_bad_value_slows_down_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    alone = values._decoded
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return alone(*given)
+
+    monkeypatch.setattr(values, "_decoded", counted)
+    rows = [json.dumps({"a": n}).encode() for n in range(3 * TOGETHER)]
+    rows[TOGETHER + 5] = b"bad"
+    found = decoder("a int").decode(pa.array([b"before", *rows], pa.binary()).slice(1))
+    assert found.field("a").to_pylist() == [
+        None if n == TOGETHER + 5 else n for n in range(3 * TOGETHER)
+    ]
+    assert len(asked) == TOGETHER
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("id bigint", "struct<id:bigint>"),
+        (
+            "a int NOT NULL, `odd name` string,b:array<struct<x:int,y:array<date>>>",
+            "struct<a:int,odd name:string,b:array<struct<x:int,y:array<date>>>>",
+        ),
+        ("STRUCT<A: TIMESTAMP, b: timestamp_ntz>", "struct<A:timestamp,b:timestamp_ntz>"),
+        (
+            '{"type":"struct","fields":[{"name":"x","type":"long","nullable":false,"metadata":{}}]}',
+            "struct<x:bigint>",
+        ),
+    ],
+)
+def test_schemas(text: str, wanted: str) -> None:
+    found = value_schema(text)
+    assert found.simpleString() == wanted
+    assert all(field.nullable for field in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id", "the end behind 'id', where a type"),
+        ("id bigint,", "a field's name"),
+        ("id bigint b", "'b' behind"),
+        ("id decimal(10,2)", "'decimal' behind 'id'"),
+        ("m map<string,int>", "'map' behind 'm'"),
+        ("a array<int", "where > is expected"),
+        ("a int, a int", "field a is there twice"),
+        ("a int not", "where NULL"),
+        ("", "a field's name"),
+        ('{"type":"struct"}', "isn't what StructType.json"),
+        (
+            '{"type":"struct","fields":[{"name":"x","type":"binary","nullable":true,"metadata":{}}]}',
+            "field x is binary",
+        ),
+    ],
+)
+def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
+    with pytest.raises(OptionError, match="valueSchema") as caught:
+        value_schema(text)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"valueformat": "xml", "valueschema": "a int"}, "valueFormat must be json"),
+        ({"valueformat": "json"}, "needs option valueSchema"),
+        ({"valueschema": "a int"}, "valueSchema is given without"),
+        ({"valuemode": "FAILFAST"}, "valueMode is given without"),
+        ({"valueformat": "json", "valueschema": "a int", "valuemode": "x"}, "FAILFAST, not 'X'"),
+    ],
+)
+def test_options_that_do_not_fit(given: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        parse_value_format(given)
+
+
+def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": "localhost:1",
+            "subscribe": "t",
+            "valueFormat": "JSON",
+            "valueSchema": "a int",
+            "valueMode": "failfast",
+        },
+        "stream",
+    )
+    kind = options.value_type()
+    schema = full_schema(False, kind)
+    assert schema["value"].dataType.simpleString() == "struct<a:int>"
+    columns = check_schema(schema, kind)
+    target = arrow_schema(schema)
+    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
+    tp = TopicPartition("t", 0)
+    reader = RangeReader(cluster.connect({}), OffsetRange(tp, 7, 9), None, limits, clock)
+    made = JsonDecoder(target.field("value").type, fail_fast=True)
+    assert columns[1] == "value"
+    with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):
+        list(reader.batches(("value",), pa.schema([target.field("value")]), made))
