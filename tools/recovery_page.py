@@ -27,6 +27,7 @@ from odradek.simulation.recovery_figures import GOALS, SIZES
 ROOT = Path(__file__).resolve().parent.parent
 # The scene that the page describes; DRAWN in the words of the results.
 LIMIT = 60.0
+COSTS = ("cpu_s", "us_per_dial", "seconds", "ms_per_client")
 DRAWN = "1 to brokers, drawn log-uniformly"
 MAIN = (RecoveryFault.REFUSED, RecoveryFault.BLACKHOLED, RecoveryFault.SILENT)
 OUTAGES = (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED)
@@ -58,7 +59,9 @@ class Results:
 
     def _merge(self, one: Result, settings: Result) -> None:
         # What a fleet's run took says nothing about the client.
-        one = {k: v for k, v in one.items() if k not in ("settings", "cpu_s", "us_per_dial")}
+        one = {k: v for k, v in one.items() if k not in (*COSTS, "settings")}
+        if one.pop("setting", ""):
+            raise ValueError("a fleet with settings of its own isn't what ships")
         if "policy" in one:
             self.fleet[one["clients"], one["brokers"], one["policy"]] = one
             return
