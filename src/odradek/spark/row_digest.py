@@ -38,11 +38,16 @@ def digest(batch: pa.RecordBatch) -> int:
 
 
 def _mixed(hashes: Hashes) -> Hashes:
-    """Spread each bit over all others, so that sums of hashes say more than sums of bytes."""
+    """Spread each bit over all others, so that sums of hashes say more than sums of bytes.
+
+    In place: whoever calls it gives its array away.
+    """
     import numpy as np
 
-    hashes = (hashes ^ (hashes >> np.uint64(32))) * np.uint64(MIX)
-    return hashes ^ (hashes >> np.uint64(29))
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= np.uint64(MIX)
+    hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
 def _hashes(array: Any) -> Hashes:
@@ -91,22 +96,46 @@ def _texts(array: Any) -> Hashes:
         return np.zeros(0, np.uint64)
     offsets = _offsets(array)
     begin, end = int(offsets[0]), int(offsets[-1])
-    data = np.zeros(end - begin + 8, np.uint8)  # a word may be read beyond the last byte
     source = array.buffers()[2]
-    if source is not None and end > begin:
-        data[: end - begin] = np.frombuffer(source, np.uint8)[begin:end]
+    data = np.frombuffer(b"" if source is None else source, np.uint8)[begin:end]
     lengths = np.diff(offsets)
-    counts = (lengths >> 3) + 1  # the last word is partial, perhaps empty
-    firsts = np.cumsum(counts) - counts
-    place = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(firsts, counts)
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-    found = words[np.repeat(offsets[:-1] - begin, counts) + (place << 3)]
-    rest = (lengths & 7).astype(np.uint64)
-    last = firsts + counts - 1
-    found[last] &= (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
-    found = _mixed(found + (place.astype(np.uint64) + np.uint64(1)) * np.uint64(SPREAD))
-    sums = np.add.reduceat(found, firsts)
+    if (lengths == lengths[0]).all():
+        sums = _table(data, len(array), int(lengths[0]))
+    else:
+        sums = _words(data, offsets - begin, lengths)
     return _mixed(sums + lengths.astype(np.uint64) * np.uint64(WHOLE))
+
+
+def _table(data: Any, count: int, length: int) -> Hashes:
+    """Hash entries of one length: rows of a table of words, the last one partial or empty."""
+    import numpy as np
+
+    width = (length >> 3) + 1
+    table = np.zeros((count, width * 8), np.uint8)
+    table[:, :length] = data.reshape(count, length)
+    words = table.view("<u8")
+    words += np.arange(1, width + 1, dtype=np.uint64) * np.uint64(SPREAD)
+    sums: Hashes = _mixed(words).sum(axis=1, dtype=np.uint64)
+    return sums
+
+
+def _words(data: Any, offsets: Any, lengths: Any) -> Hashes:
+    """Hash entries of any lengths: all their words in a row, summed up entry by entry."""
+    import numpy as np
+
+    padded = np.zeros(len(data) + 8, np.uint8)  # a word may be read beyond the last byte
+    padded[: len(data)] = data
+    counts = (lengths >> 3) + 1
+    firsts = np.cumsum(counts) - counts
+    place = np.arange(int(counts.sum()), dtype=np.int64)
+    place -= np.repeat(firsts, counts)
+    words = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
+    found = words[np.repeat(offsets[:-1], counts) + (place << 3)]
+    rest = (lengths & 7).astype(np.uint64)
+    found[firsts + counts - 1] &= (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
+    place += 1
+    found += place.view(np.uint64) * np.uint64(SPREAD)
+    return np.add.reduceat(_mixed(found), firsts)
 
 
 def _lists(array: Any) -> Hashes:
