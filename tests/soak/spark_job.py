@@ -1,9 +1,10 @@
 """A driver that may be killed at any moment: topic → exactly-once topic → exactly-once Parquet.
 
 In: what to run as one line of JSON on standard input, then commands: `restart NAME` (stop a query,
-start it from its checkpoint) and `finish` (work off all there is, and end). Out: lines of JSON on
-standard output: what was committed, what failed, that it is finished. A query that fails is started
-again from its checkpoint, as whoever runs pipelines has it. Not a test; `spark_soak` runs it.
+start it from its checkpoint) and `finish` (work off all there is, count it, and end). Out: lines of
+JSON on standard output: what was committed, what failed, the keys that are in the Parquet files. A
+query that fails is started again from its checkpoint, as whoever runs pipelines has it. Not a test;
+`spark_soak` runs it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek.testing import ensure_java_environment
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""JVMs that are killed soon don't live to see what the second compiler is good for."""
 LOOK = 0.1
 ATTEMPTS = 5
 """Runs of a query that works off the rest, faults being over."""
@@ -39,6 +42,8 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "640m",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.executor.memory": "512m",
         "spark.task.maxFailures": "8",
         "spark.deploy.maxExecutorRetries": "-1",
@@ -162,10 +167,6 @@ def count(spark: SparkSession, folder: str) -> None:
 def main() -> None:
     plan = json.loads(sys.stdin.readline())
     spark = session(plan)
-    if plan.get("count"):
-        count(spark, plan["folder"])
-        spark.stop()
-        return
     commands: SimpleQueue[str] = SimpleQueue()
 
     def listen() -> None:
@@ -185,7 +186,10 @@ def main() -> None:
             pipeline.look()
             continue
         if command == "finish":
-            say("finished", ok=pipeline.finish())
+            finished = pipeline.finish()
+            if finished:
+                count(spark, plan["folder"])
+            say("finished", ok=finished)
             break
         if command == "alone":
             return  # the soak is gone: Spark's JVM ends with this process

@@ -34,6 +34,9 @@ FAULTS = (
     *("driver", "driver and JVM", "executor", "executor", "worker", "worker", "planner"),
     *("broker kill", "broker kill", "broker pause", "move", "restart", "restart"),
 )
+EXCUSES = {"driver", "driver and JVM", "executor", "planner"}
+"""After these a query may fail (and go on from its checkpoint): a driver's process is a part of it,
+and an executor can die between Spark's permission to commit and the commit."""
 PARTS: dict[str, Part] = {"executor": "executor", "worker": "worker", "planner": "planner"}
 SHOWN = 20
 _EXCEPTION = re.compile(r"(\w+\.)*\w+(Error|Exception): ")
@@ -145,6 +148,8 @@ class SparkSoak:
         self._faults: Counter[str] = Counter()
         self._batches: Counter[str] = Counter()
         self._restarts: Counter[str] = Counter()
+        self._recent: set[str] = set()
+        """Faults since every query last committed a batch."""
         self._told = 0
 
     def run(self) -> SparkReport:
@@ -208,7 +213,9 @@ class SparkSoak:
         while any(driver.batches[name] <= at_first[name] for name in self.plan.stages):
             self._note_failures(fault)
             if not driver.alive:
-                self._say(f"the driver ended by itself after {fault}")
+                (self._say if self._recent & EXCUSES else self._fail)(
+                    f"the driver ended by itself after {fault}"
+                )
                 self._restarts[f"driver, after {fault}"] += 1
                 ended += 1
                 if ended > ATTEMPTS:
@@ -223,6 +230,7 @@ class SparkSoak:
                 )
             time.sleep(0.1)
         self._note_failures(fault)
+        self._recent.clear()
         took = round(time.monotonic() - since, 1)
         longest = self.report.longest_recovery
         longest[fault] = max(took, longest.get(fault, 0.0))
@@ -232,7 +240,11 @@ class SparkSoak:
         for query, text in self._driver.failures[self._told :]:
             self._told += 1
             self._restarts[f"{query}, after {fault}"] += 1
-            self._say(f"{query} failed after {fault}: {reason(text)}")
+            told = f"{query} failed after {fault}: {reason(text)}"
+            if self._recent & EXCUSES:
+                self._say(told)
+            else:
+                self._fail(told)
 
     # Trouble
 
@@ -246,6 +258,7 @@ class SparkSoak:
             coming = coming or rng.sample(plan.kinds, len(plan.kinds))
             kind = coming.pop()
             self._faults[kind] += 1
+            self._recent.add(kind)
             self._say(f"fault {number + 1}: {kind}")
             since = time.monotonic()
             self._do(kind)
@@ -298,12 +311,10 @@ class SparkSoak:
         self._say(f"outage of {self.plan.outage:.0f} s")
         self._faults["outage"] += 1
         failed, since = len(self._driver.failures), time.monotonic()
-        brokers = self.cluster.running
-        for broker in brokers:
+        for broker in self.cluster.running:
             self.cluster.kill(broker)
         time.sleep(self.plan.outage)
-        for broker in brokers:
-            self.cluster.start(broker)
+        self.cluster.move()  # brings all back at once, and elsewhere
         self._progress("outage", since)
         if len(self._driver.failures) > failed or not self._driver.alive:
             self._fail(f"a query failed in an outage: {self._driver.failures[failed:]}")
@@ -335,7 +346,7 @@ class SparkSoak:
         places: dict[str, Counter[str]] = {}
         if "copy" in plan.stages:
             places["the exactly-once topic"] = self._keys(TARGET)
-        places["Parquet"] = self._parquet()
+        places["Parquet"] = Counter(self._driver.said["counted"]["keys"])  # by plain Spark
         for place, found in places.items():
             self._compare(place, found, wanted, source)
 
@@ -345,15 +356,6 @@ class SparkSoak:
             self.cluster.librdkafka_config(), topic, self.plan.partitions, self.plan.drain
         )
         return Counter((r.key or b"").decode() for rs in rows.values() for r in rs)
-
-    def _parquet(self) -> Counter[str]:
-        """What plain Spark reads."""
-        driver = Driver({"folder": str(self.plan.folder), "master": "local[2]", "count": True})
-        try:
-            driver.wait(self.plan.drain)
-        finally:
-            driver.kill_all()
-        return Counter(driver.said["counted"]["keys"])
 
     def _compare(
         self,
@@ -395,7 +397,7 @@ def reason(text: str) -> str:
     """The last line of Spark's text that names an exception of Python's, or its beginning."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _EXCEPTION.match(line)]
-    return (errors[-1] if errors else lines[0] if lines else "no text")[:300]
+    return (errors[-1] if errors else lines[0] if lines else "no text")[:600]
 
 
 def run(plan: SparkPlan, say: Callable[[str], None]) -> SparkReport:

@@ -25,6 +25,8 @@ from odradek.testing import LocalCluster, ensure_java_environment
 
 Row = tuple[bytes | None, bytes | None]
 _numbers = itertools.count(1)
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Small queries spend half of their time in Java's second compiler, which pays off much later."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,6 +92,18 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
+USERS = {"spark": "xyzzy-plugh-23"}
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[LocalCluster]:
+    """One broker that lets nobody in without TLS and a password."""
+    with LocalCluster(
+        brokers=1, security="SASL_SSL", mechanisms=["SCRAM-SHA-512"], users=USERS
+    ) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")  # a module may have a cluster of its own
 def topics(cluster: LocalCluster) -> Topics:
     return Topics(cluster)
@@ -118,6 +132,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")

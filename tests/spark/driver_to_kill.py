@@ -43,6 +43,7 @@ def main(topic: str, folder: str) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
