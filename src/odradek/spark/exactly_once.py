@@ -301,6 +301,8 @@ def check_batch(
     fewer tasks than before would leave out partitions that were written: their markers are looked
     for.
     """
+    if not messages:
+        return
     commits = [m for m in messages if isinstance(m, SinkCommit)]
     partitions = sorted(c.partition for c in commits)
     queries = {(c.query, c.batch) for c in commits}

@@ -16,6 +16,7 @@ from typing import Any
 
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.spellings import ALIASES
 from odradek.spark.option_table import BATCH, BATCHES, SparkOption
 from odradek.spark.option_values import boolean, seconds, whole
 from odradek.spark.options import CLIENT_ID, PREFIX, sealed_options
@@ -95,6 +96,12 @@ RAISED = {
     "enable.idempotence": ("false",),
 }
 """Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
+
+_OWN = {*PROTECTED, *RAISED, "bootstrap.servers", "client.id", "buffer.memory"} | {
+    "delivery.timeout.ms",
+    "max.block.ms",
+    "transaction.timeout.ms",
+}
 
 FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mode", "outputmode"))
 """What Spark adds by itself."""
@@ -185,7 +192,21 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
             )
 
 
-def _checked_kafka(kafka: dict[str, Any]) -> dict[str, Any]:
+def _usual_names(kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings that this module knows Kafka's names, however they were spelled."""
+    found: dict[str, Any] = {}
+    for name, value in kafka.items():
+        dotted = name.replace("_", ".")
+        usual = ALIASES.get(dotted, dotted)
+        key = usual if usual in _OWN else name
+        if key in found:
+            raise OptionError(f"option kafka.{usual} is given twice, once as kafka.{name}")
+        found[key] = value
+    return found
+
+
+def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
+    kafka = _usual_names(given)
     for name, why in PROTECTED.items():
         if name in kafka:
             raise OptionError(f"option kafka.{name} can't be set: {why}")

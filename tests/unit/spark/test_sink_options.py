@@ -32,7 +32,7 @@ def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> 
     config = parse(outageTolerance="2m").producer_config()
     assert (config["delivery.timeout.ms"], config["max.block.ms"]) == ("120000", "120000")
     assert "transactional.id" not in config
-    config = parse(**{"kafka.delivery.timeout.ms": "5000"}).producer_config("id-0")
+    config = parse(**{"kafka.message.timeout.ms": "5000"}).producer_config("id-0")
     assert (config["delivery.timeout.ms"], config["transactional.id"]) == ("5000", "id-0")
 
 
@@ -51,6 +51,7 @@ def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> 
         ({"kafka.key.serializer": "x"}, "option kafka.key.serializer can't be set"),
         ({"kafka.value.serializer": "x"}, "option kafka.value.serializer can't be set"),
         ({"kafka.transactional.id": "x"}, "option delivery=exactly_once makes one"),
+        ({"kafka.buffer_memory": "1", "kafka.buffer.memory": "1"}, "is given twice"),
         ({"kafka.linger.ms": "x"}, "in the options kafka.*: linger.ms"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
     ],
@@ -73,6 +74,7 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
         found = parse(**{"kafka.acks": "1", "kafka.enable.idempotence": "false"})
     assert "acks" not in found.kafka
     assert [r.args[0] for r in caplog.records if r.args] == ["acks", "enable.idempotence"]  # type: ignore[index]
+    assert "request.required.acks" not in parse(**{"kafka.request.required.acks": "1"}).kafka
 
 
 def test_secrets_are_not_in_repr_or_errors() -> None:
