@@ -1,0 +1,101 @@
+"""A Spark driver beside a simulated cluster: what it asks for, and what the real client tells it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.types import TopicPartition
+from odradek.spark.offsets import SENTINEL
+from odradek.spark.options import BATCH, STREAM, parse_options
+from odradek.spark.tracker import OffsetTracker
+from odradek.testing.simulated import KafkaSimulation
+
+
+class Driver:
+    """Clients and clock for a tracker, in the simulation's time."""
+
+    def __init__(self, simulation: KafkaSimulation) -> None:
+        self._simulation = simulation
+
+    def connect(self, config: Mapping[str, Any]) -> Any:
+        return self._simulation.consumer(config)
+
+    def drop(self, client: Any) -> None:
+        client.close()
+
+    def now(self) -> float:
+        return self._simulation.now
+
+    def pause(self, seconds: float) -> None:
+        self._simulation.advance(seconds)
+
+    def tracker(self, query: str = STREAM, **options: str) -> OffsetTracker:
+        servers = self._simulation.bootstrap_servers
+        given = {"kafka.bootstrap.servers": servers, "subscribe": "t", **options}
+        if "subscribePattern" in options:
+            del given["subscribe"]
+        return OffsetTracker(parse_options(given, query), self, self)
+
+
+def requests(simulation: KafkaSimulation) -> Counter[str]:
+    return sum((b.requests for b in simulation.brokers.values()), Counter())
+
+
+def test_one_question_to_each_leader_for_a_batch_and_no_metadata() -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        simulation.create_topic("t", partitions=9)
+        simulation.produce("t", [b"x"] * 90)
+        tracker = Driver(simulation).tracker(startingOffsets="earliest")
+        offset: dict[str, Any] = dict(SENTINEL)
+        read = 0
+        for batch in range(21):
+            before = requests(simulation)
+            end = json.loads(json.dumps(tracker.latest(offset)))
+            tracker.report()
+            read += sum(r.size for r in tracker.plan(offset, end).ranges)
+            if batch:  # the first one meets the cluster
+                asked = requests(simulation) - before
+                assert (asked["ListOffsets"], asked["Metadata"]) == (3, 0)
+                assert set(asked) <= {"ListOffsets", "Produce"}
+            offset = end
+            simulation.produce("t", [b"x"] * 9)
+            simulation.advance(1.0)
+        assert read == 90 + 20 * 9
+        before = requests(simulation)
+        simulation.advance(10.0)
+        tracker.latest(offset)  # the description of topics is 30 s old by now
+        assert (requests(simulation) - before)["Metadata"] == 1
+
+
+def test_patterns_and_times_by_the_real_client() -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        driver = Driver(simulation)
+        for name in ("t-1", "t-2", "other"):
+            simulation.create_topic(name, partitions=1)
+        for n in range(5):
+            simulation.send("t-1", b"x", timestamp_ms=1000 * n).result(10)
+        tracker = driver.tracker(
+            BATCH,
+            subscribePattern="^t-",
+            startingTimestamp="1500",
+            startingOffsetsByTimestampStrategy="latest",
+        )
+        assert [(r.tp, r.start, r.until) for r in tracker.plan_batch().ranges] == [
+            (TopicPartition("t-1", 0), 2, 5)
+        ]
+        assert requests(simulation)["Fetch"] == 0
+
+
+def test_bytes_are_weighed_by_the_real_client() -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        simulation.create_topic("t", partitions=2)
+        for n in range(200):
+            simulation.send("t", bytes(100), partition=n % 2)
+        simulation.producer().flush(10)
+        simulation.advance(1.0)
+        tracker = Driver(simulation).tracker(startingOffsets="earliest", maxBytesPerTrigger="5000")
+        end = tracker.latest(SENTINEL)
+        assert [r.size for r in tracker.plan(SENTINEL, end).ranges] == [25, 25]
