@@ -32,7 +32,7 @@ from odradek.common.kafka_errors import (
 from odradek.common.types import TopicPartition
 from odradek.spark.row_digest import MASK, VERSION, digest
 from odradek.spark.sink_messages import SinkCommit, Task
-from odradek.spark.sink_options import FIRST_CONTACT, SinkOptions
+from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink_schema import SinkColumns
 from odradek.spark.sink_sending import Patience, RowProducer, RowSender
@@ -169,7 +169,7 @@ class TransactionalTask:
     def _fence(self) -> tuple[Marker, str] | None:
         """Make sure that no earlier attempt can write any more; then read how far they got."""
         wait, producer = self._patience.wait, self._producer
-        first = None if self._batch else min(FIRST_CONTACT, self._options.outage_tolerance)
+        first = None if self._batch else self._options.first_contact(self._task.attempt)
         wait(producer.cluster_id, "first contact with the cluster", at_most=first)
         wait(producer.init_transactions, f"producer id of {self._id!r}")
         offsets = wait(

@@ -22,7 +22,7 @@ from odradek.runtime.system_clock import SystemClock
 from odradek.spark.exactly_once import TransactionalTask, check_batch
 from odradek.spark.sink_clients import make_producer, process_producers
 from odradek.spark.sink_messages import SinkCommit, Task, batch_task, stream_task
-from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, FIRST_CONTACT, SinkOptions
+from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from odradek.spark.sink_problems import SinkSchemaError
 from odradek.spark.sink_schema import SinkColumns, check_columns
 from odradek.spark.sink_sending import Patience, RowSender
@@ -47,7 +47,7 @@ def write_rows(
         columns,
         patience,
         window=int(config["buffer.memory"]) // 2,
-        first_contact=None if known else min(FIRST_CONTACT, options.outage_tolerance),
+        first_contact=None if known else options.first_contact(task.attempt),
     )
     try:
         for batch in batches:

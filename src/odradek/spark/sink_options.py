@@ -52,8 +52,8 @@ OPTIONS: dict[str, SparkOption] = {
             "outageTolerance",
             "10m",
             "How long a task waits for a cluster that doesn't answer; a line in the log each 30 s. "
-            "Before the first answer to a new query it is 30 s, so that a wrong address is "
-            "noticed. Like 90s, 5m or 1h.",
+            "In a batch query and a stream's first batch a cluster that never answered gets 20 s, "
+            "so that a wrong address is noticed. Like 90s, 5m or 1h.",
         ),
         SparkOption(
             "transactionalIdPrefix",
@@ -106,7 +106,9 @@ _OWN = {*PROTECTED, *RAISED, "bootstrap.servers", "client.id", "buffer.memory"} 
 FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mode", "outputmode"))
 """What Spark adds by itself."""
 
-FIRST_CONTACT = 30.0
+FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
+"""Seconds for a cluster that never answered: in a task's first attempt, and in the next ones. Spark
+makes four by default, and a wrong address is to be told within half a minute."""
 BUFFER = 64 << 20
 """Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
 TRANSACTION_TIMEOUT = "900000"
@@ -128,6 +130,10 @@ class SinkOptions:
     sink_name: str = "sink"
     job_id: str | None = None
     batch_id: int = 0
+
+    def first_contact(self, attempt: int) -> float:
+        """Give the seconds for a cluster that never answered before."""
+        return min(self.outage_tolerance, NEXT_CONTACT if attempt else FIRST_CONTACT)
 
     def producer_config(self, transactional_id: str | None = None) -> dict[str, Any]:
         """Build a producer's configuration: it waits as long as the query tolerates."""

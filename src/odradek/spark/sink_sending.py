@@ -29,7 +29,7 @@ logger = logging.getLogger("odradek.spark")
 T = TypeVar("T")
 
 LOG_EVERY = 30.0
-TOPIC_PATIENCE = 20.0
+TOPIC_PATIENCE = 5.0
 """Seconds for which a topic that the cluster doesn't know may be a new one."""
 PIECE = 8 << 20
 """Bytes handed to the producer at a time: what is waited for, piece by piece."""
