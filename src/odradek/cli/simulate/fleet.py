@@ -198,8 +198,10 @@ def _here(plan: Plan, todo: list[Slice], jobs: int) -> Done:
             yield [part], [plan.run(part)]
         return
     import multiprocessing
+    import signal
 
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; this process ends the others
+    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
         for part, load in pool.imap_unordered(_run, [(plan, part) for part in todo]):
             yield [part], [load]
 
