@@ -15,14 +15,26 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from odradek.common.secret import Secret
+from odradek.runtime.pkcs12_keys import without_keys
 from odradek.runtime.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
 
 
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:
     """Read a store; its one key, if it has one, with the certificates that go with it.
 
-    For trust there is no key in the result: those certificates are among the others.
+    For trust there is no key in the result: those certificates are among the others. There the key
+    may have a password of its own, which nobody needs.
     """
+    try:
+        return _read(data, password, for_trust=for_trust)
+    except WrongPasswordError:
+        others = without_keys(data, password) if for_trust and password is not None else None
+        if others is None:
+            raise
+    return _read(others, password, for_trust=True)
+
+
+def _read(data: bytes, password: Secret | None, *, for_trust: bool) -> Store:
     try:
         found = pkcs12.load_pkcs12(data, None if password is None else password.reveal().encode())
     except UnsupportedAlgorithm as error:

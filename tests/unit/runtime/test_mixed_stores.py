@@ -12,8 +12,10 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
+from odradek.runtime.pkcs12_keys import without_keys
 from odradek.runtime.stores import Source, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+from odradek.testing.java import java_home
 
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
@@ -93,3 +95,61 @@ def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
     )
     found = trusted(Source("ssl.truststore.location", str(path), PASSWORD))
     assert found == der(other.certificate)
+
+
+TWO_IN_ONE = """
+import java.io.*;
+import java.security.*;
+
+public class OtherPassword {
+    public static void main(String[] words) throws Exception {
+        char[] one = words[2].toCharArray(), other = words[3].toCharArray();
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        try (InputStream in = new FileInputStream(words[0])) { store.load(in, one); }
+        Key key = store.getKey("alice", one);
+        store.setKeyEntry("alice", key, other, store.getCertificateChain("alice"));
+        try (OutputStream out = new FileOutputStream(words[1])) { store.store(out, one); }
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def of_two_passwords(alice: Identity, other: Authority) -> Path:
+    """A PKCS12 that Java wrote: keytool can't give a key a password of its own, programs can."""
+    folder = other.directory
+    source, path = folder / "OtherPassword.java", folder / "two.p12"
+    source.write_text(TWO_IN_ONE)
+    words = [str(alice.keystore("PKCS12")), str(path), STORE_PASSWORD, KEY_PASSWORD]
+    java = java_home() / "bin" / "java"
+    subprocess.run([java, source, *words], check=True, capture_output=True, timeout=100)
+    keytool(
+        *("-importcert", "-alias", "b", "-file", str(other.certificate)),
+        *("-keystore", str(path), "-storepass", STORE_PASSWORD),
+    )
+    return path
+
+
+def test_a_key_in_a_pkcs12_may_have_another_password(
+    of_two_passwords: Path, alice: Identity, other: Authority, tmp_path: Path
+) -> None:
+    def read(path: Path, password: Secret = PASSWORD) -> list[bytes]:
+        return trusted(Source("ssl.truststore.location", str(path), password))
+
+    assert set(read(of_two_passwords)) == {*der(other.certificate), *der(alice.certificate)}
+    with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
+        read(of_two_passwords, Secret("wrong"))
+    changed = bytearray(of_two_passwords.read_bytes())
+    changed[200] ^= 1
+    (tmp_path / "changed.p12").write_bytes(changed)
+    with pytest.raises(ConfigurationError, match="its password is wrong, or the file is broken"):
+        read(tmp_path / "changed.p12")
+    with pytest.raises(ConfigurationError):
+        own_key(Source("ssl.keystore.location", str(of_two_passwords), PASSWORD))
+
+
+def test_a_broken_pkcs12_is_an_error_wherever_it_is_cut(of_two_passwords: Path) -> None:
+    data = of_two_passwords.read_bytes()
+    assert without_keys(data, PASSWORD) is not None
+    for end in range(0, len(data), 13):
+        assert without_keys(data[:end], PASSWORD) is None
