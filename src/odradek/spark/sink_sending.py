@@ -79,10 +79,12 @@ class Patience:
             except KafkaTimeoutError as error:
                 waited = self.clock.now() - since
                 if waited >= limit:
-                    option = "outageTolerance" if at_most is None else "the first contact's limit"
+                    why = f"outageTolerance is {limit:.0f} s"
+                    if at_most is not None:
+                        why = "it never answered before: look at option kafka.bootstrap.servers"
                     raise OutageError(
-                        f"{what}: waited {waited:.0f} s in vain ({option}: {limit:.0f} s). "
-                        f"Last error: {error}\n{self.explain()}"
+                        f"{what}: waited {waited:.0f} s in vain ({why}). Last error: {error}\n"
+                        f"{self.explain()}"
                     ) from error
                 logger.warning(
                     "%s: waiting for %.0f s now, for %.0f s at most. %s", what, waited, limit, error
