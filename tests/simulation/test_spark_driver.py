@@ -1,4 +1,4 @@
-"""A Spark driver beside a simulated cluster: what it asks for, and what the real client tells it."""
+"""A Spark driver beside a simulated cluster: what it asks for, what the real client tells it."""
 
 from __future__ import annotations
 
