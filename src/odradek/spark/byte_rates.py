@@ -32,11 +32,6 @@ SAMPLED = 16
 """Partitions that are weighed for one batch."""
 PATIENCE_S = 2.0
 """How long weighing may take, for all of them together."""
-FETCH: Mapping[str, Any] = {
-    "max.partition.fetch.bytes": 65536,
-    "fetch.max.bytes": 2 << 20,
-    "fetch.min.bytes": 1,
-}
 COLUMNS = ("key", "value", "headers")
 UNKNOWN = 1024.0
 """Bytes for an offset while nothing could be weighed yet."""
@@ -74,7 +69,7 @@ class ByteRates:
 
     def _weigh(self, config: Mapping[str, Any], begins: Positions, ends: Positions) -> None:
         if self._client is None:
-            self._client = self._clients.connect({**config, **FETCH})
+            self._client = self._clients.connect(config)
         client, left = self._client, dict(begins)
         client.assign(list(left), until={tp: ends[tp] for tp in left})
         for tp, begin in left.items():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.group_options import GROUP_OPTIONS
-from odradek.common.spellings import sealed
+from odradek.common.spellings import ALIASES, dotted, sealed
 from odradek.common.types import TopicPartition
 from odradek.spark.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
 from odradek.spark.option_table import BATCH, FROM_SPARK, OPTIONS, PROTECTED, STREAM
@@ -46,6 +46,17 @@ CLIENT_ID = "odradek-spark"
 DISCOVERY_S = 30.0
 """How long a description of topics is used, at most; errors make it stale at once."""
 GROUP_ID = "group.id"
+SAMPLES: Mapping[str, Any] = {
+    "max.partition.fetch.bytes": 65536,
+    "fetch.max.bytes": 2 << 20,
+    "fetch.min.bytes": 1,
+}
+"""What a client fetches that only weighs records (see `byte_rates`)."""
+_KNOWN_HERE = {*PROTECTED, *GROUP_OPTIONS, *SAMPLES, "bootstrap.servers", "client.id"} | {
+    "cluster.id.expected",
+    "events.dir",
+}
+"""Settings that the source looks at or sets itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,10 @@ class SourceOptions:
             config.setdefault("cluster.id.expected", expected_cluster)
         return config
 
+    def sample_config(self, cluster: str) -> dict[str, Any]:
+        """Build the configuration of the client that weighs records for maxBytesPerTrigger."""
+        return {**self.consumer_config(cluster), **SAMPLES}
+
     def group_config(self, cluster: str) -> dict[str, Any]:
         """Build the configuration of the client that commits for commitOffsets."""
         return {
@@ -114,7 +129,7 @@ def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
 def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     """Check the options of a batch or a stream query; every error names its option."""
     options = given = sealed_options(given)
-    kafka = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+    kafka = _usual_names(options)
     plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
     plain = _refuse_unknown(plain, query)
     if "eventsdir" in plain:
@@ -145,6 +160,21 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         **_limits_of_batches(plain),
         **_patience(plain),
     )
+
+
+def _usual_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings of `kafka.*`; those that are known here by Kafka's names."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if not name.startswith(PREFIX):
+            continue
+        given = name.removeprefix(PREFIX)
+        usual = ALIASES.get(dotted(given), dotted(given))
+        key = usual if usual in _KNOWN_HERE else given
+        if key in found:
+            raise OptionError(f"option kafka.{key} is given twice, also by another client's name")
+        found[key] = value
+    return found
 
 
 def _limits_of_tasks(plain: Mapping[str, str]) -> dict[str, Any]:

@@ -220,7 +220,7 @@ class OffsetTracker:
         if self._options.max_offsets_per_trigger is not None:
             limits.append(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
-            config = self._options.consumer_config(view.topics.cluster)
+            config = self._options.sample_config(view.topics.cluster)
             weights = self._rates.weights(config, begins, view.ends)
             found = sharing.offsets_for_bytes(
                 self._options.max_bytes_per_trigger, begins, view.ends, weights

@@ -255,6 +255,19 @@ def test_readers_join_no_group_but_its_name_is_kept_for_commits(
     assert not caplog.text
 
 
+def test_settings_by_other_clients_names_are_the_same_settings() -> None:
+    assert "kafka.auto.offset.reset can't be set" in refused(
+        STREAM, **{"kafka.auto_offset_reset": "latest"}
+    )
+    given = {**BASE, "kafka.group_id": "g", "kafka.fetch.message.max.bytes": "5"}
+    options = parse_options({**given, "commitOffsets": "group"}, STREAM)
+    assert options.commit_group == "g"
+    assert options.consumer_config(None)["max.partition.fetch.bytes"] == "5"
+    assert options.sample_config("c")["max.partition.fetch.bytes"] == 65536
+    twice = {"kafka.client.id": "a", "kafka.client_id": "b"}
+    assert "kafka.client.id is given twice" in refused(STREAM, **twice)
+
+
 def test_the_table_says_all_of_every_option() -> None:
     for option in OPTIONS.values():
         assert option.doc.endswith((".", ")"))
