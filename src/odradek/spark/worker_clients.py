@@ -23,6 +23,7 @@ from uuid import UUID
 from odradek.common.secret import Secret
 from odradek.common.types import TopicPartition
 from odradek.runtime.later import later
+from odradek.runtime.system_clock import SystemClock
 
 logger = logging.getLogger("odradek.spark")
 
@@ -105,10 +106,6 @@ def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:
     return str(number) if number.int else None
 
 
-def _nothing() -> None:
-    """Stand for calling off what was never begun."""
-
-
 Make = Callable[[Mapping[str, Any], Hint | None], ClusterConsumer]
 
 
@@ -119,27 +116,34 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     ).hexdigest()
 
 
-Later = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Has something done after so many seconds; gives what calls it off (`runtime.later`)."""
+Later = Callable[[float, Callable[[], None]], None]
+"""Has something done after so many seconds (`runtime.later`)."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Idle:
-    """A client that no task uses, and what keeps it from being closed."""
+    """A client that no task uses, and since when."""
 
     client: ClusterConsumer
-    call_off: Callable[[], None] = _nothing
+    since: float
 
 
 class ClientCache:
     """The clients of one process; a forked child never uses its parent's."""
 
-    __slots__ = ("_idle", "_later", "_make", "_pid", "_used")
+    __slots__ = ("_clock", "_idle", "_later", "_make", "_pid", "_used", "_watched_in")
 
     def __init__(
-        self, make: Make, pid: Callable[[], int] = os.getpid, after: Later = later
+        self,
+        make: Make,
+        pid: Callable[[], int] = os.getpid,
+        clock: Clock | None = None,
+        after: Later = later,
     ) -> None:
         self._make, self._pid, self._later = make, pid, after
+        self._clock = clock or SystemClock()
+        self._watched_in: int | None = None
+        """The process in which a timer is under way: threads don't survive a fork."""
         self._used: dict[tuple[int, str], ClusterConsumer] = {}
         self._idle: dict[tuple[int, str], Idle] = {}
 
@@ -158,7 +162,6 @@ class ClientCache:
         # Whoever takes the entry out of `_idle` owns the client: a task, or the timer's thread.
         idle = self._idle.pop(key, None)
         if idle is not None:
-            idle.call_off()
             self._used[key] = idle.client
         if fresh and key in self._used:
             self.drop(self._used[key])
@@ -179,26 +182,38 @@ class ClientCache:
             return  # dropped meanwhile
         client.assign([])
         del self._used[key]
-        idle = self._idle[key] = Idle(client)
-        idle.call_off = self._later(IDLE_S, lambda: self._close_idle(key, idle))
+        self._idle[key] = Idle(client, self._clock.now())
+        if self._watched_in != key[0]:
+            self._watch(IDLE_S)
 
-    def _close_idle(self, key: tuple[int, str], idle: Idle) -> None:
-        """In the timer's thread."""
-        found = self._idle.pop(key, None)
-        if found is idle:
-            with contextlib.suppress(Exception):
-                idle.client.close()
-        elif found is not None:  # it was used and released again while the timer came up
-            self._idle[key] = found
+    def _watch(self, seconds: float) -> None:
+        """One timer for all: a thread for each task would cost as much as a small task."""
+        self._watched_in = self._pid()
+        self._later(seconds, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """In the timer's thread; a task may check a client out meanwhile."""
+        now = self._clock.now()
+        for key, idle in list(self._idle.items()):
+            if now - idle.since < IDLE_S:
+                continue
+            found = self._idle.pop(key, None)
+            if found is idle:
+                with contextlib.suppress(Exception):
+                    idle.client.close()
+            elif found is not None:  # used and released again since
+                self._idle[key] = found
+        self._watched_in = None
+        left = [idle.since for idle in list(self._idle.values())]
+        if left:
+            self._watch(max(0.0, min(left) + IDLE_S - now))
 
     def drop(self, client: ClusterConsumer) -> None:
         """Forget a client at once and close it; it failed, or isn't wanted any more."""
         for key in [k for k, kept in self._used.items() if kept is client]:
             del self._used[key]
         for key in [k for k, kept in list(self._idle.items()) if kept.client is client]:
-            idle = self._idle.pop(key, None)
-            if idle is not None:
-                idle.call_off()
+            self._idle.pop(key, None)
         with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
             client.close()
 

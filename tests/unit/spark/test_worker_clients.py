@@ -26,13 +26,25 @@ class Made:
 class Process:
     def __init__(self) -> None:
         self.pid = 1
-        self.timers: list[Callable[[], None]] = []
-        self.cache = ClientCache(Made, lambda: self.pid, self.after)  # type: ignore[arg-type]
+        self.at = 1000.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        cache: Any = ClientCache
+        self.cache: ClientCache = cache(Made, lambda: self.pid, self, self.after)
 
-    def after(self, seconds: float, action: Callable[[], None]) -> Callable[[], None]:
-        assert seconds == IDLE_S
-        self.timers.append(action)
-        return lambda: self.timers.remove(action) if action in self.timers else None
+    def now(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        raise AssertionError("nothing waits here")
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.timers.append((self.at + seconds, action))
+
+    def wait(self, seconds: float) -> None:
+        self.at += seconds
+        for due in [timer for timer in self.timers if timer[0] <= self.at]:
+            self.timers.remove(due)
+            due[1]()
 
     def checkout(self, *args: Any, **kwargs: Any) -> Any:
         return self.cache.checkout(*args, **kwargs)
@@ -91,43 +103,49 @@ def test_a_released_client_reads_nothing_and_is_used_again(process: Process) -> 
     process.cache.release(first)
     assert first.assigned == []
     assert process.checkout({"a": "1"}) is first
-    assert process.timers == []
+    process.wait(10 * IDLE_S)  # it is in use
     assert not first.closed
 
 
 def test_an_idle_client_is_closed_after_a_while(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.release(first)
-    (late,) = process.timers
-    late()
+    process.wait(IDLE_S - 1)
+    assert not first.closed
+    process.wait(1)
     assert first.closed
-    assert len(process.cache) == 0
+    assert (len(process.cache), process.timers) == (0, [])
     assert process.checkout({"a": "1"}) is not first
 
 
-def test_a_timer_that_comes_too_late_closes_nothing(process: Process) -> None:
-    first = process.checkout({"a": "1"})
+def test_one_timer_watches_over_all(process: Process) -> None:
+    first, second = process.checkout({"a": "1"}), process.checkout({"a": "2"})
     process.cache.release(first)
-    (late,) = process.timers
+    process.wait(IDLE_S / 2)
+    process.cache.release(second)
     assert process.checkout({"a": "1"}) is first
-    late()
-    assert not first.closed
-    process.cache.release(first)  # and another timer is under way
-    late()
-    assert not first.closed
-    assert process.checkout({"a": "1"}) is first
+    process.cache.release(first)
+    assert len(process.timers) == 1
+    process.wait(IDLE_S / 2)
+    assert (first.closed, second.closed) == (False, False)
+    process.wait(IDLE_S / 2)
+    assert (first.closed, second.closed) == (True, True)
+    third = process.checkout({"a": "3"})
+    process.cache.release(third)
+    process.wait(IDLE_S)
+    assert third.closed
 
 
 def test_one_that_was_dropped_is_not_kept_when_its_task_ends(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.drop(first)
     process.cache.release(first)
-    assert process.timers == []
+    assert len(process.cache) == 0
     second = process.checkout({"a": "1"})
     process.cache.release(second)
     process.cache.drop(second)  # an idle one
     assert second.closed
-    assert process.timers == []
+    assert len(process.cache) == 0
 
 
 def test_idle_clients_leave_first_when_there_are_too_many(process: Process) -> None:
@@ -141,6 +159,9 @@ def test_a_forked_child_forgets_the_parents_idle_clients_too(process: Process) -
     parents = process.checkout({"a": "1"})
     process.cache.release(parents)
     process.pid = 2
-    assert process.checkout({"a": "1"}) is not parents
+    child = process.checkout({"a": "1"})
+    assert child is not parents
     assert not parents.closed
     assert len(process.cache) == 1
+    process.cache.release(child)
+    assert len(process.timers) == 2  # the parent's timer doesn't run in the child
