@@ -131,6 +131,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     options = given = sealed_options(given)
     kafka = _usual_names(options)
     plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    limits = _limits_of_batches(plain)
     plain = _refuse_unknown(plain, query)
     if "eventsdir" in plain:
         kafka["events.dir"] = plain["eventsdir"]
@@ -142,7 +143,6 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     ending = ending_spec(plain)
     if query == BATCH:
         check_batch_bounds(starting, ending)
-    tasks = _limits_of_tasks(plain)
     return SourceOptions(
         kafka=kafka,
         topics=topics,
@@ -156,8 +156,8 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=_commit_group(plain, kafka),
         value_format=parse_value_format(plain),
-        **tasks,
-        **_limits_of_batches(plain),
+        **_limits_of_tasks(plain),
+        **(limits if query == STREAM else {}),
         **_patience(plain),
     )
 

@@ -85,6 +85,7 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"startingOffsets": '{"t":{"x":3}}'}, ["startingOffsets", "'x'"]),
         ({"startingOffsets": '{"t":3}'}, ["startingOffsets", "'t'"]),
         ({"startingOffsets": '{"t":{"0":true}}'}, ["startingOffsets", "True"]),
+        ({"maxOffsetsPerTrigger": "ten"}, ["maxOffsetsPerTrigger", "ten"]),
         ({"minPartitions": "0"}, ["minPartitions", "'0'"]),
         ({"minPartitions": "many"}, ["minPartitions", "many"]),
         ({"minPartitions": "2147483648"}, ["minPartitions"]),
