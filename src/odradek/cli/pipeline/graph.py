@@ -18,7 +18,7 @@ from odradek.cli.pipeline.document import Problems
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Pipeline, Sink, Source, View
 from odradek.common.secret import Secret
 
-_IN_STATEMENT = re.compile(r"\bline (\d+), pos (\d+)")
+_IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 

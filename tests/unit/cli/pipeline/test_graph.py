@@ -1,0 +1,57 @@
+"""Spark's errors in few words, and their lines within a statement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.graph import Graph, text_of
+from odradek.cli.pipeline.spec import parse
+
+EXAMPLES = Path(__file__).parents[4] / "examples" / "pipelines"
+ANALYSIS = (
+    "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved. SQLSTATE: 42703; "
+    "line 2 pos 7;\n'Project ['nosuch]\n+- Relation\n"
+)
+SYNTAX = (
+    "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'. SQLSTATE: 42601 (line 2, pos 4)\n\n"
+    "== SQL ==\nSELECT 1\nFRM x\n----^^^\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ANALYSIS, "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved."),
+        (SYNTAX, "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'."),
+        ("", "ValueError"),
+    ],
+)
+def test_errors_come_without_plans_and_statements(error: str, said: str) -> None:
+    assert text_of(ValueError(error)) == said
+
+
+class Spark:
+    """A session that takes every source and no SQL."""
+
+    def __init__(self, error: str) -> None:
+        self._error = error
+        self.readStream = self.read = self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self
+
+    def sql(self, text: str) -> Any:
+        raise ValueError(self._error)
+
+
+@pytest.mark.parametrize("error", [ANALYSIS, SYNTAX])
+def test_a_statement_s_problem_has_its_line_in_the_file(error: str) -> None:
+    path = EXAMPLES / "copy.yml"
+    pipeline = parse(read(path, {"KAFKA": "localhost:9092"}))
+    second = path.read_text().splitlines().index("    SELECT key, value FROM orders") + 2
+    with pytest.raises(SpecError, match=rf"copy\.yml:{second}: view large: \["):
+        Graph(pipeline, Spark(error), None).analyse()
