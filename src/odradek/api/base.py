@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
-from odradek.common.errors import ClientClosedError, ConfigurationError
+from odradek.common.errors import AuthorizationError, ClientClosedError, ConfigurationError
 from odradek.common.events import Listener
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
@@ -168,6 +168,8 @@ class Client(Generic[E]):
             host.drive()
             raise error
         ended = engine.ended
+        if isinstance(completion.error, AuthorizationError):
+            completion.error.of(engine.network.user)
         if ended is not None and completion.error is ended:
             raise ended.with_traceback(None)  # it is raised again by every later call
         return completion.result()

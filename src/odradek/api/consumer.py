@@ -22,7 +22,7 @@ from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ConfigurationError, KafkaTimeoutError
+from odradek.common.errors import AuthorizationError, ConfigurationError, KafkaTimeoutError
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
@@ -295,6 +295,9 @@ class Consumer(GroupConsumer):
                 # Markers and aborted transactions: nobody works on them, so they are through with.
                 if group is not None and group.entered(host.now()):
                     host.wake()
+        except AuthorizationError as error:
+            error.of(engine.network.user)
+            raise
         finally:
             if group is not None:
                 group.left(host.now())

@@ -71,6 +71,10 @@ class BrokerError(KafkaError):
         """The same; only a refusal for want of a right takes note of which one it was."""
         return self
 
+    def of(self, user: str | None) -> Self:
+        """The same; only a refusal for want of a right takes note of who lacks it."""
+        return self
+
 
 class AuthorizationError(BrokerError):
     """The broker knows who asks, and that one has no right to do this.
@@ -83,6 +87,13 @@ class AuthorizationError(BrokerError):
     """Kafka's name of the right that is missing, for example `WRITE`."""
     resource: str | None = None
     """What it is missing on, for example "topic 'orders'"."""
+    user: str | None = None
+    """Who lacks it, where this client logs in with a name (PLAIN, SCRAM)."""
+
+    def of(self, user: str | None) -> Self:
+        """Note who lacks the right."""
+        self.user = user
+        return self
 
     def needing(self, operation: str, name: str = "", kind: str = "") -> Self:
         """Note which right on what; the first to say so knows best.
@@ -99,8 +110,9 @@ class AuthorizationError(BrokerError):
         said = super().__str__()
         if self.operation is None:
             return said
+        who = "This client's user" if self.user is None else f"User {self.user!r}"
         return (
-            f"{said.rstrip('.')}. This client's user needs {self.operation} on {self.resource}: "
+            f"{said.rstrip('.')}. {who} needs {self.operation} on {self.resource}: "
             "add an ACL that allows it."
         )
 

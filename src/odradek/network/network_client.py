@@ -92,6 +92,12 @@ class NetworkClient(HostInputs):
 
     # For the rooms above
 
+    @property
+    def user(self) -> str | None:
+        """Whom brokers know this client as, where it logs in with a name (PLAIN, SCRAM)."""
+        name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
+        return name
+
     def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
         """The connection to an address, whatever its state, if there is one."""
         return self.connections.get((address, purpose))

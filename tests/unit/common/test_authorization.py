@@ -29,6 +29,7 @@ def test_the_right_that_is_missing_is_named(
     assert str(error).endswith(f"no. This client's user needs {words}: add an ACL that allows it.")
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
         assert str(other) == str(error)
+    assert f"no. User 'alice' needs {words}" in str(error.of("alice"))
 
 
 def test_the_first_to_say_knows_best() -> None:

@@ -16,7 +16,7 @@ from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.errors import KafkaError
+from odradek.common.errors import AuthorizationError, KafkaError
 from odradek.common.kafka_errors import (
     InvalidProducerEpochError,
     UnknownProducerIdError,
@@ -147,6 +147,8 @@ class ProducerIdentity:
         except (InvalidProducerEpochError, UnknownProducerIdError):
             self.current = NONE  # nothing is in doubt, so a wholly new id is as good
         except KafkaError as error:
+            if isinstance(error, AuthorizationError):
+                error.of(self._engine.network.user)
             if self._engine.ended is None:
                 self._engine.end(error, "broken", error=f"{type(error).__name__}: {error}")
         finally:

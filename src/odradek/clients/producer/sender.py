@@ -336,7 +336,8 @@ class Sender:
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> KafkaError:
         """A broker's error for a batch; where a right is missing, it says which."""
-        error = error_for(code, said).needing("WRITE", batch.partition.topic, "topic")
+        error = error_for(code, said).of(self._network.user)
+        error = error.needing("WRITE", batch.partition.topic, "topic")
         return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
 
     def _settle(
