@@ -26,9 +26,6 @@ from odradek.simulation import SimulatedCluster
 from odradek.testing import LocalCluster
 from odradek.testing.loopback import LoopbackServer
 
-# One cluster, however many processes.
-pytestmark = pytest.mark.xdist_group("simulated_groups")
-
 Script = Callable[["Room"], list[Any]]
 
 

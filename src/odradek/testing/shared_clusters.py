@@ -36,6 +36,13 @@ class SharedClusters:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all; what is asked for later is started anew."""
+        self._running.clear()
+        self._brokers.clear()
+        self._ids.clear()
         self._stack.close()
 
     def start(self, options: dict[str, Any]) -> LocalCluster:
