@@ -33,7 +33,9 @@ _WHAT = (
     SparkOption(
         "subscribe",
         "–",
-        "Topics, with commas between. One of this, subscribePattern and assign must be given.",
+        "Topics, with commas between. One of this, subscribePattern and assign must be given. A "
+        "topic that Kafka keeps for itself is read if it is named (the JVM connector gives no rows "
+        "of it and says nothing).",
     ),
     SparkOption(
         "subscribePattern",
