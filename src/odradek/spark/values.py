@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CORRUPT = "_corrupt_record"
 """A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
-TOGETHER = 4096
+TOGETHER = 1024
 """Values that are read together: so many are gone through one by one where one of them is bad."""
 
 
