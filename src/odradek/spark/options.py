@@ -31,6 +31,7 @@ from odradek.spark.option_values import (
     whole,
     whole_or_none,
 )
+from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
 from odradek.spark.topic_patterns import compiled
 from odradek.spark.values import ValueFormat, parse_value_format
@@ -129,7 +130,7 @@ def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
 def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     """Check the options of a batch or a stream query; every error names its option."""
     options = given = sealed_options(given)
-    kafka = _usual_names(options)
+    kafka = without_others(_usual_names(options), PROTECTED)
     plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
     limits = _limits_of_batches(plain)
     plain = _refuse_unknown(plain, query)

@@ -20,6 +20,7 @@ from odradek.common.spellings import ALIASES
 from odradek.spark.option_table import BATCH, BATCHES, SparkOption
 from odradek.spark.option_values import boolean, seconds, whole
 from odradek.spark.options import CLIENT_ID, PREFIX, sealed_options
+from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
 
 logger = logging.getLogger("odradek.spark")
@@ -212,7 +213,7 @@ def _usual_names(kafka: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
-    kafka = _usual_names(given)
+    kafka = without_others(_usual_names(given), PROTECTED)
     for name, why in PROTECTED.items():
         if name in kafka:
             raise OptionError(f"option kafka.{name} can't be set: {why}")
