@@ -27,9 +27,14 @@ SUITES = {
     "docs": ("docs",),
 }
 
-# These go through two processes at a time: suites that only compute, and one that mostly waits for
-# brokers (with clusters of its own for each process). The others measure time or have one session.
-SIDE_BY_SIDE = {"unit": "worksteal", "simulation": "worksteal", "integration": "loadgroup"}
+# These go through two processes at a time: suites that only compute, and those that mostly wait for
+# brokers and Spark (each process has clusters and a session of its own). The others measure time.
+SIDE_BY_SIDE = {
+    "unit": "worksteal",
+    "simulation": "worksteal",
+    "integration": "loadgroup",
+    "spark": "loadfile",  # modules have clusters of their own
+}
 PROCESSES = 2
 
 # These start brokers; fetching Kafka's jars is set-up and no part of their time.

@@ -50,20 +50,28 @@ def test_a_query_survives_a_cluster_that_moves(
 def test_a_checkpoint_is_not_continued_on_another_cluster(
     stream: Stream, topics: Any, cluster: LocalCluster
 ) -> None:
+    """Unless it is allowed: then it goes on at the same offsets, as on a mirror."""
     topic = topics.create()
     topics.fill(topic, rows(0, 10))
     job = stream(topic)
     job.run(startingOffsets="earliest")
-    with LocalCluster(brokers=1) as other:
-        other.create_topic(topic, partitions=2)
-        job.config = other.client_config()
+    ours = cluster.cluster_id
+    other = cluster.replace_with_foreign()
+    try:
+        topics.create(name=topic)
+        topics.fill(topic, rows(0, 16))
         for trigger in ({"availableNow": True}, {"processingTime": "1 second"}):
             query = job.start(trigger)
             with pytest.raises(StreamingQueryException) as caught:
                 query.awaitTermination(60)
-            for cluster_id in (cluster.cluster_id, other.cluster_id):
-                assert cluster_id in str(caught.value)
-    assert job.values() == list(range(10))
+            assert ours in str(caught.value)
+            assert other in str(caught.value)
+        assert job.values() == list(range(10))
+        job.run(allowClusterChange="true")
+        assert job.values() == list(range(16))
+        assert job.offsets()[-1]["cluster"] == other
+    finally:
+        cluster.restore()
 
 
 def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
