@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 ATTEMPT_S = 10.0
 """Deadline of one call to the client; an outage is a row of such calls."""
-FIRST_CONTACT_S = 25.0
+FIRST_CONTACT_S = 20.0
 """Before the cluster has ever answered: a wrong address must fail soon, an outage is unlikely.
-With the start of Spark's processes around it a query has failed within 30 s."""
+With the start of Spark's processes around it a query fails within 30 s."""
 SHORT_PATIENCE_S = 10.0
 """How long `latest` waits in an outage before it says "nothing new", so a query can be stopped."""
 LEAST_S = 0.5

@@ -163,7 +163,7 @@ _TRUST = (
         "outageTolerance",
         "10m",
         "How long driver and tasks wait for a cluster that doesn't answer, with a line in the log "
-        "every 30 s. Before the first answer ever it is 25 s, so that a wrong address is noticed.",
+        "every 30 s. Before the first answer ever it is 20 s, so that a wrong address is noticed.",
         own=True,
     ),
     SparkOption(
