@@ -162,3 +162,15 @@ def test_a_proxy_whose_name_doesnt_resolve() -> None:
     error = world.engine.network.states.state(Address("front", 9092)).last_error
     assert isinstance(error, DnsError)
     assert "the proxy's name 'proxy' doesn't resolve" in str(error)
+
+
+def test_what_a_proxy_takes_counts_within_the_setup_timeout() -> None:
+    """It accepts the connection and says nothing: no connection comes of it."""
+    world = Behind("http")
+    world.modes["front:9092"] = "black_hole"
+    timeout = world.engine.config["socket.connection.setup.timeout.ms"]
+    world.wait(world.engine.topic("t", 20.0), 20.0)
+    first = world.dialled[0].connection
+    (end,) = (c for c in world.closed if c.connection == first)
+    assert 0.7 * timeout <= end.at <= 1.3 * timeout
+    assert "(connecting)" in end.reason
