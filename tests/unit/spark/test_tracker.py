@@ -357,7 +357,7 @@ def test_a_wrong_address_fails_within_thirty_seconds(
     begun = clock.now()
     with pytest.raises(OutageError, match=r"before the first contact.*nobody answers"):
         following(tracker(), SENTINEL)
-    assert 25 <= clock.now() - begun <= 28
+    assert 20 <= clock.now() - begun <= 23
 
 
 def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock: Any) -> None:
