@@ -281,7 +281,8 @@ class Fetcher:
                 self._settled = None
                 return True
         for state, topic, partition in parts:
-            asked.add(state, topic, partition, state.max_bytes or self._partition_bytes)
+            most_here = state.max_bytes or state.worth_asking(self._partition_bytes)
+            asked.add(state, topic, partition, most_here)
         if not asked.parts:
             return False
         largest = max((s.max_bytes or 0 for s, _, _ in parts), default=0)
@@ -388,6 +389,8 @@ class Fetcher:
         )
         self._served += 1
         state.served = self._served
+        if found.next_offset > offset:
+            state.offset_bytes = entry.size / (found.next_offset - offset)
         state.fetch_offset = None if found.odd else found.next_offset
         if found.epochs:
             state.fetch_epoch = found.epochs[-1][1]

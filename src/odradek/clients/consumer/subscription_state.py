@@ -27,6 +27,12 @@ EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
 MAX_OFFSET = (1 << 63) - 1
+GUESSED_BYTES = 1024.0
+"""What an offset is taken to hold before the first answer has shown it."""
+LEAST_ASKED = 256 << 10
+"""Bytes that are asked for at least: below that a question costs more than its answer."""
+ASKED_MORE = 1.25
+"""Records aren't all alike; a second question costs more than a few that aren't wanted."""
 
 
 class PartitionState:
@@ -46,6 +52,7 @@ class PartitionState:
         "log_end",
         "max_bytes",
         "missing_since",
+        "offset_bytes",
         "partition",
         "paused",
         "position",
@@ -100,6 +107,8 @@ class PartitionState:
         self.backoff = backoff
         self.max_bytes: int | None = None
         """Set while the next batch is larger than the usual limit."""
+        self.offset_bytes = GUESSED_BYTES
+        """What an offset held in the last answer."""
         self.served = 0
         """When it last got data, as a serial number: who waited longest comes first."""
         self.topic_id = NO_ID
@@ -144,6 +153,16 @@ class PartitionState:
             if at == self.position or (at is None and offset.offset > consumed):
                 return offset
         return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
+
+    def worth_asking(self, most: int) -> int:
+        """Bytes to ask for, at most so many: where an end is set, what may lie before it.
+
+        A task of Spark's may want a hundred records of a long log, and get megabytes of others.
+        """
+        if self.fetch_offset is None or self.until == MAX_OFFSET:
+            return most
+        left = int((self.until - self.fetch_offset) * self.offset_bytes * ASKED_MORE)
+        return min(most, max(LEAST_ASKED, left))
 
     @property
     def finished(self) -> bool:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from odradek.clients.consumer.subscription_state import SubscriptionState
+from odradek.clients.consumer.subscription_state import LEAST_ASKED, SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
@@ -31,6 +31,26 @@ def test_partitions_that_stay_keep_their_positions() -> None:
     assert not s.holds(gone)
     with pytest.raises(IllegalStateError, match="t-1"):
         s.get(B)
+
+
+def test_no_more_is_asked_for_than_an_end_is_worth() -> None:
+    s = subscription()
+    most = 8 << 20
+    s.assign([A], {})
+    s.seek(A, 0)
+    assert s.get(A).worth_asking(most) == most
+    s.assign([A], {A: 100})
+    state = s.get(A)
+    assert state.worth_asking(most) == LEAST_ASKED
+    assert state.worth_asking(1000) == 1000  # the caller's limit counts
+    s.assign([A], {A: 1_000_000})
+    assert state.worth_asking(most) == most
+    state.offset_bytes = 4.0  # as an answer has shown
+    assert state.worth_asking(most) == 5_000_000
+    s.seek(A, 900_000)
+    assert state.worth_asking(most) == 500_000
+    s.seek(A, 1_000_001)
+    assert state.worth_asking(most) == LEAST_ASKED
 
 
 def test_until_ends_what_is_wanted() -> None:
