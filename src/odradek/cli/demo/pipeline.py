@@ -1,25 +1,76 @@
-"""The Spark half of the demo: two streaming queries over `format("odradek")`.
+"""The Spark half of the demo: a pipeline of two flows, as `odradek pipeline` runs them.
 
-In: a client's settings and a topic. Out: an aggregate by carrier and month, raw rows in
-Parquet, and how far both have come. Must not: know that the cluster will move.
+In: a client's settings and a topic. Out: `pipeline.yml` in the output folder, the aggregate by
+carrier and month that it makes, raw rows in Parquet, and how far both have come. Must not: know
+that the cluster will move, or write a setting (it may be a secret) into the file.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from odradek.cli.demo.data import LATE_MINUTES, PARTITIONS, TOPIC, Aggregate
+from odradek.cli.demo.data import LATE_MINUTES, TOPIC, Aggregate
+from odradek.cli.pipeline.document import read
+from odradek.cli.pipeline.graph import Graph, end_session, session
+from odradek.cli.pipeline.progress import Progress
+from odradek.cli.pipeline.spec import parse
 from odradek.common.errors import KafkaError
+from odradek.common.secret import Secret
 
-ROW_SCHEMA = "row BIGINT, month INT, carrier STRING, dep_delay DOUBLE, tailnum STRING"
+SPEC = """\
+# What the demo runs; `odradek pipeline run` runs such a file, too. The settings of the cluster
+# come from the environment.
+name: odradek-demo
+storage: .
+trigger: 2 seconds
+spark:
+  spark.master: local[2]
+  spark.ui.enabled: false
+  spark.sql.shuffle.partitions: 2
+  spark.driver.memory: 1g
+  spark.driver.host: 127.0.0.1
+  spark.driver.bindAddress: 127.0.0.1
+  spark.sql.warehouse.dir: ${{WAREHOUSE}}
+  spark.log.level: ERROR
+clusters:
+  demo:
+{settings}
+sources:
+  flights:
+    options:
+      subscribe: {topic}
+      startingOffsets: earliest
+      eventsDir: ${{EVENTS}}
+views:
+  departures: |
+    SELECT from_json(CAST(value AS STRING), 'month INT, carrier STRING, dep_delay DOUBLE') AS flight
+    FROM flights
+  by_carrier: |
+    SELECT flight.carrier, flight.month, count(1) AS flights,
+           count_if(flight.dep_delay > {late}) AS late, avg(flight.dep_delay) AS mean_delay
+    FROM departures GROUP BY flight.carrier, flight.month
+  raw: |
+    SELECT key, value, partition, offset, timestamp,
+           CAST(get_json_object(CAST(value AS STRING), '$.row') AS BIGINT) AS row
+    FROM flights
+sinks:
+  {table}:
+    from: by_carrier
+    format: memory
+    mode: complete
+  {files}:
+    from: raw
+    format: parquet
+    options:
+      path: flights.parquet
+"""
 TABLE = "flights_by_carrier"
+FILES = "parquet"
 
 
 class PipelineError(KafkaError):
@@ -27,80 +78,25 @@ class PipelineError(KafkaError):
 
 
 class Pipeline:
-    """A Spark session and the two queries."""
+    """A Spark session and the two flows."""
 
-    def __init__(self, config: Mapping[str, str], folder: Path, events: Path) -> None:
-        from pyspark.sql import SparkSession
-
+    def __init__(self, config: Mapping[str, Any], folder: Path, events: Path) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        self._config = {f"kafka.{name}": value for name, value in config.items()}
         self._folder = folder
-        self._events = events
-        self._queries: list[Any] = []
+        variables = {"WAREHOUSE": str(folder / "warehouse"), "EVENTS": str(events)}
+        self._spec = parse(read(written(folder / "pipeline.yml", config, variables), variables))
+        self._queries: dict[str, Any] = {}
+        self._progress = {name: Progress(name) for name in (TABLE, FILES)}
         self.log = folder / "spark.log"
-        builder: Any = SparkSession.builder
-        with _stderr_to(self.log):  # the JVM and its workers keep what they inherit here
-            self.spark: Any = self._session(builder)
+        self.spark: Any = session(self._spec, self.log)
         # PySpark's handler calls the JVM from within the signal; ours ends the demo in order.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def _session(self, builder: Any) -> Any:
-        return (
-            builder.master("local[2]")
-            .appName("odradek-demo")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.driver.memory", "1g")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", str(self._folder / "warehouse"))
-            .config("spark.log.level", "ERROR")
-            .getOrCreate()
-        )
-
     def start(self) -> None:
-        """Start both queries from the beginning of the topic."""
-        from pyspark.sql import functions as f
-
-        source = (
-            self.spark.readStream.format("odradek")
-            .options(**self._config)
-            .option("subscribe", TOPIC)
-            .option("startingOffsets", "earliest")
-            .option("eventsDir", str(self._events))
-        )
-        row = f.from_json(f.col("value").cast("string"), ROW_SCHEMA)
-        flights = source.load().select(row.alias("flight")).select("flight.*")
-        table = flights.groupBy("carrier", "month").agg(
-            f.count(f.lit(1)).alias("flights"),
-            f.count_if(f.col("dep_delay") > LATE_MINUTES).alias("late"),
-            f.avg("dep_delay").alias("mean_delay"),
-        )
-        self._queries.append(
-            table.writeStream.outputMode("complete")
-            .format("memory")
-            .queryName(TABLE)
-            .option("checkpointLocation", str(self._folder / "checkpoint-table"))
-            .trigger(processingTime="2 seconds")
-            .start()
-        )
-        raw = source.load().select(
-            "key",
-            "value",
-            "partition",
-            "offset",
-            "timestamp",
-            f.get_json_object(f.col("value").cast("string"), "$.row").cast("long").alias("row"),
-        )
-        self._queries.append(
-            raw.writeStream.format("parquet")
-            .option("path", str(self.parquet))
-            .option("checkpointLocation", str(self._folder / "checkpoint-parquet"))
-            .trigger(processingTime="2 seconds")
-            .start()
-        )
+        """Start both flows from the beginning of the topic."""
+        graph = Graph(self._spec, self.spark, None)
+        self._queries = graph.start(graph.analyse())
 
     @property
     def parquet(self) -> Path:
@@ -108,18 +104,17 @@ class Pipeline:
         return self._folder / "flights.parquet"
 
     def landed(self) -> tuple[int, int]:
-        """How many records the two queries have committed (aggregate, Parquet)."""
-        return self._position(0), self._position(1)
+        """How many records the two flows have committed (aggregate, Parquet)."""
+        return self._position(TABLE), self._position(FILES)
 
-    def _position(self, index: int) -> int:
-        query = self._queries[index]
+    def _position(self, name: str) -> int:
+        query, progress = self._queries[name], self._progress[name]
         failure = query.exception()
         if failure is not None:
-            raise PipelineError(f"the {('aggregate', 'Parquet')[index]} query ended: {failure}")
-        progress = query.lastProgress
-        if not progress:
-            return 0
-        return sum(_offsets(progress["sources"][0]["endOffset"]).values())
+            raise PipelineError(f"the flow {name} ended: {failure}")
+        last = query.lastProgress
+        progress.fresh(last, [last])
+        return sum(progress.positions.values())
 
     def result(self) -> list[Aggregate]:
         """The final table."""
@@ -135,36 +130,20 @@ class Pipeline:
 
     def stop(self) -> None:
         """Stop the queries and Spark's processes."""
-        for query in self._queries:
+        for query in self._queries.values():
             query.stop()
-        self.spark.stop()
-        gateway = self.spark.sparkContext._gateway  # noqa: SLF001  # no other way to end the JVM
-        process = getattr(gateway, "proc", None)
-        gateway.shutdown()
-        if process is not None:
-            process.stdin.close()
-            try:
-                process.wait(20)
-            except Exception:  # the JVM hangs: it was ours to start
-                process.kill()
+        end_session(self.spark)
 
 
-@contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """Have processes that are started meanwhile write their standard error to a file."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with path.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _offsets(offset: Mapping[str, Any] | str | None) -> dict[str, int]:
-    """The end offsets of our topic from a query's progress."""
-    parsed = json.loads(offset) if isinstance(offset, str) else dict(offset or {})
-    found = parsed.get("o", {}).get(TOPIC, {})
-    return {str(p): int(n) for p, n in found.items() if int(p) < PARTITIONS}
+def written(path: Path, config: Mapping[str, Any], variables: dict[str, str]) -> Path:
+    """Write the SPEC, with a variable in place of each setting's value."""
+    lines = []
+    for name, value in config.items():
+        variable = f"DEMO_{name.upper().replace('.', '_')}"
+        variables[variable] = value.reveal() if isinstance(value, Secret) else str(value)
+        lines.append(f"    {name}: ${{{variable}}}")
+    text = SPEC.format(
+        settings="\n".join(lines), topic=TOPIC, late=LATE_MINUTES, table=TABLE, files=FILES
+    )
+    path.write_text(text)
+    return path

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from odradek.cli.demo.pipeline import written
 from odradek.cli.pipeline.display import JsonLines, View, lag_in_words
 from odradek.cli.pipeline.document import read
 from odradek.cli.pipeline.outages import Outage
 from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.running import Queries, Running, Stop
 from odradek.cli.pipeline.spec import Pipeline, parse
+from odradek.common.secret import Secret
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "pipelines"
 
@@ -145,3 +147,12 @@ def test_lag_names_the_partitions_that_make_the_most_of_it() -> None:
 def test_the_examples_are_right(path: Path) -> None:
     found = parse(read(path, {"KAFKA": "localhost:9092"}))
     assert found.local_storage == EXAMPLES / "state" / path.stem
+
+
+def test_the_demo_writes_no_setting_into_its_spec(tmp_path: Path) -> None:
+    variables = {"WAREHOUSE": "w", "EVENTS": "e"}
+    config = {"bootstrap.servers": "a:1", "sasl.password": Secret("hunter2: and #more")}
+    path = written(tmp_path / "pipeline.yml", config, variables)
+    assert "hunter2" not in path.read_text()
+    options = parse(read(path, variables)).sources["flights"].options
+    assert options["kafka.sasl.password"].reveal() == "hunter2: and #more"
