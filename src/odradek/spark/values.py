@@ -142,6 +142,8 @@ class JsonDecoder:
         if table.num_rows != len(values):
             return None
         found = table.column("v").combine_chunks()
+        if found.null_count != values.null_count:
+            return None  # a JSON null, which is no null to from_json
         return found if found.type == self._plain else found.cast(self._plain)
 
     def _one_by_one(self, values: pa.Array, first: int) -> pa.Array:
@@ -177,14 +179,14 @@ class _MisfitError(Exception):
 def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any] | None, str]:
     """Decode one value as `from_json` does: the row, and what is wrong with it."""
     nothing = dict.fromkeys((field.name for field in fields), None)
-    if given is None:
-        return None, ""
+    if given is None or not given.strip():
+        return None, ""  # from_json takes an empty text for none
     try:
         document = json.loads(given)
     except (ValueError, RecursionError) as error:
         return dict(nothing), f"not JSON: {error}"
     if document is None:
-        return None, ""
+        return dict(nothing), ""
     if not isinstance(document, dict):
         return dict(nothing), f"a JSON {type(document).__name__}, not an object"
     problems: list[str] = []

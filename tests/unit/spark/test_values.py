@@ -52,13 +52,11 @@ ROWS: list[tuple[bytes | None, dict[str, Any] | None]] = [
         },
     ),
     (None, None),
-    (b"null", None),
     (b" {\n} ", {}),
     (b'{"a":null,"n":3}', {"n": 3.0}),
     (b'{"t":"2024-01-01T00:00:00"}', {"t": datetime(2024, 1, 1, tzinfo=UTC)}),
 ]
 MISFITS: list[tuple[bytes, dict[str, Any]]] = [
-    (b"", {}),
     (b"{", {}),
     (b"[1]", {}),
     (b"5", {}),
@@ -98,6 +96,12 @@ def test_fail_fast_says_which(given: bytes) -> None:
     with pytest.raises(ValueDecodeError) as caught:
         decoded(b'{"a":3}', given, fail_fast=True)
     assert caught.value.row == 1
+
+
+def test_nothing_and_null_are_what_they_are_to_from_json() -> None:
+    given = (b'{"a":3}', b"", b" ", b"null", b" null ", None)
+    wanted = [full({"a": 3}), None, None, full({}), full({}), None]
+    assert decoded(*given) == decoded(*given, fail_fast=True) == wanted
 
 
 def test_both_ways_agree() -> None:

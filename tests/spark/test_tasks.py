@@ -1,0 +1,129 @@
+"""Tasks over a real cluster, run in this process: it needs no Spark to see what they do."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql.types import BinaryType, LongType, StructType
+
+from odradek.common.events import Event
+from odradek.spark.source import KafkaDataSource
+from odradek.spark.worker_clients import process_clients
+from odradek.testing import LocalCluster
+
+from .conftest import Topics, numbered, spark_options
+
+SCHEMA = StructType().add("value", BinaryType()).add("offset", LongType())
+
+
+class Tasks:
+    """One batch query: its plan, and its tasks one after the other."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, **options: str) -> None:
+        given = {**spark_options(cluster.client_config()), "subscribe": topic, **options}
+        self._reader = KafkaDataSource(given).reader(SCHEMA)
+        self.partitions: Sequence[Any] = self._reader.partitions()
+
+    def batches(self, number: int) -> Any:
+        return self._reader.read(self.partitions[number])
+
+    def offsets(self) -> list[list[int]]:
+        return [
+            [o for batch in self.batches(n) for o in batch.column("offset").to_pylist()]
+            for n in range(len(self.partitions))
+        ]
+
+
+def sockets() -> int:
+    """TCP connections of this process, those it listens on and half-open ones left out."""
+    mine = set()
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            mine.update(re.findall(r"socket:\[(\d+)\]", str(link.readlink())))
+        except OSError:  # closed meanwhile
+            continue
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    return sum(1 for fields in map(str.split, lines) if fields[9] in mine and fields[3] == "01")
+
+
+@pytest.fixture(autouse=True)
+def no_clients() -> None:
+    """Start as a new worker does."""
+    cache = process_clients()
+    for client in [*cache._used.values(), *(idle.client for idle in cache._idle.values())]:
+        cache.drop(client)
+
+
+def test_a_worker_has_a_connection_to_each_leader_and_asks_for_no_metadata(
+    cluster: LocalCluster, topics: Topics
+) -> None:
+    topic = topics.create(4)
+    topics.fill(topic, numbered(0, 400), 4)
+    plan = Tasks(cluster, topic, groupIdPrefix="connections", minPartitions="8")
+    leaders = {leader for leader, _ in plan.partitions[0].hint["topics"][topic]["partitions"]}
+    assert len(plan.partitions) == 8
+    before = sockets()
+    assert sorted(o for part in plan.offsets() for o in part) == sorted([*range(100)] * 4)
+    assert sockets() - before == len(leaders) == 2
+    # The client waits for the next task, warm: nothing but records is asked for.
+    client: Any = next(reversed(process_clients()._idle.values())).client
+    events: list[Event] = []
+    client.listen(events.append)
+    assert [len(part) for part in plan.offsets()] == [50] * 8
+    assert events == []
+    assert sockets() - before == len(leaders)
+    process_clients().drop(client)
+
+
+def test_ends_that_no_record_has_are_not_waited_for(cluster: LocalCluster, topics: Topics) -> None:
+    topic = topics.create(1)
+    producer = Producer({**cluster.librdkafka_config(), "transactional.id": topic})
+    producer.init_transactions()
+    kept: list[int] = []
+    at = 0
+    for end in ("commit", "abort", "commit", "abort"):
+        producer.begin_transaction()
+        for _ in range(25):
+            producer.produce(topic, b"x")
+        assert producer.flush(60) == 0  # what is aborted before it was sent leaves no trace
+        getattr(producer, f"{end}_transaction")()
+        kept += range(at, at + 25) if end == "commit" else ()
+        at += 26  # and a marker
+    options = {"kafka.isolation.level": "read_committed"}
+    begun = time.monotonic()
+    (found,) = Tasks(cluster, topic, **options).offsets()
+    assert found == kept
+    parts = Tasks(cluster, topic, **options, maxRecordsPerPartition="7").offsets()
+    assert len(parts) == 15
+    assert [o for part in parts for o in part] == kept
+    assert [] in parts  # nothing but aborted records
+    assert time.monotonic() - begun < 30
+    (every,) = Tasks(cluster, topic).offsets()
+    assert len(every) == 100
+
+
+def test_large_records_come_in_pieces_and_a_limit_leaves_the_client_usable(
+    cluster: LocalCluster, topics: Topics
+) -> None:
+    topic = topics.create(1, max_message_bytes=str(64 << 20))
+    producer = Producer({**cluster.librdkafka_config(), "message.max.bytes": 64 << 20})
+    sizes = [20 << 20, 1, 33 << 20, 1, 20 << 20]
+    for size in sizes:
+        producer.produce(topic, b"x" * size)
+        assert producer.flush(60) == 0
+    plan = Tasks(cluster, topic)
+    batches = plan.batches(0)
+    assert next(batches).column("offset").to_pylist()[0] == 0
+    batches.close()  # as Spark does where a query has a limit
+    found = list(plan.batches(0))
+    lengths = [len(v.as_buffer()) for batch in found for v in batch.column("value")]
+    assert lengths == sizes
+    assert all(batch.num_rows == 1 or batch.nbytes <= 33 << 20 for batch in found)
+    ends = Tasks(cluster, topic, endingOffsets=f'{{"{topic}":{{"0":0}}}}')
+    assert ends.partitions == []
