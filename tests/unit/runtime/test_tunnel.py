@@ -58,16 +58,28 @@ def test_echo(
         assert server.asked == [("b", broker.port)]
 
 
+ANSWERS = {
+    "socks5h": [b"\x05\x00", b"\x05\x00\x00\x01" + bytes(6)],
+    "http": [b"HTTP/1.1 200 Fine\r\nVia: x\r\n\r\n"],
+}
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_server_that_speaks_first(
+def test_what_comes_with_the_answer_belongs_to_the_connection(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
-    def greets(sock: socket.socket) -> None:
-        sock.sendall(b"\r\n\r\nwelcome")
+    def talk(sock: socket.socket) -> None:
+        *before, last = ANSWERS[scheme]
+        for answer in before:
+            sock.recv(1000)
+            sock.sendall(answer)
+        sock.recv(1000)
+        sock.sendall(last + b"\r\n\r\nwelcome")
         sock.recv(1)
 
-    with peer(greets) as broker, ProxyServer() as server:
-        connection = through(engine, proxy_url("", server.url(scheme)), broker.port)
+    with peer(talk) as server:
+        proxy = Proxy(scheme, Address("127.0.0.1", server.port))
+        connection = through(engine, proxy, server.port)
         run(host, engine.expect(connection, 11))
         assert engine.received_bytes[connection] == b"\r\n\r\nwelcome"
 
