@@ -41,19 +41,22 @@ class Environment:
 
     python: str
     jars: tuple[str, ...]
-    java_home: str
 
     def variables(self) -> dict[str, str]:
         """The environment of a process that runs Spark here, with our package on its path."""
-        kept = {name: text for name, text in os.environ.items() if name != "SPARK_HOME"}
-        return {
-            **kept,
-            "JAVA_HOME": self.java_home,
-            "PYSPARK_PYTHON": self.python,
-            "PYSPARK_DRIVER_PYTHON": self.python,
-            "PYTHONPATH": str(SOURCE),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
+        return {**variables_of(self.python), "PYTHONPATH": str(SOURCE)}
+
+
+def variables_of(python: str) -> dict[str, str]:
+    """The environment of a process that runs Spark with this Python."""
+    kept = {name: text for name, text in os.environ.items() if name != "SPARK_HOME"}
+    return {
+        **kept,
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 def make() -> Environment:
@@ -69,7 +72,7 @@ def make() -> Environment:
     python = Path(built.command[0])
     (spark,) = python.parent.parent.glob("lib/python*/site-packages/pyspark/jars")
     found = [*sorted(fetched.glob("*.jar")), _stand_in(home, spark)]
-    return Environment(str(python), tuple(map(str, found)), str(home))
+    return Environment(str(python), tuple(map(str, found)))
 
 
 def _stand_in(home: Path, spark: Path) -> Path:

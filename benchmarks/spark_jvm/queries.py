@@ -1,0 +1,152 @@
+"""Runs queries that are given as data through any connector, and says what came out.
+
+In: cases, one JSON object a line (`Case` in the tests says what is in them). Out: for each one its
+schema, partitions, rows, what each micro-batch ended with, or the error's text. Runs in Spark 4.2.0
+as a program of its own and in the tests' own session as a function; imports pyspark and nothing
+else. Must not: know which connector it is that runs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("queries")
+Case = dict[str, Any]
+ERROR_CHARACTERS = 6000
+PATIENCE_S = 90
+_COLUMNS = (
+    "hex(key)", "hex(value)", "topic", "partition", "offset", "unix_micros(timestamp)",
+    "timestampType",
+)  # fmt: skip
+_HEADERS = "transform(headers, h -> struct(h.key, hex(h.value)))"
+
+
+def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, Any]:
+    """Run the cases: streams side by side, since they mostly wait, the rest one by one."""
+    streams = [case for case in cases if case["kind"] == "stream"]
+    running = {case["name"]: _attempt(_start, spark, case, folder) for case in streams}
+    found = {
+        case["name"]: _attempt(_KINDS[case["kind"]], spark, case, folder)
+        for case in cases
+        if case["kind"] != "stream"
+    }
+    for case in streams:
+        started = running[case["name"]]
+        failed = isinstance(started, dict)
+        found[case["name"]] = started if failed else _attempt(_finish, spark, case, folder, started)
+    return found
+
+
+def _attempt(function: Any, spark: SparkSession, case: Case, *more: Any) -> Any:
+    """Call a function; an error is a result like others."""
+    begin = time.monotonic()
+    try:
+        return function(spark, case, *more)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]}
+    finally:
+        logger.info("%s: %s %.1f s", case["name"], function.__name__, time.monotonic() - begin)
+
+
+def _batch(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
+    frame = spark.read.format(case["format"]).options(**case["options"]).load()
+    found: dict[str, Any] = {"schema": frame.schema.jsonValue(), "rows": rows_of(frame)}
+    if case.get("count_partitions"):
+        found["partitions"] = frame.rdd.getNumPartitions()
+    return found
+
+
+def rows_of(frame: DataFrame) -> list[Any]:
+    """All rows in the order of their offsets, as JSON has them."""
+    columns = [*_COLUMNS, *([_HEADERS] if "headers" in frame.columns else [])]
+    rows = frame.selectExpr(*columns).collect()
+    return sorted((json.loads(json.dumps(row)) for row in rows), key=lambda row: row[2:5])
+
+
+def _start(spark: SparkSession, case: Case, folder: Path) -> Any:
+    frame = spark.readStream.format(case["format"]).options(**case["options"]).load()
+    place = folder / case["folder"]
+    sink = frame.writeStream.format("parquet").option("path", str(place / "rows"))
+    if case.get("sink"):
+        sink = frame.selectExpr(*case["sink"]["columns"]).writeStream.format(case["format"])
+        sink = sink.options(**case["sink"]["options"])
+    return (
+        sink.option("checkpointLocation", str(place / "checkpoint"))
+        .trigger(**case["trigger"])
+        .start()
+    )
+
+
+def _finish(spark: SparkSession, case: Case, folder: Path, query: Any) -> dict[str, Any]:
+    place = folder / case["folder"]
+    ended = query.awaitTermination(PATIENCE_S)
+    if not ended:
+        query.stop()
+        raise TimeoutError(f"the query didn't end: {query.lastProgress}")
+    batches = sorted(
+        (int(path.name), path)
+        for path in (place / "checkpoint" / "offsets").iterdir()
+        if path.name.isdecimal()
+    )
+    ends = [json.loads(path.read_text().splitlines()[-1]) for _, path in batches]
+    found: dict[str, Any] = {
+        "ends": [end.get("o", end) for end in ends],
+        "sizes": [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]],
+    }
+    if (place / "rows").is_dir():
+        found["rows"] = rows_of(spark.read.parquet(str(place / "rows")))
+    return found
+
+
+def _write(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
+    frame = spark.sql(case["sql"])
+    frame.write.format(case["format"]).options(**case["options"]).mode(case["mode"]).save()
+    return {}
+
+
+_KINDS = {"batch": _batch, "write": _write}
+
+
+def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSession:
+    """A small local session with the jars of a connector."""
+    builder: Any = SparkSession.builder
+    for name, value in {
+        "spark.jars": ",".join(jars),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "OFF",
+        # Short queries: the second compiler and the parallel collector cost more than they bring.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **(settings or {}),
+    }.items():
+        builder = builder.config(name, value)
+    made: SparkSession = builder.master("local[2]").getOrCreate()
+    return made
+
+
+def main() -> None:
+    """Arguments: a folder for checkpoints, then jars. Each line in is a list of cases."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # where the time goes
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    folder = Path(sys.argv[1])
+    spark = session(sys.argv[2:], {"spark.sql.warehouse.dir": str(folder / "warehouse")})
+    print(json.dumps({"spark": spark.version}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run_all(spark, json.loads(line), folder)), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""A Spark session that is told what to time: any connector, on any Spark.
+
+In: one JSON object a line. Out: one line each, with seconds, rows and the CPU time of this process,
+its JVM and its Python workers. Imports pyspark and what is beside it, since it runs in both
+environments. Must not: know which connector is faster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+
+Job = dict[str, Any]
+TICKS = os.sysconf("SC_CLK_TCK")
+COLD_BATCHES = 5
+_ROW = (
+    "cast(lpad(cast({n} AS string), 16, '0') AS binary) key",
+    "cast(lpad(cast({n} AS string), 100, 'value ') AS binary) value",
+)
+
+
+class EmptySource(DataSource):
+    """What a Python source costs without Kafka: as many tasks, a row in each."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "empty"
+
+    def schema(self) -> str:
+        return "value binary"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+        return EmptyReader(int(self.options["batches"]), int(self.options["tasks"]))
+
+
+class EmptyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Counts batches."""
+
+    def __init__(self, batches: int, tasks: int) -> None:
+        self.batches, self.tasks = batches, tasks
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"n": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        return None
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        return {"n": min(start["n"] + 1, self.batches)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(n) for n in range(self.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        import pyarrow as pa
+
+        yield pa.RecordBatch.from_pydict({"value": pa.array([b"x"], pa.binary())})
+
+
+def frame_of(spark: SparkSession, job: Job) -> DataFrame:
+    """The rows of a topic, as a batch query."""
+    reader = spark.read.format(job["format"]).options(**job["options"])
+    return (reader.schema(job["schema"]) if job.get("schema") else reader).load()
+
+
+def read(spark: SparkSession, job: Job) -> Job:
+    """Time one batch query over a whole topic."""
+    begin, cpu = time.perf_counter(), cpu_seconds()
+    frame = frame_of(spark, job)
+    if job.get("select"):
+        frame = frame.select(*job["select"])
+    rows = None
+    if job["query"] == "noop":
+        frame.write.format("noop").mode("overwrite").save()
+    elif job["query"] == "sum":
+        total = frame.selectExpr("sum(length(value)) AS s").collect()[0].s
+        rows = total // job["value_bytes"]
+    else:
+        rows = frame.count()
+    seconds = time.perf_counter() - begin
+    return {"seconds": seconds, "cpu_s": cpu_seconds() - cpu, "rows": rows}
+
+
+def write(spark: SparkSession, job: Job) -> Job:
+    """Time the one batch of a stream of generated rows into a topic."""
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", job["rows"])
+    rows = rate.option("numPartitions", job["tasks"]).load()
+    rows = rows.selectExpr(*(column.format(n="value") for column in _ROW))
+    cpu = cpu_seconds()
+    with tempfile.TemporaryDirectory() as folder:
+        query = (
+            rows.writeStream.format(job["format"])
+            .options(**job["options"])
+            .option("checkpointLocation", folder)
+            .trigger(once=True)
+            .start()
+        )
+        query.awaitTermination()
+        batch = next(p for p in query.recentProgress if p["numInputRows"])
+    return {
+        "seconds": batch["durationMs"]["addBatch"] / 1000,
+        "cpu_s": cpu_seconds() - cpu,
+        "rows": batch["numInputRows"],
+    }
+
+
+def generate(spark: SparkSession, job: Job) -> Job:
+    """Time making the rows of `write` alone."""
+    return write(spark, {**job, "format": "noop", "options": {}})
+
+
+def batches(spark: SparkSession, job: Job) -> Job:
+    """Time small micro-batches, one after another, the first and those that are warm."""
+    begin = time.perf_counter()
+    source = spark.readStream.format(job["format"]).options(**job["options"]).load()
+    with tempfile.TemporaryDirectory() as folder:
+        query = (
+            source.writeStream.format("noop")
+            .option("checkpointLocation", folder)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        seconds = time.perf_counter() - begin
+        found = [p for p in query.recentProgress if p["numInputRows"]]
+    took = [p["durationMs"]["triggerExecution"] / 1000 for p in found]
+    stages = {
+        name: statistics.median(p["durationMs"].get(name, 0) for p in found[COLD_BATCHES:]) / 1000
+        for name in ("latestOffset", "queryPlanning", "addBatch", "walCommit", "commitOffsets")
+    }
+    return {
+        "seconds": seconds,
+        "batches": len(took),
+        "rows": sum(p["numInputRows"] for p in found),
+        "cold_s": seconds - sum(took[1:]),
+        "warm_s": statistics.median(took[COLD_BATCHES:]),
+        "stages_s": stages,
+    }
+
+
+def cpu_seconds() -> float:
+    """CPU time of all processes of this session: the driver, its JVM, executors, workers."""
+    own, total = os.getsid(0), 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[3]) == own:
+            total += sum(int(ticks) for ticks in fields[11:15])
+    return total / TICKS
+
+
+KINDS = {"read": read, "write": write, "generate": generate, "batches": batches}
+
+
+def main() -> None:
+    """Arguments: a JSON object of Spark's settings. Each line in is a job."""
+    builder: Any = SparkSession.builder
+    for name, value in json.loads(sys.argv[1]).items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.dataSource.register(EmptySource)
+    print(json.dumps({"spark": spark.version, "python": sys.version.split()[0]}), flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        try:
+            found = KINDS[job["kind"]](spark, job)
+        except Exception as error:
+            found = {"error": f"{type(error).__name__}: {error}"[-1500:]}
+        print(json.dumps(found), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
