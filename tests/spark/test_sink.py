@@ -1,0 +1,227 @@
+"""The sink on a real cluster, judged by another client that reads committed records only."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import odradek
+from odradek.testing import LocalCluster
+
+Message = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]] | None]
+
+
+def committed(cluster: LocalCluster, topic: str) -> list[Message]:
+    """Give all records of a topic that a read_committed reader sees."""
+    consumer = Consumer(
+        {
+            **cluster.librdkafka_config(),
+            "group.id": "judge",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    parts = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, 0) for p in parts])
+    found: list[Message] = []
+    ends = 0
+    while ends < len(parts):
+        for message in consumer.consume(10_000, timeout=0.3):
+            if message.error():
+                ends += 1
+            else:
+                found.append(
+                    (message.partition(), message.key(), message.value(), message.headers())  # type: ignore[arg-type]
+                )
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def options(cluster: LocalCluster) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in cluster.client_config().items()}
+
+
+def test_a_batch_writes_all_columns_to_the_topics_of_its_rows(
+    spark: SparkSession, cluster: LocalCluster, topics: Any, options: dict[str, str]
+) -> None:
+    one, two = topics.create(partitions=3), topics.create(partitions=2)
+    rows = spark.range(20_000, numPartitions=2).select(
+        f.expr("if(id % 5 = 0, null, cast(id as string)) as key"),
+        f.expr("if(id % 7 = 0, null, encode(concat('v', id), 'utf-8')) as value"),
+        f.expr(f"if(id % 3 = 0, '{one}', '{two}') as topic"),
+        f.expr("if(id % 2 = 0, 1, null) as partition"),
+        f.expr("if(id % 4 = 0, array(struct('h' as key, binary('x') as value)), null) as headers"),
+        f.expr("id as ignored"),
+    )
+    rows.write.format("odradek").options(**options).mode("append").save()
+    for topic, wanted in ((one, {n for n in range(20_000) if n % 3 == 0}), (two, None)):
+        found = committed(cluster, topic)
+        ids = {n for n in range(20_000) if n % 3} if wanted is None else wanted
+        assert Counter(key for _, key, _, _ in found) == Counter(
+            f"{n}".encode() if n % 5 else None for n in ids
+        )
+        assert Counter(value for _, _, value, _ in found) == Counter(
+            f"v{n}".encode() if n % 7 else None for n in ids
+        )
+        assert sum(1 for *_, headers in found if headers == [("h", b"x")]) == sum(
+            1 for n in ids if n % 4 == 0
+        )
+        by_key = {int(key): p for p, key, _, _ in found if key is not None}
+        assert all(by_key[n] == 1 for n in ids if n % 5 and n % 2 == 0)
+    long = f.expr("if(id = 15000, repeat('x', 2000000), 'y') as value")
+    for frame, given, words in (
+        (spark.range(16_000, numPartitions=1).select(long), {}, "row 15000 of this task"),
+        (
+            spark.range(9, numPartitions=1).select(f.lit("x").alias("value")),
+            {"topic": "nowhere"},
+            "topic 'nowhere' doesn't exist",
+        ),
+        (rows.where("id < 0"), {"topic": one, "subscribe": "x"}, "no option 'subscribe'"),
+    ):
+        with pytest.raises(PySparkException, match=words):
+            frame.write.format("odradek").options(**{**options, "topic": one, **given}).mode(
+                "append"
+            ).save()
+
+
+class Job:
+    """A stream from Parquet files, two tasks a batch, to a topic; runs as often as wished."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, topic: str, given: dict[str, str]
+    ) -> None:
+        self._spark, self._folder, self._topic, self._given = spark, folder, topic, given
+
+    def put(self, name: str, start: int, stop: int) -> None:
+        """Write one file, which is one batch."""
+        table = pa.table({"id": range(start, stop)})
+        (self._folder / "in").mkdir(exist_ok=True)
+        pq.write_table(table, self._folder / "in" / f"{name}.parquet")
+
+    def rows(self) -> DataFrame:
+        stream = self._spark.readStream.schema("id long").option("maxFilesPerTrigger", "1")
+        frame = stream.parquet(str(self._folder / "in")).repartition(2, "id")
+        return frame.select(
+            f.expr("cast(id as string) as key"),
+            f.expr("if(id = 666, repeat('x', 2000000), cast(id as string)) as value"),
+        )
+
+    def run(self, **given: str) -> Any:
+        query = (
+            self.rows()
+            .writeStream.format("odradek")
+            .options(topic=self._topic, delivery="exactly_once", **{**self._given, **given})
+            .option("checkpointLocation", str(self._folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90), "the query didn't end"
+        return query
+
+    def forget(self, batch: int) -> None:
+        """Leave the checkpoint as a driver does that dies before it notes the end of a batch."""
+        for name in (f"{batch}", f".{batch}.crc"):
+            (self._folder / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+
+    def query_id(self) -> str:
+        text = (self._folder / "checkpoint" / "metadata").read_text()
+        return str(json.loads(text.splitlines()[-1])["id"])
+
+
+@pytest.fixture
+def job(
+    spark: SparkSession, topics: Any, tmp_path: Path, options: dict[str, str]
+) -> Iterator[Callable[[], tuple[Job, str]]]:
+    def make() -> tuple[Job, str]:
+        topic = topics.create(partitions=2, max_message_bytes="4000000")
+        return Job(spark, tmp_path, topic, options), topic
+
+    yield make
+    for query in spark.streams.active:
+        query.stop()
+
+
+def values(cluster: LocalCluster, topic: str) -> list[int]:
+    return sorted(
+        666 if len(value) > 9 else int(value)
+        for _, _, value, _ in committed(cluster, topic)
+        if value is not None
+    )
+
+
+def test_exactly_once_through_replays_failed_tasks_and_zombies(
+    cluster: LocalCluster, job: Callable[[], tuple[Job, str]]
+) -> None:
+    work, topic = job()
+    work.put("a", 0, 500)
+    query = work.run()
+    assert query.lastProgress["sink"]["numOutputRows"] == 500
+    assert values(cluster, topic) == list(range(500))
+    # The driver died after the commit: the same batch comes again, and is skipped. In the next one
+    # a task fails; the other one commits, or is killed: a part is seen or none, and then all.
+    work.forget(0)
+    work.put("b", 500, 1000)
+    with pytest.raises(StreamingQueryException, match=r"row \d+ of this task: a record of up to"):
+        work.run()
+    part = values(cluster, topic)
+    assert part[:500] == list(range(500))
+    assert 500 <= len(part) < 1000
+    # An attempt of an older run is still there, with a transaction open: it is fenced.
+    zombie = odradek.Producer(
+        {
+            **cluster.client_config(),
+            "transactional.id": f"odradek-{work.query_id()}-sink-1",
+        }
+    )
+    zombie.init_transactions()
+    zombie.begin_transaction()
+    zombie.send(topic, b"777").result(30)
+    big = {"kafka.max.request.size": "3000000"}
+    query = work.run(**big)
+    assert values(cluster, topic) == list(range(1000))
+    with pytest.raises(odradek.ProducerFencedError):
+        zombie.commit_transaction()
+    zombie.close(0)
+    # The same batch with other rows: refused by name, nothing is written.
+    work.forget(1)
+    work.put("b", 500, 1001)
+    with pytest.raises(StreamingQueryException, match="was written before with") as caught:
+        work.run(**big)
+    assert f"odradek-{work.query_id()}-sink-" in str(caught.value)
+    assert values(cluster, topic) == list(range(1000))
+
+
+def test_a_job_that_is_run_again_writes_exactly_once(
+    spark: SparkSession, cluster: LocalCluster, topics: Any, options: dict[str, str]
+) -> None:
+    topic = topics.create(partitions=2)
+
+    def write(rows: int, batch: int, tasks: int = 2) -> None:
+        frame = spark.range(rows, numPartitions=tasks).selectExpr("cast(id as string) as value")
+        frame.write.format("odradek").options(**options).options(
+            topic=topic, delivery="exactly_once", jobId="nightly", batchId=str(batch)
+        ).mode("append").save()
+
+    write(100, 0)
+    write(100, 0)
+    assert values(cluster, topic) == list(range(100))
+    write(10, 1)
+    assert len(values(cluster, topic)) == 110
+    with pytest.raises(PySparkException, match="batches only go up"):
+        write(100, 0)
+    with pytest.raises(PySparkException, match="was written before"):
+        write(10, 1, tasks=1)
+    assert len(values(cluster, topic)) == 110
