@@ -32,7 +32,9 @@ def per_customer() -> DataFrame:
     )
 
 
-dp.create_sink("large_orders", "odradek", {**KAFKA, "topic": "sdp-orders"})
+dp.create_sink(
+    "large_orders", "odradek", {**KAFKA, "topic": "sdp-orders", "delivery": "exactly_once"}
+)
 
 
 @dp.append_flow(target="large_orders")
