@@ -7,6 +7,7 @@ JSON file. The exit status is 0 when every record is there exactly once, 1 other
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -22,6 +23,7 @@ def main() -> None:
     """Run as many faults as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no new fault after these")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--rate", type=float, default=100.0, help="records a second")
     parser.add_argument("--outage", type=float, default=120.0, help="seconds without any broker")
@@ -39,6 +41,7 @@ def main() -> None:
         plan = SparkPlan(
             faults=chosen.faults,
             folder=folder.resolve(),
+            seconds=chosen.minutes * 60,
             seed=chosen.seed,
             kinds=tuple(chosen.kinds),
             stages=tuple(chosen.stages),

@@ -10,6 +10,7 @@ killed, paused and moved, queries are restarted from their checkpoints. At the e
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import re
@@ -39,7 +40,7 @@ EXCUSES = {"driver", "driver and JVM", "executor", "planner"}
 and an executor can die between Spark's permission to commit and the commit."""
 PARTS: dict[str, Part] = {"executor": "executor", "worker": "worker", "planner": "planner"}
 SHOWN = 20
-_EXCEPTION = re.compile(r"(\w+\.)*\w+(Error|Exception): ")
+_EXCEPTION = re.compile(r"(: )?(Caused by: )?(\w+\.)*\w+(Error|Exception): ")
 ATTEMPTS = 3
 """Drivers that may end by themselves in a row."""
 
@@ -53,6 +54,8 @@ class SparkPlan:
     seed: int = 1
     kinds: tuple[str, ...] = FAULTS
     """Each comes once, in a random order, before any comes again."""
+    seconds: float = math.inf
+    """Faults end then, however many there were."""
     stages: tuple[str, ...] = ("copy", "land")
     """Without copy the source's topic is landed itself."""
     master: str = MASTER
@@ -255,6 +258,8 @@ class SparkSoak:
             if plan.outage and number == plan.faults // 2:
                 self._outage()
             time.sleep(rng.uniform(*plan.quiet))
+            if time.monotonic() - self._begun > plan.seconds:
+                return
             coming = coming or rng.sample(plan.kinds, len(plan.kinds))
             kind = coming.pop()
             self._faults[kind] += 1
@@ -298,7 +303,7 @@ class SparkSoak:
         self._batches.update(self._driver.batches)
 
     def _kill_part(self, part: Part) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + self.plan.patience
         while not (found := self._driver.parts(part)):
             if time.monotonic() > deadline or not self._driver.alive:
                 raise AssertionError(f"there is no {part} to be killed")
