@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules soak bench bench-all fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -36,6 +36,9 @@ bench: setup ## Odradek beside its peers on one broker, some rows in a few minut
 bench-all: setup ## all rows with ten million records (an hour)
 	@$(BIN)/python -m benchmarks.run --all $(ARGS)
 
+bench-spark: setup ## Spark's source and sink beside the JVM connector, ten million rows (ARGS="--help")
+	@$(BIN)/python -m benchmarks.spark $(ARGS)
+
 broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_rules.py $(ARGS)
 
@@ -52,6 +55,9 @@ fuzz-properties: setup ## the property tests under other examples
 
 soak: setup ## real brokers killed, paused and moved for MINUTES (30): transactions, groups, judged by their history
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
+soak-spark: setup ## topic, exactly-once topic, exactly-once Parquet under FAULTS (50): every record counted
+	@$(BIN)/python tools/soak_spark.py --faults $(or $(FAULTS),50) $(ARGS)
 
 scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)
