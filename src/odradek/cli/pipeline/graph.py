@@ -6,6 +6,7 @@ In: a checked `Pipeline`. Out: streaming queries, not started until `start`. Wha
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -31,6 +32,8 @@ def session(pipeline: Pipeline, log: Path | None) -> Any:
 
         ensure_java_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark logs each error that it raises; what SQL gets wrong is told with its line instead.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder: Any = SparkSession.builder.appName(pipeline.name)
     settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}
     for name, value in settings.items():
