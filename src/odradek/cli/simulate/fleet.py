@@ -148,7 +148,9 @@ def _take(plan: Plan, workers: Workers, outputs: Outputs) -> None:
     before = sum(load.clients for load in book.loads)
     try:
         _simulate(plan, workers, book)
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not _interrupted(error):
+            raise
         where = outputs.tables
         typer.echo(
             "stopped; " + (f"the same command goes on, from {where}" if where else "nothing kept"),
@@ -161,6 +163,13 @@ def _take(plan: Plan, workers: Workers, outputs: Outputs) -> None:
     if outputs.events is not None:
         _write_events(plan, outputs.events, outputs.sample)
     _report(book.loads, seconds, 1000 * seconds / simulated, outputs)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it comes of Ctrl-C, perhaps by way of another one: Spark's reader fails then, too."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _simulate(plan: Plan, workers: Workers, book: Book) -> None:
