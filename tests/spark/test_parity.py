@@ -1,0 +1,164 @@
+"""The same queries through the JVM connector and through ours: same rows, same refusals.
+
+The JVM connector runs on Spark 4.2.0 in a process of its own, one session for all cases. Ours runs
+all reads at the source's interface, and the sink and a part of the reads through Spark, twice: in
+the tests' session and on 4.2.0 beside the JVM connector. Where that environment can't be had, this
+is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.spark_jvm import environment, queries
+from pyspark.sql import SparkSession
+from tests.spark import parity_cases
+from tests.spark.conftest import Topics
+from tests.spark.parity_cases import Case
+from tests.spark.parity_reader import DirectReader
+from tests.spark.parity_topics import SIDES, ParityTopics
+
+from odradek.testing import LocalCluster
+
+pytestmark = pytest.mark.timeout(900)  # the first test of a machine installs Spark 4.2.0
+
+
+class OlderSpark:
+    """The process with Spark 4.2.0 and the JVM connector."""
+
+    def __init__(self, folder: Path) -> None:
+        found = environment.make()
+        self._log = folder / "older-spark.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [found.python, queries.__file__, str(folder), *found.jars],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder,
+                env=found.variables(),
+            )  # fmt: skip
+
+    def ask(self, cases: Sequence[dict[str, Any]]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(list(cases)).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"Spark 4.2.0 died: {self._log.read_text()[-2000:]}"
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class Outcome:
+    """What each side made of each case."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, dict[str, Any]] = {"jvm": {}, "reader": {}, "ours": {}, "older": {}}
+        self.written: dict[str, list[tuple[Any, ...]]] = {}
+
+
+@pytest.fixture(scope="module")
+def outcome(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    topics: Topics,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Outcome]:
+    folder = tmp_path_factory.mktemp("parity")
+    try:
+        older = OlderSpark(folder)
+    except environment.UnavailableError as error:
+        pytest.skip(str(error))
+    made = ParityTopics(topics)
+    try:
+        made.first_phase()
+        assert older.answer()["spark"].startswith("4.2.")
+        found = Outcome()
+        direct = DirectReader()
+        address = cluster.bootstrap_servers
+        for phase in (parity_cases.FIRST, parity_cases.AGAIN):
+            if phase is parity_cases.AGAIN:
+                made.second_phase()
+            older.ask([case.for_side("jvm", address) for case in phase])
+            older.ask([c.for_side("older", address) for c in phase if c.on_oldest])
+            ours = [case.for_side("ours", address) for case in phase if case.through_spark]
+            found.of["ours"] |= json.loads(json.dumps(queries.run_all(spark, ours, folder)))
+            for case in phase:
+                if case.is_read:
+                    found.of["reader"][case.name] = direct.run(case.for_side("reader", address))
+            found.of["jvm"] |= older.answer()
+            found.of["older"] |= older.answer()
+            (folder / "outcome.json").write_text(json.dumps(found.of, indent=1))
+        for side in SIDES:
+            found.written[side] = made.written(side)
+        yield found
+    finally:
+        older.close()
+        made.close()
+
+
+def names(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+def compare(outcome: Outcome, case: Case, ours: dict[str, Any]) -> None:
+    """Ours is what the JVM connector's is; where that refuses, ours refuses and says what."""
+    theirs = outcome.of["jvm"][case.name]
+    if case.stricter:
+        assert "error" not in theirs
+        assert case.named.lower() in ours["error"].lower()
+    elif "error" in theirs:
+        assert "error" in ours, f"the JVM connector refuses: {theirs['error'][:600]}"
+        assert case.named, f"nobody thought that the JVM connector refuses: {theirs['error'][:600]}"
+        assert case.named.lower() in ours["error"].lower()
+    else:
+        assert not case.named, "the JVM connector doesn't refuse that"
+        assert ours == theirs
+
+
+EVERY = (*parity_cases.FIRST, *parity_cases.AGAIN)
+
+
+@names([case for case in EVERY if case.is_read])
+def test_the_source_gives_what_the_jvm_connector_gives(outcome: Outcome, case: Case) -> None:
+    compare(outcome, case, outcome.of["reader"][case.name])
+
+
+@names([case for case in EVERY if case.through_spark])
+def test_through_spark(outcome: Outcome, case: Case) -> None:
+    compare(outcome, case, outcome.of["ours"][case.name])
+
+
+@names([case for case in EVERY if case.on_oldest])
+def test_through_the_oldest_spark(outcome: Outcome, case: Case) -> None:
+    compare(outcome, case, outcome.of["older"][case.name])
+
+
+def test_written_records(outcome: Outcome) -> None:
+    assert len(outcome.written["jvm"]) > 110
+    assert outcome.written["ours"] == outcome.written["jvm"]
+    assert outcome.written["older"] == outcome.written["jvm"]
+
+
+def test_what_compacted_and_aborted_topics_lack_was_really_gone(outcome: Outcome) -> None:
+    """Else the comparison would be of ordinary topics."""
+    jvm = outcome.of["jvm"]
+    assert len(jvm["compacted"]["rows"]) < 60
+    assert len(jvm["aborted records, too"]["rows"]) == 36
+    assert len(jvm["committed records"]["rows"]) == 18
+    assert jvm["without its head"]["rows"][0][4] == 30
+    assert [len(jvm[name]["rows"]) for name in ("records of an open transaction",
+                                               "up to an open transaction")] == [10, 5]  # fmt: skip
