@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import pyspark
 from benchmarks import about, spark_table
 from benchmarks.rows import Shape
 from benchmarks.spark_jvm import environment, timing
@@ -157,6 +158,8 @@ class Bench:
         """Start one of the two Sparks."""
         log = self.folder / f"spark-{name}-{len(list(self.folder.iterdir()))}.log"
         variables = environment.variables_of(sys.executable)
+        if master.startswith("local-cluster"):
+            variables["SPARK_HOME"] = str(home_of_executors(self.folder))
         if name == NEW or self.made is None:
             return Spark(sys.executable, variables, (), master, log)
         return Spark(self.made.python, self.made.variables(), self.made.jars, master, log)
@@ -281,6 +284,17 @@ class Bench:
                 for lane in lanes
             },
         }
+
+
+def home_of_executors(folder: Path) -> Path:
+    """A home of Spark whose `work`, where executors' files go, is in a folder of ours."""
+    home = folder / "spark-home"
+    if not home.exists():
+        home.mkdir()
+        installed = Path(pyspark.__file__).parent
+        for name in ("bin", "jars", "python", "sbin"):
+            (home / name).symlink_to(installed / name)
+    return home
 
 
 def check_rows(result: dict[str, Any], expected: int) -> None:
