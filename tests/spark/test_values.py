@@ -42,5 +42,5 @@ def test_values_are_what_from_json_makes_of_them(
         if row != theirs
     }
     assert differing == {}
-    with pytest.raises(Exception, match=r"-0: the value at offset 1 doesn't fit"):
+    with pytest.raises(Exception, match=r"-0: the value at offset 2 doesn't fit"):
         read(topic, **asked, valueMode="failfast").select("value.a").collect()
