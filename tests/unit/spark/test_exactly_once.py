@@ -159,9 +159,7 @@ def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None
 def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> None:
     log.down_until = log.clock.now() + 10_000
     begin = log.clock.now()
-    with pytest.raises(
-        OutageError, match=r"waited 20 s .*option kafka\.bootstrap\.servers"
-    ):
+    with pytest.raises(OutageError, match=r"waited 20 s .*option kafka\.bootstrap\.servers"):
         write(log, ["a"])
     assert log.clock.now() - begin == 20
     with pytest.raises(OutageError, match=r"\(outageTolerance is 300 s\)"):
