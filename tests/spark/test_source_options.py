@@ -59,7 +59,7 @@ def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
     topic = topics.create()
     topics.fill(topic, [(None, f"{n:0100d}".encode()) for n in range(1000)])
     job = stream(topic)
-    options = {
+    options: dict[str, Any] = {
         "maxBytesPerTrigger": "25k",
         "minOffsetsPerTrigger": "900",
         "commitOffsets": "group",
