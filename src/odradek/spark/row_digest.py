@@ -147,7 +147,7 @@ def _lists(array: Any) -> Hashes:
     lengths = np.diff(offsets)
     found = _mixed(lengths.astype(np.uint64) + np.uint64(WHOLE))
     if end == begin:
-        return found
+        return _mixed(found)
     pairs = array.values.slice(begin, end - begin)
     children = dict(zip([f.name for f in pairs.type], pairs.flatten(), strict=True))
     hashes = _mixed(_hashes(children["key"]) * np.uint64(SPREAD) + _hashes(children["value"]))

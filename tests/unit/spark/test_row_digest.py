@@ -112,3 +112,15 @@ def test_what_is_stored_in_clusters_stays_comparable() -> None:
         1,
         "969e0cbf4ff0b52b",
     )
+
+
+def test_empty_lists_count_the_same_whoever_stands_beside_them() -> None:
+    kind = pa.schema([("headers", HEADERS)])
+    one_header: list[Any] = [{"key": "a", "value": b"b"}]
+    rows = [{"headers": given} for given in ([], [], None, one_header, [])]
+    batch = pa.RecordBatch.from_pylist(rows, kind)
+    wanted = digest(batch)
+    for cut in range(1, len(rows)):
+        assert (digest(batch.slice(0, cut)) + digest(batch.slice(cut))) & MASK == wanted
+    alone = [digest(pa.RecordBatch.from_pylist([row], kind)) for row in rows]
+    assert sum(alone) & MASK == wanted
