@@ -203,7 +203,7 @@ def _struct(
             row[field.name] = _fitting(
                 document.get(field.name), field.type, f"{where}{field.name}", problems
             )
-        except (_MisfitError, ValueError, OverflowError):
+        except (_MisfitError, ValueError, OverflowError, RecursionError):
             problems.append(f"field {where}{field.name} isn't {field.type}")
     return row
 
@@ -243,6 +243,15 @@ def _floating(given: Any, _: pa.DataType) -> float:
     return float(given)
 
 
+def _text(given: Any, _: pa.DataType) -> str:
+    """Give the text of whatever stands there, as from_json does."""
+    found = given
+    if not isinstance(given, str):
+        found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)
+    found.encode()  # raises a ValueError for half of a surrogate pair, which no column can hold
+    return str(found)
+
+
 def _timestamp(given: Any, kind: pa.DataType) -> datetime:
     found = datetime.fromisoformat(_of(given, str))
     if kind.tz is None:
@@ -255,15 +264,7 @@ def _timestamp(given: Any, kind: pa.DataType) -> datetime:
 _READ: tuple[tuple[str, Callable[[Any, pa.DataType], Any]], ...] = (
     ("is_boolean", lambda given, _: _of(given, bool)),
     ("is_floating", _floating),
-    # from_json gives the text of whatever stands there
-    (
-        "is_string",
-        lambda given, _: (
-            given
-            if isinstance(given, str)
-            else json.dumps(given, separators=(",", ":"), ensure_ascii=False)
-        ),
-    ),
+    ("is_string", _text),
     ("is_date", lambda given, _: date.fromisoformat(_of(given, str))),
     ("is_timestamp", _timestamp),
 )

@@ -69,6 +69,8 @@ MISFITS: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"s":{"q":1},"a":7}', {"s": {"q": None}, "a": 7}),
     (b'{"l":[1,"x"],"a":7}', {"a": 7}),
     (b'{"d":"no date","a":7}', {"a": 7}),
+    (b'{"b":"\\ud800","a":7}', {"a": 7}),
+    (b'{"b":{"x":"\\udfff"},"a":7}', {"a": 7}),
 ]
 EMPTY: dict[str, Any] = dict.fromkeys("abtdnls")
 
@@ -114,6 +116,22 @@ def test_both_ways_agree() -> None:
 def test_a_string_takes_whatever_stands_there() -> None:
     found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
+
+
+def test_nesting_of_any_depth_ends_no_query() -> None:
+    for depth in (100, *range(900, 1010, 10), *range(980, 1000), 100_000):
+        given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"
+        found = decoded(given, b"{", b'{"b":"x"}', ddl="b string")
+        assert found[0]["b"] in (None, given[5:-1].decode())
+        assert found[2] == {"b": "x"}
+
+
+def test_half_of_a_surrogate_pair_is_told_and_kept_as_text() -> None:
+    half = b'{"a":"\\ud800"}'
+    ddl = "a string, _corrupt_record string"
+    assert decoded(half, ddl=ddl) == [{"a": None, "_corrupt_record": half.decode()}]
+    with pytest.raises(ValueDecodeError, match="field a isn't string"):
+        decoded(half, ddl="a string", fail_fast=True)
 
 
 def test_the_text_of_what_does_not_fit() -> None:
