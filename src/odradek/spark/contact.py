@@ -95,28 +95,32 @@ class Contact:
         Raises `StillOutError` at `until`, where the caller gives up before that.
         """
         begun = self._clock.now()
+        # Counted here: a question may ask another one, whose success ends no outage of this one.
+        since, attempts = self._outage_since, self._attempts
         while True:
             try:
-                answer = question(self.client(), self.timeout(until))
+                answer = question(self.client(), self.timeout(until, begun))
             except KafkaError as error:
                 last = error
                 self._after(error)
-                self._attempts += 1
+                attempts += 1
             else:
                 self._contacted, self._outage_since, self._attempts = True, None, 0
                 return answer
-            if self._outage_since is None:
-                self._outage_since = self._logged_at = begun
-            self._go_on(what, last)
+            if since is None:
+                since = self._logged_at = begun
+            self._outage_since, self._attempts = since, attempts
+            self._go_on(what, last, begun, until)
             if until is not None and self._clock.now() >= until:
                 raise StillOutError
             self.pause()
 
-    def timeout(self, until: float | None) -> float:
-        """How long one call to the client may take now."""
+    def timeout(self, until: float | None, begun: float | None = None) -> float:
+        """How long one call to the client may take now, in a question that was begun then."""
         now = self._clock.now()
         since = now if self._outage_since is None else self._outage_since
-        left = [ATTEMPT_S, since + self._tolerance() - now]
+        own = (now if begun is None else begun) + self._patience()
+        left = [ATTEMPT_S, max(since + self._tolerance(), own) - now]
         if until is not None:
             left.append(until - now)
         return max(LEAST_S, min(left))
@@ -125,11 +129,18 @@ class Contact:
         known = self._contacted or self.known
         return self._options.outage_tolerance if known else FIRST_CONTACT_S
 
-    def _go_on(self, what: str, last: KafkaError) -> None:
+    def _patience(self) -> float:
+        """What each question gets: after an old outage nobody may have looked for hours."""
+        return min(SHORT_PATIENCE_S, self._tolerance())
+
+    def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
         """Raise where the outage is too long; else tell the log of it now and then."""
         now = self._clock.now()
         lasted = now - (now if self._outage_since is None else self._outage_since)
-        if lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts:
+        # `until` is as long after the caller's own beginning, which may be before this question's.
+        tried = now - begun >= self._patience() or (until is not None and now >= until)
+        too_long = lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts
+        if too_long and tried:
             known = self._contacted or self.known
             raise OutageError(
                 f"{what}: no usable answer for {lasted:.0f} s "
