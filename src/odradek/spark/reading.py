@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import OffsetOutOfRangeError
-from odradek.common.types import TopicPartition
+from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.spark.discovery import CONFIRM_S
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import (
     DataLossError,
@@ -41,7 +41,17 @@ Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies
 Arrow's 32-bit offsets end at 2 GiB for a column.
 """
 POLL_S = 1.0
-PROBE_S = 10.0
+PAUSE_S = 0.1
+"""After an error that comes at once, so that it isn't asked for again in a spin."""
+LOOK_EVERY_S = 5.0
+"""How long a partition may give nothing before its broker is asked whether it answers."""
+PROBE_S, DESCRIBE_S = 10.0, 5.0
+LOG_EVERY_S = 30.0
+AGAIN = (
+    "Rows were read before it was noticed, and they may be of either topic: this attempt fails "
+    "although failOnDataLoss is false. Start the query again if Spark doesn't try again itself: "
+    "the new attempt leaves the rest of the range out."
+)
 
 
 class Gatherer:
@@ -102,6 +112,107 @@ class ReadLimits:
     fail_on_data_loss: bool
 
 
+class Silence:
+    """How long a partition gave nothing, told apart: an outage, a silent broker, a topic gone.
+
+    Only what lies between two looks that were answered counts against pollTimeoutMs: the broker may
+    come back in the middle of a look, and what was before that look is an outage's time.
+    """
+
+    def __init__(
+        self, consumer: ClusterConsumer, wanted: OffsetRange, limits: ReadLimits, clock: Clock
+    ) -> None:
+        self._consumer, self._wanted = consumer, wanted
+        self._limits, self._clock = limits, clock
+        self._every = min(LOOK_EVERY_S, limits.poll_timeout, limits.outage_tolerance)
+        self.over()
+
+    def over(self) -> None:
+        """Begin anew: something came, or it was Spark that we waited for."""
+        self._since = self._logged_at = self._clock.now()
+        self._look_at = self._since + self._every
+        self._answered_from: float | None = None
+        self._gone_from: float | None = None
+
+    def lasts(self, at: int, last_error: KafkaError | None) -> bool:
+        """Look whether to wait on; False when the partition is gone and that is allowed."""
+        if self._clock.now() < self._look_at:
+            return True
+        tp, limits = self._wanted.tp, self._limits
+        place = (
+            f"{tp} gave nothing at offset {at} (of {self._wanted.start} to {self._wanted.until})"
+        )
+        why = f" Last error: {last_error}." if last_error is not None else ""
+        answers = self._answers()
+        now = self._clock.now()
+        if answers:
+            self._gone_from = None
+            if self._answered_from is None:
+                self._answered_from = now
+            answered = now - self._answered_from
+            if answered >= limits.poll_timeout:
+                raise NoProgressError(
+                    f"{place} for {answered:.0f} s although its broker answers "
+                    f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
+                )
+            left = self._answered_from + limits.poll_timeout - now
+            self._look_at = now + min(self._every, left)
+            return True
+        self._answered_from = None
+        if self._is_gone():
+            return False
+        now = self._clock.now()
+        silent = now - self._since
+        if self._gone_from is not None:
+            return True
+        if silent >= limits.outage_tolerance:
+            raise OutageError(
+                f"{place}: no broker answered for {silent:.0f} s (outageTolerance).{why}\n"
+                f"{self._consumer.explain()}"
+            )
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            logger.warning("%s: no broker answers, waiting since %.0f s.%s", place, silent, why)
+        return True
+
+    def _answers(self) -> bool:
+        try:
+            self._consumer.end_offsets([self._wanted.tp], timeout=PROBE_S)
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            return False
+        return True
+
+    def _is_gone(self) -> bool:
+        """Whether the partition was deleted, seen for long enough; raises where that must not be.
+
+        For the client a partition that no broker has any more looks like an outage.
+        """
+        tp = self._wanted.tp
+        try:
+            described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
+            there = any(found.partition == tp.partition for found in described.partitions)
+        except UnknownTopicOrPartitionError:
+            there = False
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._gone_from = None
+            return False
+        now = self._clock.now()
+        if there:
+            self._gone_from = None
+            return False
+        if self._gone_from is None:
+            self._gone_from = now
+        if now - self._gone_from < CONFIRM_S:
+            return False
+        text = f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)"
+        if self._limits.fail_on_data_loss:
+            raise DataLossError([text])
+        logger.warning("%s; its range ends because failOnDataLoss is false", text)
+        return True
+
+
 class RangeReader:
     """Reads one range; its state is where it stands and since when nothing came."""
 
@@ -115,43 +226,50 @@ class RangeReader:
     ) -> None:
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._limits, self._clock = limits, clock
+        self._silence = Silence(consumer, wanted, limits, clock)
+        self._has_rows = False
 
     def batches(
         self, columns: Sequence[str], target: pa.Schema, decoder: JsonDecoder | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Give the range's records in batches of exactly the target schema."""
         fetched = [*columns, *(("offset",) if decoder and "offset" not in columns else ())]
-        tp, until = self._wanted.tp, self._wanted.until
-        gatherer = Gatherer()
-        self._consumer.assign([tp], until={tp: until})
-        self._consumer.seek(tp, self._wanted.start)
-        self._check_topic_id()
-        at, since, last_error = self._wanted.start, self._clock.now(), None
-        while at < until:
-            batch = None
-            try:
-                batch = self._consumer.poll_arrow(timeout=POLL_S, columns=fetched)
-                last_error = None
-            except OffsetOutOfRangeError as error:
-                self._skip_lost(self._consumer.position(tp), error)
-            except KafkaError as error:
-                if error.fatal or not error.retriable:
-                    raise
-                last_error = error
-                self._clock.pause(min(0.1, POLL_S))  # an error that comes at once mustn't spin
-            position = self._consumer.position(tp)
+        gatherer, silence = Gatherer(), self._silence
+        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
+        self._consumer.seek(self._wanted.tp, self._wanted.start)
+        if not self._is_planned_topic():
+            return
+        at = self._wanted.start
+        silence.over()
+        while at < self._wanted.until:
+            batch, last_error = self._polled(fetched)
+            position = self._consumer.position(self._wanted.tp)
             if position > at:
-                at, since = position, self._clock.now()
-            else:
-                self._check_patience(at, since, last_error)
+                at = position
+                silence.over()
+            elif not silence.lasts(at, last_error):
+                break
             if batch is not None and batch.num_rows:
+                self._has_rows = True
                 for ready in gatherer.add(self._fitted(batch, columns, target, decoder)):
                     yield ready
                     # Time that Spark took to drain isn't time that the broker was silent.
-                    since = self._clock.now()
+                    silence.over()
         # Before the last batch goes out: an error here fails the task, and with it all it gave.
-        self._check_topic_id()
-        yield from gatherer.flush()
+        if self._is_planned_topic():
+            yield from gatherer.flush()
+
+    def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
+        """Give what came, and the error because of which nothing did; raises what won't pass."""
+        try:
+            return self._consumer.poll_arrow(timeout=POLL_S, columns=fetched), None
+        except OffsetOutOfRangeError as error:
+            lost = error
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._clock.pause(PAUSE_S)
+            return None, error
+        return None, self._skip_lost(self._consumer.position(self._wanted.tp), lost)
 
     def _fitted(
         self,
@@ -171,25 +289,47 @@ class RangeReader:
                 f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
             ) from None
 
-    def _check_topic_id(self) -> None:
-        """Refuse records of a topic that only has the same name as the planned one."""
+    def _is_planned_topic(self) -> bool:
+        """Whether it isn't a topic that only has the same name; raises where that can't be let go.
+
+        Rows that came already can't be taken back, so then failOnDataLoss doesn't help.
+        """
         topic = self._wanted.tp.topic
         now = known_topic_id(self._consumer, topic)
-        if self._topic_id is not None and now is not None and now != self._topic_id:
-            text = (
-                f"topic {topic} was deleted and made anew while the query ran: planned with "
-                f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
-            )
+        if self._topic_id is None or now in (None, self._topic_id):
+            return True
+        text = (
+            f"topic {topic} was deleted and made anew while the query ran: planned with "
+            f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
+        )
+        if self._limits.fail_on_data_loss:
             raise DataLossError([text])
+        if self._has_rows:
+            raise DataLossError([text], advice=AGAIN)
+        logger.warning(
+            "%s: %s; its range ends because failOnDataLoss is false", self._wanted.tp, text
+        )
+        return False
 
-    def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> None:
-        """Go to where the log begins now, if losing what was before is allowed."""
-        self._check_topic_id()
+    def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> KafkaError | None:
+        """Go to where the log begins now, if losing what was before is allowed.
+
+        Gives the error where the cluster doesn't say where that is: the next poll leads here again.
+        """
         tp, until = self._wanted.tp, self._wanted.until
-        begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
-        end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+        if not self._is_planned_topic():
+            self._consumer.seek(tp, until)
+            return None
+        try:
+            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
+            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._clock.pause(PAUSE_S)
+            return error
         if begin <= at <= end:
-            return  # a leader that had only just taken over; the next fetch will do
+            self._clock.pause(PAUSE_S)
+            return cause  # a leader that had only just taken over; the next fetch will do
         text = (
             f"{tp}: offset {at} of the range {self._wanted.start} to {until} isn't in the log, "
             f"which holds {begin} to {end} (OFFSET_OUT_OF_RANGE)"
@@ -199,37 +339,9 @@ class RangeReader:
         goal = min(begin, until) if begin > at else until
         logger.warning("%s; skipped to %d because failOnDataLoss is false", text, goal)
         self._consumer.seek(tp, goal)
-
-    def _check_patience(self, at: int, since: float, last_error: KafkaError | None) -> None:
-        """Tell a silent partition from an outage: only the first counts against pollTimeoutMs."""
-        silent = self._clock.now() - since
-        limits = self._limits
-        if silent < min(limits.poll_timeout, limits.outage_tolerance):
-            return
-        tp = self._wanted.tp
-        place = (
-            f"{tp} gave nothing at offset {at} (of {self._wanted.start} to {self._wanted.until})"
-        )
-        why = f" Last error: {last_error}." if last_error is not None else ""
-        if _answers(self._consumer, tp):
-            if silent < limits.poll_timeout:
-                return
-            raise NoProgressError(
-                f"{place} for {silent:.0f} s although its broker answers "
-                f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
-            )
-        if silent >= limits.outage_tolerance:
-            raise OutageError(
-                f"{place}: no broker answered for {silent:.0f} s (outageTolerance).{why}\n"
-                f"{self._consumer.explain()}"
-            )
+        return None
 
 
-def _answers(consumer: ClusterConsumer, tp: TopicPartition) -> bool:
-    try:
-        consumer.end_offsets([tp], timeout=PROBE_S)
-    except KafkaError as error:
-        if error.fatal or not error.retriable:
-            raise
-        return False
-    return True
+def _pass_on_unless_retriable(error: KafkaError) -> None:
+    if error.fatal or not error.retriable:
+        raise error

@@ -9,7 +9,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from odradek.common.errors import AuthenticationError
+from odradek.common.errors import AuthenticationError, KafkaTimeoutError
+from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark import reading
 from odradek.spark.planning import OffsetRange
@@ -77,6 +78,23 @@ def test_an_outage_is_waited_out(cluster: Any, clock: Any) -> None:
     assert offsets(read(cluster, clock, 0, 100)) == list(range(100))
 
 
+@pytest.mark.parametrize("lasts", [4, 6, 119, 121, 125, 130, 150, 250, 290])
+def test_an_outage_that_ends_in_the_middle_of_a_look(cluster: Any, clock: Any, lasts: int) -> None:
+    cluster.down_until, cluster.waits_through = clock.now() + lasts, True
+    assert offsets(read(cluster, clock, 0, 100)) == list(range(100))
+    assert clock.now() - 1000 <= lasts + 2
+
+
+def test_only_the_time_after_an_outage_counts_for_a_silent_partition(
+    cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.down_until, cluster.waits_through, cluster.stuck = clock.now() + 200, True, True
+    with pytest.raises(NoProgressError, match="for 12. s although its broker answers"):
+        read(cluster, clock, 5, 100)
+    assert 320 <= clock.now() - 1000 < 332
+    assert 4 <= caplog.text.count("no broker answers") <= 6
+
+
 def test_an_outage_that_is_too_long_names_the_partition(cluster: Any, clock: Any) -> None:
     cluster.down_until = float("inf")
     begun = clock.now()
@@ -102,6 +120,96 @@ def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
     assert read(cluster, clock, 5, 30, lose=False) == []
 
 
+def test_where_the_log_begins_is_asked_again_after_an_outage(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.topics["t"][1][0] = (40, 100)
+    consumer = cluster.connect({})
+    real, begun = consumer.beginning_offsets, clock.now()
+
+    def falls(partitions: Any, timeout: float) -> Any:
+        if clock.now() == begun:
+            cluster.down_until = begun + 200
+        return real(partitions, timeout)
+
+    monkeypatch.setattr(consumer, "beginning_offsets", falls)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
+    assert 200 <= clock.now() - begun < 220
+
+
+def test_a_leader_that_knows_too_little_is_not_asked_in_a_spin(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = cluster.connect({})
+    real, begun = consumer.poll_arrow, clock.now()
+
+    def late(**given: Any) -> Any:
+        if clock.now() < begun + 1:
+            raise OffsetOutOfRangeError("t-0 at 0")
+        return real(**given)
+
+    monkeypatch.setattr(consumer, "poll_arrow", late)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
+    assert cluster.calls.count("end") <= 11
+
+
+@pytest.mark.parametrize("partitions", [None, {1: (10, 20)}])
+def test_a_partition_that_is_deleted_meanwhile(
+    cluster: Any, clock: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch, partitions: Any
+) -> None:
+    consumer = cluster.connect({})
+    cluster.per_poll = 30
+    real = consumer.poll_arrow
+
+    def gone(**given: Any) -> Any:
+        if consumer.position(TP) < 60:
+            return real(**given)
+        cluster.topics = {} if partitions is None else {"t": (ID_1, partitions)}
+        clock.at += given["timeout"]
+        return None
+
+    def unanswered(tps: Any, timeout: float) -> Any:
+        clock.at += timeout
+        raise KafkaTimeoutError("t-0 (UNKNOWN_TOPIC_OR_PARTITION)")
+
+    monkeypatch.setattr(consumer, "poll_arrow", gone)
+    monkeypatch.setattr(consumer, "end_offsets", unanswered)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    begun, topics = clock.now(), cluster.topics
+    with pytest.raises(DataLossError, match=r"t-0 is gone .*UNKNOWN_TOPIC_OR_PARTITION"):
+        read(cluster, clock, 0, 100)
+    assert 10 <= clock.now() - begun < 40
+    cluster.topics = topics
+    assert offsets(read(cluster, clock, 0, 100, lose=False)) == list(range(60))
+    assert "its range ends because failOnDataLoss is false" in caplog.text
+
+
+def test_a_topic_that_is_missing_only_for_a_moment_is_read_on(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = cluster.connect({})
+    real, looks = consumer.describe, iter([True, False, True, False])
+
+    def describe(topics: Any, timeout: float) -> Any:
+        if next(looks, False):
+            raise UnknownTopicOrPartitionError("t")
+        return real(topics, timeout)
+
+    def unanswered(tps: Any, timeout: float) -> Any:
+        clock.at += timeout
+        if clock.now() > 1080:
+            cluster.stuck = False
+        raise KafkaTimeoutError("t-0")
+
+    cluster.stuck = True
+    monkeypatch.setattr(consumer, "describe", describe)
+    monkeypatch.setattr(consumer, "end_offsets", unanswered)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
+
+
 def test_records_that_a_truncated_log_lost(cluster: Any, clock: Any) -> None:
     cluster.topics["t"][1][0] = (0, 50)
     with pytest.raises(DataLossError, match="0 to 50"):
@@ -112,6 +220,38 @@ def test_records_that_a_truncated_log_lost(cluster: Any, clock: Any) -> None:
 def test_a_topic_made_anew_after_planning_is_noticed(cluster: Any, clock: Any) -> None:
     with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
         read(cluster, clock, 0, 50, topic_id=ID_3)
+
+
+def test_a_topic_made_anew_may_be_left_out_where_loss_is_allowed(
+    cluster: Any, clock: Any, caplog: Any
+) -> None:
+    assert read(cluster, clock, 0, 50, topic_id=ID_3, lose=False) == []
+    assert "poll" not in cluster.calls
+    assert f"planned with topic id {ID_3}" in caplog.text
+
+
+@pytest.mark.parametrize("rows", [0, 20])
+def test_a_topic_made_anew_while_it_is_read(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    consumer = cluster.connect({})
+    real = consumer.poll_arrow
+    cluster.per_poll = 20
+
+    def anew(**given: Any) -> Any:
+        if consumer.position(TP) >= rows:
+            cluster.topics["t"] = (ID_3, {0: (0, 3)})
+            raise OffsetOutOfRangeError("t-0")
+        return real(**given)
+
+    monkeypatch.setattr(consumer, "poll_arrow", anew)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    if not rows:
+        assert read(cluster, clock, 0, 50, lose=False) == []
+        return
+    with pytest.raises(DataLossError, match="Start the query again") as caught:
+        read(cluster, clock, 0, 50, lose=False)
+    assert "set option failOnDataLoss" not in str(caught.value)
 
 
 def test_what_is_not_retriable_ends_the_task(
