@@ -137,13 +137,11 @@ class OffsetTracker:
         self._meet(end.cluster)
         begins = planning.batch_begins(self._parse(start_json), end)
         found = planning.ranges(begins, end.positions)
-        topics = self._discovery.last or self._discovery.topics(None)
+        topics, losses = self._confirmed_losses(end, found)
         # Not to be repaired here: the journalled offsets belong to a topic that is no more.
-        losses = loss.find_losses(end, topics, {})
-        there = set(topics.partitions)
-        gone = tuple(r.tp for r in found if r.tp not in there)
-        self._lose(loss.Losses(losses.recreated, gone, {}).sentences())
-        found = [r for r in found if r.tp in there and r.tp.topic not in losses.recreated]
+        self._lose(losses.sentences())
+        gone = set(losses.gone)
+        found = [r for r in found if r.tp not in gone and r.tp.topic not in losses.recreated]
         return self._plan(found, topics)
 
     def plan_batch(self, narrow: Narrow | None = None) -> Plan:
@@ -274,6 +272,22 @@ class OffsetTracker:
             self._forget()
             if self._frozen is not None:
                 self._frozen = self._look(until)
+            self._contact.pause()
+
+    def _confirmed_losses(
+        self, end: StreamOffset, found: list[OffsetRange]
+    ) -> tuple[TopicsSnapshot, loss.Losses]:
+        """What of a journalled batch is no more; looks again for a while before it is believed."""
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            topics = self._discovery.last or self._discovery.topics(None)
+            there = set(topics.partitions)
+            recreated = loss.find_losses(end, topics, {}).recreated
+            gone = tuple(r.tp for r in found if r.tp not in there)
+            losses = loss.Losses(recreated, gone, {})
+            if not losses or doubt.settled():
+                return topics, losses
+            self._forget()
             self._contact.pause()
 
     def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> View:

@@ -10,6 +10,7 @@ import pytest
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
+from odradek.spark.discovery import CONFIRM_S
 from odradek.spark.offsets import SENTINEL
 from odradek.spark.options import BATCH
 from odradek.spark.planning import OffsetRange
@@ -304,6 +305,38 @@ def test_a_journalled_range_of_a_topic_made_anew_is_not_read(tracker: Any, clust
     offset = following(tracker(), SENTINEL)
     cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
     assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
+    tracker: Any, cluster: Any, clock: Any, fail: str
+) -> None:
+    offset = following(tracker(), SENTINEL)
+    topics, cluster.topics = cluster.topics, {}
+    driver = tracker(subscribePattern="t.*", failOnDataLoss=fail)
+    wait = clock.pause
+
+    def pause(seconds: float) -> None:
+        wait(seconds)
+        if len(clock.pauses) == 4:
+            cluster.topics = topics
+
+    clock.pause = pause
+    assert sizes(driver, SENTINEL, offset) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    cluster.calls.clear()
+    driver.plan(SENTINEL, offset)
+    assert cluster.calls == []
+
+
+def test_a_replay_believes_a_loss_after_a_while(tracker: Any, cluster: Any, clock: Any) -> None:
+    offset = following(tracker(), SENTINEL)
+    del cluster.topics["t"][1][1]
+    begun = clock.at
+    with pytest.raises(DataLossError, match=r"t-1 is gone"):
+        tracker().plan(SENTINEL, offset)
+    assert CONFIRM_S <= clock.at - begun <= CONFIRM_S + 2
+    driver = tracker(failOnDataLoss="false")
+    assert sizes(driver, SENTINEL, offset) == [OffsetRange(P0, 0, 100)]
 
 
 def test_a_partition_that_is_gone(tracker: Any, cluster: Any, clock: Any) -> None:
