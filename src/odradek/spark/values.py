@@ -118,6 +118,7 @@ class JsonDecoder:
         """Have Arrow read all values; None where it finds another number of them.
 
         Each stands in an object of its own line: so none can end early, or swallow the next.
+        Not noticed here: members behind a whole object, as in `{"a":1},"w":2`, are passed over.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
