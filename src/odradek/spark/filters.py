@@ -151,13 +151,18 @@ def _offset_bounds(kind: str, given: Any) -> tuple[int, int, bool] | None:
 
 
 def _since_ms(given: Any) -> int | None:
-    """The first millisecond that a timestamp may have; Kafka knows none shorter."""
+    """The first millisecond that a timestamp may have; Kafka knows none shorter.
+
+    None before 1970: a record without a timestamp has -1 there, and lookups by time pass it over.
+    """
     kind, value = type(given).__name__, getattr(given, "value", None)
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     us = (value - _EPOCH) // timedelta(microseconds=1)
     if kind in ("EqualTo", "EqualNullSafe", "GreaterThanOrEqual"):
-        return max(0, -(-us // 1000))
-    if kind == "GreaterThan":
-        return max(0, us // 1000 + 1)
-    return None
+        first = -(-us // 1000)
+    elif kind == "GreaterThan":
+        first = us // 1000 + 1
+    else:
+        return None
+    return first if first >= 0 else None

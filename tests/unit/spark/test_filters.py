@@ -123,6 +123,9 @@ def test_offsets_that_nobody_can_have() -> None:
         IsNotNull(TIMESTAMP),
         GreaterThan(TIMESTAMP, datetime(2026, 1, 1)),  # noqa: DTZ001 (what is tested)
         EqualTo(("timestampType",), 0),
+        GreaterThanOrEqual(TIMESTAMP, datetime(1969, 12, 31, 23, 59, 53, tzinfo=UTC)),
+        GreaterThan(TIMESTAMP, datetime(1969, 12, 31, 23, 59, 59, 998_000, tzinfo=UTC)),
+        EqualTo(TIMESTAMP, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
 def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
@@ -141,7 +144,8 @@ def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
         (GreaterThan, 5_000_000, 5_000),
         (GreaterThan, 4_999_999, 4_999),
         (GreaterThan, 0, 0),
-        (GreaterThanOrEqual, -7_000_000, 0),
+        (GreaterThan, -1_000, 0),
+        (GreaterThanOrEqual, -999, 0),
     ],
 )
 def test_a_timestamp_moves_starts_and_stays_with_spark(kind: Any, us: int, asked: int) -> None:
