@@ -299,7 +299,7 @@ def check_batch(
 
     `batch` is what Spark says; None in a batch query. A run whose first batch is a replay with
     fewer tasks than before would leave out partitions that were written: their markers are looked
-    for.
+    for. One with more tasks is found by the tasks that wrote before, when their rows differ.
     """
     if not messages:
         return

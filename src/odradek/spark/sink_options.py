@@ -65,8 +65,9 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "sinkName",
             "sink",
-            "exactly_once: tells several writes of one query or job from each other. Part of the "
-            "query's identity: don't change it.",
+            "exactly_once: tells several writes of one query or job from each other. Without "
+            "dashes, so that no two names make the same transactional id. Part of the query's "
+            "identity: don't change it.",
         ),
         SparkOption(
             "jobId",
@@ -165,7 +166,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
         include_headers=boolean(plain, "includeHeaders", default=False),
         outage_tolerance=seconds("outageTolerance", plain.get("outagetolerance", "10m"), "s"),
         transactional_id_prefix=_name(plain, "transactionalIdPrefix", "odradek"),
-        sink_name=_name(plain, "sinkName", "sink"),
+        sink_name=_sink_name(plain),
         job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
         batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
     )
@@ -259,6 +260,18 @@ def _delivery(plain: Mapping[str, str]) -> str:
             f"option delivery must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}, not {text!r:.80}"
         )
     return text
+
+
+def _sink_name(plain: Mapping[str, str]) -> str:
+    """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
+    name = _name(plain, "sinkName", "sink")
+    if "-" in name:
+        raise OptionError(
+            f"option sinkName can't have dashes: {name!r}. Dashes join it to the query's id or "
+            "jobId in the transactional id, and two jobs could get the same one. Use dots or "
+            "underscores."
+        )
+    return name
 
 
 def _name(plain: Mapping[str, str], name: str, default: str) -> str:

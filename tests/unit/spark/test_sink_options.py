@@ -25,6 +25,7 @@ def test_names_count_in_any_case_and_defaults_are_the_documented_ones() -> None:
     found = parse(TOPIC="t", CheckpointLocation="/c", OutageTolerance="90s")
     assert (found.topic, found.delivery, found.outage_tolerance) == ("t", "at_least_once", 90.0)
     assert parse().outage_tolerance == 600.0
+    assert (parse().sink_name, parse(sinkName="a_b.2").sink_name) == ("sink", "a_b.2")
     assert {o.default for o in OPTIONS.values()} >= {"10m", "at_least_once", "odradek", "sink"}
 
 
@@ -46,6 +47,8 @@ def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> 
         ({"delivery": "exactly_once_atomic"}, "one transaction for a whole micro-batch"),
         ({"outageTolerance": "soon"}, "option outageTolerance must be a time"),
         ({"transactionalIdPrefix": "a b"}, "option transactionalIdPrefix must be"),
+        ({"sinkName": "a-b"}, "option sinkName can't have dashes: 'a-b'"),
+        ({"sinkName": "a b"}, "option sinkName must be"),
         ({"jobId": "j"}, "option jobId isn't for a stream write"),
         ({"includeHeaders": "yes"}, "option includeHeaders must be true or false"),
         ({"kafka.key.serializer": "x"}, "option kafka.key.serializer can't be set"),
