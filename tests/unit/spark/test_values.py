@@ -119,7 +119,7 @@ def test_a_string_takes_whatever_stands_there() -> None:
 
 
 def test_nesting_of_any_depth_ends_no_query() -> None:
-    for depth in (100, *range(900, 1010, 10), *range(980, 1000), 100_000):
+    for depth in (100, *range(800, 1010), 100_000):  # some can be read, not written
         given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"
         found = decoded(given, b"{", b'{"b":"x"}', ddl="b string")
         assert found[0]["b"] in (None, given[5:-1].decode())
