@@ -50,7 +50,7 @@ LOG_EVERY_S = 30.0
 AGAIN = (
     "Rows were read before it was noticed, and they may be of either topic: this attempt fails "
     "although failOnDataLoss is false. Start the query again if Spark doesn't try again itself: "
-    "the new attempt leaves the rest of the range out."
+    "the new attempt leaves the range out."
 )
 
 
