@@ -61,7 +61,7 @@ class DirectReader:
             if once:
                 break
         reader.stop()
-        return {"ends": kept["ends"], "sizes": sizes, "rows": _sorted(kept["rows"])}
+        return {"ends": list(kept["ends"]), "sizes": sizes, "rows": _sorted(kept["rows"])}
 
 
 def _rows(batches: Any) -> Iterator[Row]:

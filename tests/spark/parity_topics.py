@@ -177,7 +177,10 @@ class ParityTopics:
         """Committed and aborted by turns, the last one aborted; and a topic with an open one."""
         self.create("transactions", 2)
         self.create("unfinished", 1)
-        producer = Producer({**self._settings, "transactional.id": "parity", "linger.ms": 0})
+        settings = {"transactional.id": "parity", "linger.ms": 0}
+        # The open one stays open through all queries, on slow machines too.
+        settings["transaction.timeout.ms"] = 900_000
+        producer = Producer({**self._settings, **settings})
         producer.init_transactions(30)
         for number in range(6):
             producer.begin_transaction()

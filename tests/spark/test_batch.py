@@ -118,10 +118,3 @@ def test_refused_options_are_named(
         read(topic, **options).collect()
     for word in words:
         assert word in str(caught.value)
-
-
-def test_writing_says_that_it_is_not_there_yet(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="isn't in this release yet"):
-        spark.range(1).selectExpr("cast(id AS string) value").write.format("odradek").option(
-            "topic", "t"
-        ).mode("append").save()
