@@ -1,0 +1,143 @@
+"""Queries that can't work: each fails within half a minute and says which option is wrong, and why.
+
+Several run at the same time, since the slow ones only wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.soak.spark_soak import reason
+from tests.spark.conftest import Topics, numbered, spark_options
+
+from odradek.testing import LocalCluster
+
+LIMIT = 30.0
+pytestmark = pytest.mark.timeout(240)
+READS = ("read", "read a stream")
+WRITES = ("write", "write a stream")
+BATCH, STREAMS = ("read", "write"), ("read a stream", "write a stream")
+EVERY = (*READS, *WRITES)
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Options that replace good ones, and words that the error must have."""
+
+    options: Mapping[str, str]
+    words: tuple[str, ...]
+    queries: tuple[str, ...] = EVERY
+
+
+def wrongs(guarded: LocalCluster) -> list[Wrong]:
+    jaas = f'{SCRAM} username="spark" password="wrong-password-7";'
+    return [
+        Wrong(
+            {"kafka.bootstrap.servers": "127.0.0.1:1"}, ("kafka.bootstrap.servers", "127.0.0.1:1")
+        ),
+        Wrong({"kafka.sasl.jaas.config": jaas}, ("CredentialsRefused", "sasl.password")),
+        Wrong(
+            {"kafka.bootstrap.servers": guarded.inner_servers.split(",")[0]},
+            ("security.protocol",),
+            BATCH,
+        ),
+        Wrong({"kafka.security.protocol": "PLAINTEXT"}, ("security.protocol",), BATCH),
+        Wrong(
+            {"kafka.ssl.truststore.location": "nowhere.p12"}, ("ssl.truststore.location",), BATCH
+        ),
+        Wrong({"subscribe": "no-such-topic"}, ("subscribe", "no-such-topic"), READS),
+        Wrong({"topic": "no-such-topic"}, ("topic", "no-such-topic"), WRITES),
+        # What follows is seen before anybody is asked; unit tests have more of it.
+        Wrong({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS"), BATCH),
+        Wrong({"kafka.request.timeout.ms": "soon"}, ("request.timeout.ms", "soon"), STREAMS),
+        Wrong({"subscribe": " , "}, ("subscribe",), ("read",)),
+        Wrong({"assign": '{"a": [0}'}, ("assign", "JSON"), ("read",)),
+        Wrong({"startingOffsets": '{"a"'}, ("startingOffsets", "JSON"), READS),
+        Wrong({"startingOfsets": "earliest"}, ("did you mean startingOffsets",), ("read",)),
+        Wrong({"maxOffsetsPerTrigger": "ten"}, ("maxOffsetsPerTrigger", "ten"), READS[1:]),
+        Wrong({"delivery": "exactly_twice"}, ("delivery", "exactly_twice"), WRITES),
+        Wrong({"deliverry": "exactly_once"}, ("did you mean delivery",), ("write",)),
+    ]
+
+
+class Runner:
+    """Runs one query of each kind with the given options."""
+
+    def __init__(self, spark: SparkSession, good: Mapping[str, str], topic: str, tmp: Path) -> None:
+        self._spark, self._good, self._topic, self._tmp = spark, good, topic, tmp
+
+    def __call__(self, name: str, wrong: Wrong) -> str:
+        """Give what is wrong with the answer to a wrong option; nothing if all is well."""
+        options = {**self._good, "subscribe" if name in READS else "topic": self._topic}
+        if "assign" in wrong.options:
+            del options["subscribe"]
+        options.update(wrong.options)
+        begun = time.monotonic()
+        try:
+            self._run(name, options, f"{name}-{abs(hash(str(wrong)))}")
+        except Exception as error:
+            text = str(error)
+        else:
+            return f"{name} with {dict(wrong.options)} worked"
+        took = time.monotonic() - begun
+        missing = [word for word in wrong.words if word not in text]
+        if missing:
+            return f"{name} with {dict(wrong.options)}: no {missing} in {reason(text)}"
+        if took > LIMIT:
+            return f"{name} with {dict(wrong.options)} took {took:.1f} s"
+        return ""
+
+    def _run(self, name: str, options: Mapping[str, str], folder: str) -> None:
+        spark = self._spark
+        if name == "read":
+            spark.read.format("odradek").options(**options).load().count()
+        elif name == "write":
+            rows = spark.range(2).selectExpr("cast(id as string) value")
+            rows.write.format("odradek").options(**options).mode("append").save()
+        else:
+            source: Any = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "2")
+            if name == "read a stream":
+                source = spark.readStream.format("odradek").options(**options)
+            writer = source.load().selectExpr("cast(value as string) value").writeStream
+            writer = writer.option("checkpointLocation", str(self._tmp / folder))
+            sink = "noop" if name == "read a stream" else "odradek"
+            query = writer.format(sink).options(**(options if sink == "odradek" else {})).start()
+            try:
+                query.awaitTermination(2 * LIMIT)
+            finally:
+                query.stop()
+
+
+def make_active(spark: SparkSession) -> None:
+    """Make the session this thread's active one: Spark looks there for Python's sinks.
+
+    In a thread without one, a query that writes fails with "ClassNotFoundException:
+    odradek.DefaultSource", while a query that reads makes its session active by itself.
+    """
+    sessions: Any = spark._jvm
+    sessions.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def test_each_says_soon_what_is_wrong(
+    spark: SparkSession, guarded: LocalCluster, tmp_path: Path
+) -> None:
+    topics = Topics(guarded)
+    topic = topics.create()
+    topics.fill(topic, numbered(0, 4))
+    good = spark_options(guarded.java_config(stores="PKCS12"))
+    run = Runner(spark, good, topic, tmp_path)
+    assert "worked" in run("read", Wrong({}, ()))
+    with ThreadPoolExecutor(3, initializer=make_active, initargs=(spark,)) as pool:
+        answers = [
+            pool.submit(run, name, wrong) for wrong in wrongs(guarded) for name in wrong.queries
+        ]
+        failures = [answer.result() for answer in answers]
+    assert "\n".join(failure for failure in failures if failure) == ""
