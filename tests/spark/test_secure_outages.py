@@ -1,4 +1,4 @@
-"""A cluster that moves again, and lets nobody in without TLS and a password.
+"""The outages again, on a cluster that lets nobody in without TLS and a password.
 
 And with the settings that the JVM connector's users have: a login module's text, a trust store.
 """
@@ -10,15 +10,24 @@ from typing import Any
 
 import pytest
 
-# This is a test, and runs here once more: with this module's cluster.
-from tests.spark.test_outages import rows, test_a_query_survives_a_cluster_that_moves
+# These are tests, and run here once more: with this module's cluster.
+from tests.spark.test_outages import (
+    rows,
+    test_a_checkpoint_is_not_continued_on_another_cluster,
+    test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing,
+    test_a_query_survives_a_cluster_that_moves,
+)
 
 from odradek.testing import LocalCluster
 from odradek.testing.authority import Kind
 
 Stream = Callable[[str], Any]
 
-__all__ = ["test_a_query_survives_a_cluster_that_moves"]
+__all__ = [
+    "test_a_checkpoint_is_not_continued_on_another_cluster",
+    "test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing",
+    "test_a_query_survives_a_cluster_that_moves",
+]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
-from odradek.common.errors import AuthorizationError, ClientClosedError, ConfigurationError
+from odradek.common.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    ConfigurationError,
+    KafkaError,
+)
 from odradek.common.events import Listener
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
@@ -197,6 +202,11 @@ class Client(Generic[E]):
         from odradek.api.authentication import replace_credentials
 
         replace_credentials(self._engine.network.mechanism, username, Secret(password))
+
+    @property
+    def ended(self) -> KafkaError | None:
+        """What has ended this client for good, and every call raises; None while it works."""
+        return self._engine.ended
 
     def cluster_id(self, timeout: float | None = None) -> str:
         """The id of the cluster, from its metadata."""

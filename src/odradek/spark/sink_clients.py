@@ -38,12 +38,13 @@ class ProducerCache:
         """Give the process's producer for a configuration, and whether it was used before.
 
         `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
+        Neither is a producer that ended while nobody used it: it may have met another cluster.
         """
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
             del self._kept[key]  # the parent's: not ours to close
         key = (pid, fingerprint(config))
-        if fresh and key in self._kept:
+        if key in self._kept and (fresh or self._kept[key].ended is not None):
             self.drop(self._kept[key])
         kept = self._kept.pop(key, None)
         producer = self._make(config) if kept is None else kept

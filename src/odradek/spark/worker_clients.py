@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from odradek.common.errors import KafkaError
 from odradek.common.secret import Secret
 from odradek.common.types import TopicPartition
 from odradek.runtime.later import later
@@ -62,6 +63,9 @@ class FoundOffset(Protocol):
 
 class ClusterConsumer(Protocol):
     """What this room uses of `odradek.Consumer`; tests hand in one of their own."""
+
+    @property
+    def ended(self) -> KafkaError | None: ...
 
     def cluster_id(self, timeout: float | None = None) -> str: ...
     def describe(
@@ -153,6 +157,7 @@ class ClientCache:
         """Give the process's client for a configuration, made where there is none.
 
         `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
+        Neither is a client that ended while nobody used it: it may have met another cluster.
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
@@ -163,7 +168,7 @@ class ClientCache:
         idle = self._idle.pop(key, None)
         if idle is not None:
             self._used[key] = idle.client
-        if fresh and key in self._used:
+        if key in self._used and (fresh or self._used[key].ended is not None):
             self.drop(self._used[key])
         client = self._used.pop(key, None) or self._make(config, hint)
         self._used[key] = client  # last in the dict is the latest used

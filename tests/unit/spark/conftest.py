@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark.options import STREAM, SourceOptions, parse_options
@@ -84,6 +84,8 @@ class MemoryCluster:
 
 class MemoryConsumer:
     """The client's side of a `MemoryCluster`."""
+
+    ended: KafkaError | None = None
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster

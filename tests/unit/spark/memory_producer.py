@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
+from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from odradek.common.kafka_errors import ProducerFencedError
 from odradek.common.types import TopicPartition
 
@@ -58,6 +58,8 @@ class Sent:
 
 
 class MemoryProducer:
+    ended: KafkaError | None = None
+
     def __init__(self, log: MemoryLog, name: str | None) -> None:
         self._log, self._name = log, name
         self.epoch = 0

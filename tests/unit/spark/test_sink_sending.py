@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer, Sent
 
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.spark.problems import OutageError
 from odradek.spark.sink_clients import MAX_PRODUCERS, ProducerCache
 from odradek.spark.sink_problems import SinkWriteError
@@ -97,6 +97,9 @@ def test_a_process_keeps_a_producer_for_each_configuration(clock: Any) -> None:
     assert cache.checkout({"a": "1"}) == (one, True)
     assert cache.checkout({"a": "1"}, fresh=True) != (one, True)
     assert log.closed == [0.0]
+    ended = cache.checkout({"a": "1"})[0]
+    ended.ended = KafkaError("another cluster answered")  # type: ignore[misc]
+    assert cache.checkout({"a": "1"})[0] is not ended
     for n in range(5):
         cache.checkout({"a": str(n)})
     assert len(cache) == MAX_PRODUCERS

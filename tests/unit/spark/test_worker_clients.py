@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.common.errors import KafkaError
 from odradek.spark.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint, fingerprint
 
 
@@ -14,6 +15,7 @@ class Made:
     def __init__(self, config: Mapping[str, str], hint: Hint | None) -> None:
         self.config, self.hint, self.closed = config, hint, False
         self.assigned: Any = "something"
+        self.ended: KafkaError | None = None
 
     def assign(self, partitions: Any) -> None:
         self.assigned = partitions
@@ -165,3 +167,15 @@ def test_a_forked_child_forgets_the_parents_idle_clients_too(process: Process) -
     assert len(process.cache) == 1
     process.cache.release(child)
     assert len(process.timers) == 2  # the parent's timer doesn't run in the child
+
+
+def test_a_client_that_ended_while_nobody_used_it_is_not_used_again(process: Process) -> None:
+    first = process.checkout({"a": "1"})
+    process.cache.release(first)
+    assert process.checkout({"a": "1"}) is first
+    process.cache.release(first)
+    first.ended = KafkaError("another cluster answered")
+    second = process.checkout({"a": "1"})
+    assert second is not first
+    assert first.closed
+    assert process.checkout({"a": "1"}) is second

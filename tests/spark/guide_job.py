@@ -1,0 +1,146 @@
+"""A user's program as guides for the JVM connector show it, on a TLS + SCRAM cluster.
+
+In: the path of a plan in JSON (where Spark is, the connector's options, topics, a folder). Out:
+what it read and wrote in `result.json`, and all that Spark shows of it (plans, the UI's pages and
+its REST API, errors) in the folder `shown`. Only the format isn't a guide's. Not a test; run by
+some, with a Spark of other processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek.testing import ensure_java_environment
+
+
+def session(plan: dict[str, Any]) -> SparkSession:
+    ensure_java_environment()
+    builder: Any = SparkSession.builder
+    builder = builder.remote(plan["remote"]) if "remote" in plan else builder.master(plan["master"])
+    for name, value in plan["settings"].items():
+        builder = builder.config(name, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def where(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Say what a worker's Python is and has."""
+    import os
+
+    import odradek
+    from odradek import record
+
+    yield pa.RecordBatch.from_pydict(
+        {
+            "python": [sys.executable],
+            "package": [odradek.__file__],
+            "kernel": [record.KERNEL],
+            "parent": [os.getppid()],
+        }
+    )
+
+
+class Shown:
+    """The texts that people can see."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+
+    def keep(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text)
+
+    def plan(self, name: str, frame: DataFrame) -> None:
+        """What explain prints, and the frame itself."""
+        import contextlib
+        import io
+
+        for mode in ("extended", "formatted", "cost", "codegen"):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                frame.explain(mode=mode)
+            self.keep(f"explain-{name}-{mode}.txt", f"{printed.getvalue()}\n{frame!r}")
+
+    def interface(self, url: str) -> int:
+        """The UI's pages and its REST API; returns how many answered."""
+        api = f"{url}/api/v1/applications"
+        application = json.loads(fetch(api))[0]["id"]
+        kinds = ("environment", "jobs", "stages?details=true", "executors", "sql?details=true")
+        pages = {f"api-{kind}": f"{api}/{application}/{kind}" for kind in kinds}
+        for page in ("environment", "SQL", "jobs", "stages", "executors", "StreamingQuery"):
+            pages[f"page-{page}"] = f"{url}/{page}/"
+        for number in range(4):
+            pages[f"page-execution-{number}"] = f"{url}/SQL/execution/?id={number}"
+        for name, address in pages.items():
+            self.keep(f"{name.partition('?')[0]}.txt", fetch(address))
+        return len(pages)
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - loopback
+        text: str = answer.read().decode()
+        return text
+
+
+def main() -> None:
+    plan = json.loads(Path(sys.argv[1]).read_text())
+    folder = Path(plan["folder"])
+    result: dict[str, Any] = {}
+    shown = Shown(folder / "shown")
+    spark = session(plan)
+    reader = spark.read.format("odradek").options(**plan["options"])
+    frame = reader.option("subscribe", plan["source"]).load()
+    shown.plan("batch", frame)
+    result["values"] = [row.value.decode() for row in frame.select("value").collect()]
+    workers = spark.range(4).repartition(4)
+    columns = "python string, package string, kernel string, parent long"
+    result["workers"] = [
+        row.asDict() for row in workers.mapInArrow(where, columns).distinct().collect()
+    ]
+    if plan.get("target"):
+        rows = frame.select("key", "value")
+        rows.write.format("odradek").options(**plan["options"]).option(
+            "topic", plan["target"]
+        ).mode("append").save()
+    stream = spark.readStream.format("odradek").options(**plan["options"])
+    changes = (
+        stream.option("subscribe", plan["source"]).option("startingOffsets", "earliest").load()
+    )
+    writer = changes.select("key", "value").writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    if plan.get("target"):
+        writer = writer.format("odradek").options(**plan["options"])
+        writer = writer.option("topic", plan["target"]).option("delivery", "exactly_once")
+    else:
+        writer = writer.format("parquet").option("path", str(folder / "rows"))
+    query = writer.start()
+    query.awaitTermination()
+    shown.keep("query.txt", f"{query.lastProgress} {query.status} {query!r}")
+    if "remote" not in plan:
+        shown.plan("stream", changes)
+        query.explain(extended=True)
+    for name, more in plan["faulty"].items():
+        try:
+            broken = spark.read.format("odradek").options(**{**plan["options"], **more})
+            broken.option("subscribe", plan["source"]).load().count()
+        except Exception as error:
+            shown.keep(f"error-{name}.txt", str(error))
+            result.setdefault("errors", {})[name] = str(error)
+    if "remote" not in plan:
+        url = spark.sparkContext.uiWebUrl
+        assert url is not None
+        result["pages"] = shown.interface(url)
+    (folder / "result.json").write_text(json.dumps(result))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Executors that are other processes, with nothing but what the documentation tells to ship.
+
+The wheel is built and shipped by the very commands of docs/spark.md; the program is one from a
+guide for the JVM connector, on a cluster with TLS and SCRAM; and whatever Spark shows and writes of
+it is searched for the password.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from tests.interop.other_client import read_all
+from tests.planted_secrets import plant
+from tests.spark.conftest import QUICK_JVM, USERS, Topics, numbered, spark_options
+from tests.spark.standalone import StandaloneSpark
+
+from odradek.testing import LocalCluster
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JOB = Path(__file__).parent / "guide_job.py"
+STORE_PASSWORD = re.compile(r"store\.password$")
+pytestmark = pytest.mark.timeout(240)
+ENVIRONMENT = "odradek-env"
+
+
+@pytest.fixture(scope="module")
+def cluster(guarded: LocalCluster) -> LocalCluster:
+    return guarded
+
+
+def documented_text() -> str:
+    return (ROOT / "docs" / "spark.md").read_text()
+
+
+def documented(marker: str) -> str:
+    """The commands of docs/spark.md in the first block of shell after a text."""
+    text = documented_text().partition(marker)[2]
+    found = re.search(r"```bash\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def run_in(folder: Path, commands: str, **more: str) -> str:
+    """Run commands of the documentation in a folder, as they are."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=folder,
+        env={**os.environ, "PATH": path, **more},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, f"{commands}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    return done.stdout + done.stderr
+
+
+def everything_else(folder: Path) -> Path:
+    """What is installed here but for Odradek and PySpark, as one folder of links."""
+    folder.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        name = entry.name.lower()
+        if not name.startswith(("odradek", "pyspark", "__editable__")) and entry.suffix != ".pth":
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the environment and its archive, made as documented from a copy of all this.
+
+    Other packages aren't fetched once more: the environment finds the ones that are installed.
+    """
+    folder = tmp_path_factory.mktemp("shipping")
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    links = everything_else(folder / "installed")
+    make, *rest = documented("### Ship the package").splitlines()
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_CACHE_DIR": "1"}
+    run_in(checkout, make, CFLAGS="-O0", **offline)
+    run_in(checkout, rest[0])
+    site = next((checkout / ENVIRONMENT).glob("lib/python3.*/site-packages"))
+    (site / "others.pth").write_text(f"{links}\n")
+    run_in(checkout, "\n".join(rest[1:]), **offline)
+    return checkout
+
+
+def as_in_a_guide(cluster: LocalCluster) -> dict[str, str]:
+    """The options of a guide for the JVM connector: a login module's text, a trust store."""
+    options = spark_options(cluster.java_config(stores="PKCS12"))
+    assert options["kafka.security.protocol"] == "SASL_SSL"
+    assert options["kafka.sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.")
+    assert options["kafka.ssl.truststore.type"] == "PKCS12"
+    return options
+
+
+def planted(options: dict[str, str]) -> list[str]:
+    """What nobody may see of the options."""
+    stores = [value for name, value in options.items() if STORE_PASSWORD.search(name)]
+    assert stores
+    return [plant(text) for text in (*USERS.values(), *stores)]
+
+
+def settings(folder: Path) -> dict[str, str]:
+    (folder / "events").mkdir()
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "640m",
+        "spark.executor.memory": "512m",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.executor.cores": "1",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.ui.port": "0",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+
+
+def find_in(folder: Path, secrets: list[str]) -> int:
+    """Search every file that Spark wrote for secrets; returns how many there were."""
+    written = (p for p in folder.rglob("*") if ENVIRONMENT not in p.parts)  # that is the wheel
+    files = [p for p in written if p.is_file() and not p.is_symlink()]
+    for path in files:
+        content = path.read_bytes()
+        for secret in secrets:
+            assert secret.encode() not in content, f"{path} shows {secret}"
+    return len(files)
+
+
+Work = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def work(
+    cluster: LocalCluster,
+    topics: Topics,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Work:
+    """Run the guide's program with what makes its Spark, and look at all that came of it."""
+
+    def run(command: str, cwd: Path, environment: dict[str, str], **spark: Any) -> Any:
+        source, target = topics.create(), topics.create()
+        topics.fill(source, numbered(0, 200))
+        options = as_in_a_guide(cluster)
+        secrets = planted(options)
+        wrong = options["kafka.sasl.jaas.config"].replace(USERS["spark"], plant("xyzzy-plover-29"))
+        plan = {
+            "folder": str(tmp_path),
+            "source": source,
+            "target": target,
+            "options": options,
+            "faulty": {
+                "offsets": {"startingOffsets": '{"nonsense": 1}'},
+                "password": {"kafka.sasl.jaas.config": wrong},
+            },
+            "settings": {**settings(tmp_path), **spark.pop("settings", {})},
+            **spark,
+        }
+        given = tmp_path_factory.mktemp("plan") / "plan.json"
+        given.write_text(json.dumps(plan))
+        done = subprocess.run(
+            ["bash", "-euc", command.replace("program.py", f"{JOB} {given}")],
+            cwd=cwd,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+            capture_output=True,
+            timeout=200,
+            check=False,
+        )
+        told = (done.stdout + done.stderr).decode()
+        (tmp_path / "told.txt").write_text(told)
+        assert done.returncode == 0, told[-8000:]
+        result = json.loads((tmp_path / "result.json").read_text())
+        values = sorted(str(n) for n in range(200))
+        assert sorted(result["values"]) == values
+        written = read_all(cluster.librdkafka_config(), target, 2)
+        found = sorted((r.value or b"").decode() for rows in written.values() for r in rows)
+        assert found == sorted(values * 2)  # once by the batch query, once by the stream
+        assert "startingOffsets" in result["errors"]["offsets"]
+        assert "sasl.password" in result["errors"]["password"]
+        assert find_in(tmp_path, [*secrets, "xyzzy-plover-29"]) > 10
+        return result
+
+    return run
+
+
+def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
+    work: Work, shipped: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "standalone"
+    folder.mkdir()
+    with StandaloneSpark(folder) as spark:
+        submit = documented("### Run it").replace("spark://master:7077", spark.url)
+        submit = submit.replace("spark-submit", str(spark.home / "bin" / "spark-submit"))
+        environment = {
+            "SPARK_HOME": str(spark.home),
+            "SPARK_SUBMIT_OPTS": QUICK_JVM,
+            "PYTHONPATH": "",
+        }
+        result = work(submit, shipped, environment, master=spark.url)
+        logs = [p for p in spark.work.rglob("stderr") if p.is_file()]
+        assert len(logs) == 2  # two executors, whose logs were searched, too
+    assert result["pages"] > 10
+    assert len({worker["parent"] for worker in result["workers"]}) == 2
+    for worker in result["workers"]:
+        assert str(spark.work) in worker["package"], "not from the archive"
+        assert ENVIRONMENT in worker["python"]
+        assert worker["kernel"] == "native"
+
+
+def free_port() -> int:
+    """A port for Connect's server: its default one may be taken by a server of another test."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+    }
+    redaction = dict(
+        re.findall(r"--conf '(spark\.[a-z.]*redaction\.[a-z.]+)=(.+)'", documented_text())
+    )
+    assert len(redaction) == 2
+    work(
+        f"{sys.executable} program.py",
+        tmp_path,
+        environment,
+        remote="local[2]",
+        settings={**redaction, "spark.connect.grpc.binding.port": str(free_port())},
+    )
