@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -19,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from tests.interop.other_client import read_all
 from tests.planted_secrets import plant
@@ -228,28 +226,3 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
         assert str(spark.work) in worker["package"], "not from the archive"
         assert ENVIRONMENT in worker["python"]
         assert worker["kernel"] == "native"
-
-
-def free_port() -> int:
-    """A port for Connect's server: its default one may be taken by a server of another test."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
-    environment = {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-    }
-    redaction = dict(
-        re.findall(r"--conf '(spark\.[a-z.]*redaction\.[a-z.]+)=(.+)'", documented_text())
-    )
-    assert len(redaction) == 2
-    work(
-        f"{sys.executable} program.py",
-        tmp_path,
-        environment,
-        remote="local[2]",
-        settings={**redaction, "spark.connect.grpc.binding.port": str(free_port())},
-    )
