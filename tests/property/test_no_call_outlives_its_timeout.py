@@ -49,6 +49,8 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
         "nowhere", pa.record_batch({"value": [b"x"]})
     ),
     (Producer, "partitions_for"): lambda p, t: p.partitions_for("nowhere", timeout=t),
+    (Producer, "committed_offsets"): lambda p, t: p.committed_offsets("g", timeout=t),
+    (Producer, "cluster_id"): lambda p, t: p.cluster_id(timeout=t),
     (Producer, "flush"): lambda p, t: (_send(p), p.flush(timeout=t)),
     (Producer, "close"): lambda p, t: (_send(p), p.close(timeout=t)),
     (RecordFuture, "result"): lambda p, t: _send(p).result(timeout=t),
@@ -85,10 +87,12 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Consumer, "partitions_for"): lambda c, t: c.partitions_for("t", timeout=t),
     (Consumer, "describe"): lambda c, t: c.describe(["t"], timeout=t),
     (Consumer, "cluster_id"): lambda c, t: c.cluster_id(timeout=t),
+    (Consumer, "list_topics"): lambda c, t: c.list_topics(timeout=t),
     (Consumer, "close"): lambda c, t: c.close(timeout=t),
     (Admin, "create_topics"): lambda a, t: a.create_topics([NewTopic("new", 1, 1)], timeout=t),
     (Admin, "delete_topics"): lambda a, t: a.delete_topics(["t"], timeout=t),
     (Admin, "list_topics"): lambda a, t: a.list_topics(timeout=t),
+    (Admin, "cluster_id"): lambda a, t: a.cluster_id(timeout=t),
     (Admin, "describe_topics"): lambda a, t: a.describe_topics(["t"], timeout=t),
     (Admin, "describe_cluster"): lambda a, t: a.describe_cluster(timeout=t),
     (Admin, "describe_api_versions"): lambda a, t: a.describe_api_versions(timeout=t),
@@ -109,7 +113,7 @@ IN_TRANSACTION = {
 TRANSACTIONAL = {(Producer, "init_transactions"), *IN_TRANSACTION}
 NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRANSACTION}
 IN_GROUP = {(Consumer, "commit"), (Consumer, "committed"), (Consumer, "unsubscribe")}
-KNOWN_BY_HEART = {(Consumer, "cluster_id")}
+KNOWN_BY_HEART = {(Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")}
 """Answered from what is known, once it is."""
 
 
