@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from odradek.common.security_options import SECRETS
+from odradek.common.spellings import ALIASES
 from odradek.spark import option_table, sink_options
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
@@ -41,3 +43,15 @@ def test_the_page_has_the_options_of_the_code(whose: str, options: dict[str, Any
         page = made
     assert made == page, "docs/spark.md is stale: run this test with ODRADEK_WRITE_DOCS=1"
     assert "ignored" not in table(options.values())
+
+
+def test_the_redaction_for_connect_knows_every_secret() -> None:
+    """Java and Python read this expression alike."""
+    given = re.findall(r"redaction\.string\.regex=(.*)'", PAGE.read_text())
+    assert len(given) == 2
+    names = SECRETS | {alias for alias, meaning in ALIASES.items() if meaning in SECRETS}
+    for expression in given:
+        for name in sorted(names):
+            shown = f'key: "kafka.{name}"\n value: "pass \\"word\\" 1"\n}}'
+            assert re.sub(expression, "***", shown) == 'key: "***\n}', name
+        assert re.search(expression, 'key: "kafka.client.id"\n value: "etl"') is None
