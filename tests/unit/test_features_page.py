@@ -128,8 +128,8 @@ def problems(found: Module, test: str) -> list[str]:
 def test_each_yes_of_ours_names_a_test() -> None:
     assert len(ROWS) > 30
     for row in ROWS:
-        assert len(row) == 9, row
-        assert re.findall(r"`([^`]+)`", row[8]), row[0]
+        assert len(row) in (9, 4), row  # of clients, and of Spark's connectors
+        assert re.findall(r"`([^`]+)`", row[-1]), row[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -176,5 +176,5 @@ def test_a_test_that_shows_nothing_is_noticed(change: tuple[str, str], problem: 
 
 def test_where_a_peer_has_a_yes_we_have_one() -> None:
     for row in ROWS:
-        if any(cell.startswith("Y") for cell in row[2:8]):
+        if any(cell.startswith("Y") for cell in row[2:-1]):
             assert row[1].startswith("Y"), row[0]
