@@ -40,8 +40,8 @@ class Tasks:
         ]
 
 
-def sockets() -> int:
-    """TCP connections of this process, those it listens on and half-open ones left out."""
+def sockets() -> set[str]:
+    """TCP connections of this process by inode, without half-open ones and what it listens on."""
     mine = set()
     for link in Path("/proc/self/fd").iterdir():
         try:
@@ -49,7 +49,7 @@ def sockets() -> int:
         except OSError:  # closed meanwhile
             continue
     lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
-    return sum(1 for fields in map(str.split, lines) if fields[9] in mine and fields[3] == "01")
+    return {f[9] for f in map(str.split, lines) if f[9] in mine and f[3] == "01"}
 
 
 @pytest.fixture(autouse=True)
@@ -70,14 +70,15 @@ def test_a_worker_has_a_connection_to_each_leader_and_asks_for_no_metadata(
     assert len(plan.partitions) == 8
     before = sockets()
     assert sorted(o for part in plan.offsets() for o in part) == sorted([*range(100)] * 4)
-    assert sockets() - before == len(leaders) == 2
+    opened = sockets() - before  # other clients in this process may close theirs meanwhile
+    assert len(opened) == len(leaders) == 2
     # The client waits for the next task, warm: nothing but records is asked for.
     client: Any = next(reversed(process_clients()._idle.values())).client
     events: list[Event] = []
     client.listen(events.append)
     assert [len(part) for part in plan.offsets()] == [50] * 8
     assert events == []
-    assert sockets() - before == len(leaders)
+    assert opened <= sockets()  # the same ones; another one would have been an event
     process_clients().drop(client)
 
 
