@@ -100,8 +100,11 @@ class EventQueue:
             self._empty(sink)
         except Exception as error:
             self._give_up(error)
-        finally:
+        try:
             sink.close(self._left())
+        except Exception as error:  # brokers that are away: what they didn't get is missing
+            if not self._failed:
+                self._give_up(error)
 
     def _empty(self, sink: Sink) -> None:
         """Hand lines on until the client is closed and all are gone, or its time is up."""

@@ -22,8 +22,10 @@ WAIT = 10.0
 class Taken:
     """A sink that is scripted: what it raises, and when it lets go."""
 
-    def __init__(self, *errors: BaseException, blocked: bool = False) -> None:
-        self.errors = list(errors)
+    def __init__(
+        self, *errors: BaseException, blocked: bool = False, stuck: BaseException | None = None
+    ) -> None:
+        self.errors, self.stuck = list(errors), stuck
         self.lines: list[dict[str, Any]] = []
         self.open = threading.Event()
         self.entered = threading.Event()
@@ -41,6 +43,8 @@ class Taken:
 
     def close(self, timeout: float) -> None:
         self.closed.append(timeout)
+        if self.stuck is not None:
+            raise self.stuck
 
 
 def queue(sink: Taken, limit: int = 100) -> EventQueue:
@@ -118,6 +122,19 @@ def test_what_cant_be_published_is_one_warning(
         "[c] events are no longer published to t at h"
     ]
     assert events.dropped == 2
+
+
+def test_a_producer_that_cant_deliver_at_its_end_is_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An exception out of the thread would be printed with its traceback."""
+    events = queue(Taken(stuck=KafkaTimeoutError("nobody answers")))
+    with caplog.at_level(logging.WARNING, "odradek"):
+        events(dial(0))
+        events.close(WAIT)
+    assert [record.message.partition(";")[0] for record in caplog.records] == [
+        "[c] events are no longer published to t at h:1: nobody answers"
+    ]
 
 
 def test_a_forked_child_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ class Pipeline:
         if failure is not None:
             raise PipelineError(f"the flow {name} ended: {failure}")
         last = query.lastProgress
-        progress.fresh(last, [last])
+        progress.fresh(last, lambda: [last])
         return sum(progress.positions.values())
 
     def result(self) -> list[Aggregate]:

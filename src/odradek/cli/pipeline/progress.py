@@ -7,7 +7,7 @@ anything, or ask Spark for more than it has gathered anyway.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,12 +56,17 @@ class Progress:
         self.positions: dict[str, int] = {}
         """The next offset of each partition, all of the query's sources together."""
 
-    def fresh(self, last: Mapping[str, Any] | None, recent: Iterable[Any]) -> list[Batch]:
-        """What came since the last call; `recent` is only gone through when batches were missed."""
+    def fresh(
+        self, last: Mapping[str, Any] | None, recent: Callable[[], Iterable[Any]]
+    ) -> list[Batch]:
+        """What came since the last call; Spark is asked for `recent` only when some was missed."""
         if last is None or _key(last) <= self._seen:
             return []
-        missed = last["batchId"] - self._seen[0] > 1 or self._seen[0] < 0
-        found = [one for one in recent if _key(one) > self._seen] if missed else [last]
+        # Behind an idle look at batch 5 comes batch 5 itself, and 6 may be the next that is seen.
+        missed = last["batchId"] != self._seen[0]
+        found = [last]
+        if missed:
+            found = [one for one in recent() if self._seen < _key(one) <= _key(last)]
         self._seen = _key(last)
         batches = [batch_of(self._flow, one) for one in found]
         self.rows += sum(batch.rows for batch in batches)

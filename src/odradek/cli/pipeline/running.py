@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -102,7 +103,7 @@ class Queries:
         landed = None
         for flow in self.flows:
             last = flow.query.lastProgress
-            for batch in flow.progress.fresh(last, flow.query.recentProgress if last else ()):
+            for batch in flow.progress.fresh(last, partial(getattr, flow.query, "recentProgress")):
                 if batch.rows:
                     landed = time.time()
                 self._display.batch(batch, flow.progress.rows)

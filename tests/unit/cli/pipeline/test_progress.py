@@ -24,22 +24,36 @@ def own(**offsets: int) -> str:
 
 def test_lag_is_what_waits_in_each_partition() -> None:
     first = progress(0, 10, own(p0=5, p1=7), own(p0=9, p1=7, p2=4))
-    [batch] = Progress("copy").fresh(first, [first])
+    [batch] = Progress("copy").fresh(first, lambda: [first])
     assert dict(batch.lag) == {"t-0": 4, "t-1": 0}
     assert (batch.rate, batch.stages) == (20.0, {"addBatch": 0.3})
     assert batch.to_dict()["lag_total"] == 4
 
 
+def unasked() -> list[Any]:
+    raise AssertionError("nothing was missed")
+
+
+def test_a_batch_behind_an_idle_look_at_its_number_is_not_missed() -> None:
+    seen = Progress("copy")
+    idle = progress(5, 0, own(p0=4), own(p0=4), at="t5a")
+    assert [b.rows for b in seen.fresh(idle, lambda: [idle])] == [0]
+    five = progress(5, 3, own(p0=7), own(p0=9), at="t5b")
+    six = progress(6, 2, own(p0=9), own(p0=9), at="t6")
+    assert [b.rows for b in seen.fresh(six, lambda: [idle, five, six])] == [3, 2]
+    assert seen.rows == 5
+
+
 def test_each_batch_comes_once_and_none_is_missed() -> None:
     seen = Progress("copy")
     all_of_them = [progress(n, n, own(p0=n), own(p0=n)) for n in range(5)]
-    assert [b.number for b in seen.fresh(all_of_them[1], all_of_them[:2])] == [0, 1]
-    assert seen.fresh(all_of_them[1], all_of_them[:2]) == []
-    assert [b.number for b in seen.fresh(all_of_them[4], all_of_them)] == [2, 3, 4]
+    assert [b.number for b in seen.fresh(all_of_them[1], lambda: all_of_them)] == [0, 1]
+    assert seen.fresh(all_of_them[1], unasked) == []
+    assert [b.number for b in seen.fresh(all_of_them[4], lambda: all_of_them)] == [2, 3, 4]
     idle = progress(5, 0, own(p0=4), own(p0=6), at="t5a")
-    assert [b.lag for b in seen.fresh(idle, [])] == [{"t-0": 2}]
+    assert [b.lag for b in seen.fresh(idle, lambda: [idle])] == [{"t-0": 2}]
     again = progress(5, 2, own(p0=6), own(p0=6), at="t5b")
-    assert [b.rows for b in seen.fresh(again, [])] == [2]
+    assert [b.rows for b in seen.fresh(again, unasked)] == [2]
     assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
 
 
