@@ -35,6 +35,20 @@ def test_batches_and_records_end_with_silence_or_with_until() -> None:
     assert set(kinds["value"] + kinds["key"]) == {"binary_view"}
 
 
+def test_where_an_end_is_set_nobody_waits_for_more_than_lies_before_it() -> None:
+    """Such records are there already: fetch.min.bytes can't be met by waiting for others."""
+    world, _, client = make(45, fetch_min_bytes=1 << 20, fetch_max_wait_ms=5000)
+    client.assign(PARTITIONS, until=dict.fromkeys(PARTITIONS, 50))
+    begin = world.now
+    assert len(list(client.records())) == 150
+    assert world.now - begin < 1.0
+    client.assign(PARTITIONS)  # without an end it counts
+    client.seek_to_beginning()
+    begin = world.now
+    assert len(client.poll(10.0)) > 0
+    assert world.now - begin >= 4.0
+
+
 def _again(client: Consumer, layout: Any) -> Any:
     client.seek_to_beginning()
     return client.batches(1.0, layout=layout)

@@ -42,6 +42,11 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def is_host(text: str) -> bool:
+    """Whether a text can be a host's name or IP: not empty, no blanks or control characters."""
+    return bool(text) and not any(char <= " " or char == "\x7f" for char in text)
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic, as Kafka's own clients name it."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from odradek.common.types import Address
+from odradek.common.types import Address, is_host
 from odradek.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -109,7 +109,7 @@ class Cluster:
 
 def is_possible(host: str, port: int) -> bool:
     """Whether anything can be dialled there; resolvers take a port of 70000 for another one."""
-    return bool(host) and 0 < port < 65536
+    return is_host(host) and 0 < port < 65536
 
 
 def updated(

@@ -36,6 +36,8 @@ class AddressState:
     last_error: BaseException | None = None
     last_error_at: float = -math.inf
     last_ip: str | None = None
+    through: str | None = None
+    """The IP of a proxy's name that was dialled last to get there."""
     tried: list[str] = field(default_factory=list)
     """IPs that shouldn't come first: tried since the last success, or just lost."""
     failures_before_proof: int = 0
@@ -106,6 +108,19 @@ class ClusterConnectionStates:
         state.last_ip = fresh[0]
         state.tried.append(fresh[0])
         return fresh[0]
+
+    def pick_proxy(self, address: Address, ips: Sequence[str], proxies: Sequence[str]) -> str:
+        """Choose among the IPs of a proxy's name, where the broker has IPs of its own.
+
+        The one that led there last; the next one after all of the broker's failed through it.
+        """
+        state, at = self.state(address), 0
+        if state.through in proxies:
+            at = proxies.index(state.through)
+            if state.setup_failures and state.setup_failures % len(ips) == 0:
+                at += 1
+        state.through = proxies[at % len(proxies)]
+        return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
         """Whether a name has IPs whose first turn since the last proof hasn't come yet."""

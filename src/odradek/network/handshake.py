@@ -88,12 +88,14 @@ def _open(
 
 
 def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[None]:
-    now, proxy, through = (yield START), network.proxy, ""
+    now, proxy, through, ways = (yield START), network.proxy, "", 1
     first = connection.address if proxy is None or not proxy.resolves else proxy.address
     try:
         ips, now = yield from _resolve(network, connection, first, now)
         if proxy is not None and not proxy.resolves:
-            (through, *_), now = yield from _resolve(network, connection, proxy.address, now)
+            proxies, now = yield from _resolve(network, connection, proxy.address, now)
+            through = network.states.pick_proxy(connection.address, ips, proxies)
+            ways = len(proxies)
     except KafkaError as error:
         network.fail(connection, error, network.engine.now)
         return
@@ -104,7 +106,8 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
             return
     network.governor.left(connection.dialled_at, now)
     ip = network.states.pick_ip(connection.address, ips)
-    if network.states.others_wait(connection.address, ips):
+    untried = ways > 1 and connection.record.setup_failures + 1 < ways * len(ips)
+    if untried or network.states.others_wait(connection.address, ips):
         connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
     _open(network, connection, ip, now, through)
 

@@ -20,7 +20,7 @@ from odradek.common.errors import (
     ProxyRefusedError,
 )
 from odradek.common.proxy import HTTP, Proxy
-from odradek.common.types import Address
+from odradek.common.types import Address, is_host
 
 VERSION, LOGIN_VERSION, CONNECT = 5, 1, 1
 NO_LOGIN, PASSWORD, NONE_ACCEPTED = 0, 2, 0xFF
@@ -105,7 +105,9 @@ def _place(target: Address) -> bytes:
 
 
 def host_bytes(host: str) -> bytes:
-    """A name as DNS has it. Raises `UnicodeError` (a ValueError) for what can't be one."""
+    """A name as DNS has it. Raises `ValueError` for what can't be one."""
+    if not is_host(host):  # the end of a line would begin another one in a request's head
+        raise ValueError("the host has characters that no host has")
     return host.encode("ascii" if host.isascii() else "idna")
 
 
@@ -123,7 +125,9 @@ def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
     what = f"the proxy {proxy} didn't connect to the broker: {why}"
     if reply == NO_SUCH_KIND and proxy.resolves:
         return ProxyRefusedError(what, cure="With socks5:// names are resolved on this machine.")
-    if reply in (NOT_ALLOWED, NO_SUCH_COMMAND, NO_SUCH_KIND):
+    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other kind
+        return ProxyError(what, cure="With socks5h:// the proxy resolves the brokers' names.")
+    if reply in (NOT_ALLOWED, NO_SUCH_COMMAND):
         return ProxyRefusedError(what)
     return ProxyError(what)
 
@@ -156,7 +160,7 @@ def _http(proxy: Proxy, target: Address) -> Conversation:
 
 
 def _request(proxy: Proxy, target: Address) -> bytes:
-    where = str(target).encode("ascii" if target.host.isascii() else "idna")
+    where = host_bytes(str(target))
     lines = [b"CONNECT " + where + b" HTTP/1.1", b"Host: " + where]
     if proxy.user:
         login = f"{proxy.user}:{proxy.password.reveal()}".encode()

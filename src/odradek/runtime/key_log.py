@@ -17,6 +17,8 @@ from odradek.common.errors import ConfigurationError
 logger = logging.getLogger("odradek")
 
 OPTION, VARIABLE = "ssl.keylog.file", "SSLKEYLOGFILE"
+FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader would block for ever
 
 
 def key_log_path(value: str | None) -> str | None:
@@ -27,13 +29,16 @@ def key_log_path(value: str | None) -> str | None:
 def log_keys(context: ssl.SSLContext, path: str) -> None:
     """Have a context write its keys to a file that is made for this user only."""
     try:
-        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        number = os.open(path, FLAGS, 0o600)
         try:
-            mode = os.fstat(number).st_mode
+            found = os.fstat(number)
         finally:
             os.close(number)
+        mode = found.st_mode
         if not stat.S_ISREG(mode):
             raise ConfigurationError(f"{OPTION}: {path} isn't a file")
+        if os.name == "posix" and found.st_uid != os.geteuid():
+            raise ConfigurationError(f"{OPTION}: {path} is somebody else's file")
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ConfigurationError(
                 f"{OPTION}: {path} is there already, and others than its owner may use it: "

@@ -3,7 +3,15 @@
 import json
 
 from odradek.common.types import Address
-from odradek.metadata.cluster import Broker, Cluster, from_hint, to_hint, updated, with_leader
+from odradek.metadata.cluster import (
+    Broker,
+    Cluster,
+    from_hint,
+    is_possible,
+    to_hint,
+    updated,
+    with_leader,
+)
 from odradek.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -50,6 +58,15 @@ def test_first_snapshot() -> None:
     assert leader.id == 2
     assert c.leader("t", 2) is None
     assert c.leader("u", 0) is None
+
+
+def test_what_can_be_no_brokers_address() -> None:
+    for host in ("b", "b1.example.org", "::1", "fe80::1%eth0", "bröker"):
+        assert is_possible(host, 9092)
+        assert not is_possible(host, 0)
+        assert not is_possible(host, 70000)
+    for host in ("", "b 1", "b\r\nx: y", "b\0", "b\x7f"):
+        assert not is_possible(host, 9092)
 
 
 def test_topics_that_were_not_asked_for_are_kept_and_brokers_are_replaced() -> None:

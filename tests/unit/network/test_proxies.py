@@ -20,6 +20,7 @@ from odradek.network.proxies import conversation
 
 AT = Address("proxy", 1)
 SOCKS = Proxy("socks5h", AT)
+SOCKS_HERE = Proxy("socks5", AT)
 SOCKS_LOGIN = Proxy("socks5h", AT, "al", Secret("pa55"))
 HTTP = Proxy("http", AT)
 HTTP_LOGIN = Proxy("http", AT, "al", Secret("pa55"))
@@ -89,6 +90,7 @@ OPEN = b"\x05\x00"
         (SOCKS, [OPEN, b"\x05\x02"], ProxyRefusedError, "rules don't allow it"),
         (SOCKS, [OPEN, b"\x05\x07"], ProxyRefusedError, "doesn't make connections"),
         (SOCKS, [OPEN, b"\x05\x08"], ProxyRefusedError, "With socks5:// names"),
+        (SOCKS_HERE, [OPEN, b"\x05\x08"], ProxyError, "With socks5h:// the proxy resolves"),
         (SOCKS, [OPEN, b"\x05\x01"], ProxyError, "general failure"),
         (SOCKS, [OPEN, b"\x05\x04"], ProxyError, "host can't be reached"),
         (SOCKS, [OPEN, b"\x05\x05"], ProxyError, "was refused"),
@@ -124,6 +126,14 @@ def test_what_a_refusal_means(
     assert "pa55" not in str(error)
 
 
+@pytest.mark.parametrize("proxy", [SOCKS, HTTP_LOGIN])
+@pytest.mark.parametrize("host", ["b HTTP/1.1\r\n\r\nx", "b\nx", "b\x7f"])
+def test_a_host_that_can_be_none_is_told_to_no_proxy(proxy: Proxy, host: str) -> None:
+    """A broker names hosts: a line's end in one would put words of its own into the request."""
+    with pytest.raises(ValueError, match="host"):
+        talk(proxy, Address(host, 9092), b"\x05\x00")
+
+
 class Behind(World):
     """A cluster behind a proxy; names are looked up as the world's table says."""
 
@@ -153,6 +163,30 @@ def test_who_resolves_names(scheme: str) -> None:
     host = "ip-of-front" if ours else "front"
     hop = Hop(Proxy(scheme, Address("proxy", 99)), Address(host, 9092))
     assert {effect.hop for effect in world.dialled} == {hop}
+
+
+def test_every_ip_of_a_socks5_proxys_name_is_tried() -> None:
+    """An old ::1 in front of the 127.0.0.1 where it listens, or a dead A record of two."""
+    world = Behind("socks5")
+    world.names["proxy"] = ["::1", "127.0.0.1"]
+    world.modes["::1:9092"] = "refused"
+    world.go()
+    world.cut("front:9092", "reset")
+    world.cut("b1:9092", "reset")
+    world.wait(world.engine.topic("u", world.now + 3.0), 3.0)
+    to_front = [effect.ip for effect in world.dialled if effect.address.host == "front"]
+    assert to_front[0] == "::1"
+    assert set(to_front[1:]) == {"127.0.0.1"}  # the way that led there is remembered
+
+
+def test_each_ip_of_a_broker_is_tried_through_each_of_the_proxy_within_seconds() -> None:
+    world = Behind("socks5")
+    world.names |= {"proxy": ["10.0.0.1", "10.0.0.2"], "front": ["10.1.0.1", "10.1.0.2"]}
+    world.modes["front:9092"] = "black_hole"
+    world.wait(world.engine.topic("t", 12.0), 12.0)
+    first = world.dialled[:4]
+    assert len({(effect.ip, effect.hop.target.host) for effect in first if effect.hop}) == 4
+    assert world.dials[3].at - world.dials[0].at < 4 * 2.5
 
 
 def test_a_proxy_whose_name_doesnt_resolve() -> None:

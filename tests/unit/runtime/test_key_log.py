@@ -77,6 +77,21 @@ def test_a_file_that_others_may_read_isnt_written(authority: Authority, tmp_path
     assert path.read_text() == ""
 
 
+def test_a_pipe_blocks_nobody_and_anothers_file_gets_nothing(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write into a file that somebody else reads."""
+    pipe, path = tmp_path / "pipe", tmp_path / "keys.log"
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(ConfigurationError, match="can't be written|isn't a file"):
+        tls_source(config(asked(authority, **{"ssl.keylog.file": pipe})))
+    path.touch(0o600)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(ConfigurationError, match="somebody else's"):
+        tls_source(config(asked(authority, **{"ssl.keylog.file": path})))
+    assert path.read_text() == ""
+
+
 def test_a_folder_of_authorities_is_looked_at_again(
     authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,7 @@ there is. Must not: move positions, or know the network.
 from __future__ import annotations
 
 from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM, FetchSession, Key, Wanted
-from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.clients.consumer.subscription_state import MAX_OFFSET, PartitionState
 from odradek.common.types import Address
 from odradek.metadata.cluster import Partition, Topic
 
@@ -73,6 +73,16 @@ class Asked:
         state.asked = self
         if state.backoff.failures or state.missing_since is not None:
             self._doubtful[name] = None
+
+    def least(self, usual: int) -> int:
+        """Bytes that brokers wait for before they answer.
+
+        None where an end is set: what lies before it is there already, and waiting for what comes
+        behind it would be in vain.
+        """
+        if usual > 1 and any(state.until != MAX_OFFSET for state, *_ in self.parts.values()):
+            return 1
+        return usual
 
     def forget_moved(self, changes: int) -> None:
         """Leave out what a seek, a pause or a new assignment has made useless meanwhile."""

@@ -288,7 +288,7 @@ class Fetcher:
         largest = max((s.max_bytes or 0 for s, _, _ in parts), default=0)
         body = FetchRequest(
             max_wait_ms=int(self._max_wait * 1000),
-            min_bytes=self._min_bytes,
+            min_bytes=asked.least(self._min_bytes),
             max_bytes=max(most, largest),
             isolation_level=self._isolation,
             rack_id=self._replicas.rack(now),

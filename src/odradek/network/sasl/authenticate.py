@@ -35,6 +35,7 @@ from odradek.network.sasl.mechanism import (
     HiddenBytes,
     Mechanism,
     Outside,
+    cut,
 )
 from odradek.network.sasl.session import Session
 from odradek.protocol.message import Message
@@ -53,8 +54,6 @@ MAX_TOKENS = 16
 """Tokens of one conversation; Kerberos needs four."""
 MARGIN = 0.1
 """Share of the time left that is kept back, so that a slow function ends with its own error."""
-SAID = 300
-"""Characters of a broker's words that an error repeats."""
 FRAMED = 1
 """SaslHandshake's version from which on tokens travel in SaslAuthenticate (Kafka 1.0)."""
 
@@ -222,9 +221,10 @@ def _ask(
 def _trouble(code: int, said: str | None) -> KafkaError:
     """What a broker has against us, as one of our errors."""
     error = error_for(code)
-    words = (said or str(error) or type(error).__name__)[:SAID]
+    words = cut(said or str(error) or type(error).__name__)
     if code == SaslAuthenticationFailedError.code:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    return ConnectionFailedError(f"authentication ended with {type(error).__name__}: {words}")
+    # Without the broker's words: no mechanism looks for its secret in what isn't a refusal.
+    return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

@@ -61,12 +61,35 @@ class Credentials:
     password: Secret
 
 
+SAID = 300
+"""Characters of a broker's words that an error repeats."""
+CUT = "\u2026"
+"""Stands where the rest of them was left out."""
+
+
+def cut(words: str) -> str:
+    """A broker's words, as many of them as an error repeats."""
+    return words if len(words) <= SAID else words[:SAID] + CUT
+
+
 def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
     """A broker's refusal, without the secret where the broker repeats it."""
+    hidden = without(error.what, secret)
+    return error if hidden == error.what else type(error)(hidden, error.address)
+
+
+def without(words: str, secret: Secret) -> str:
+    """A broker's words without the secret; nor with its beginning, where they were cut."""
     text = secret.reveal()
-    if not text or text not in str(error):
-        return error
-    return type(error)(error.what.replace(text, HIDDEN), error.address)
+    if not text:
+        return words
+    words = words.replace(text, HIDDEN)
+    if words.endswith(CUT):
+        kept = words.removesuffix(CUT)
+        for count in range(min(len(text), len(kept)), 0, -1):
+            if kept.endswith(text[:count]):
+                return kept[:-count] + HIDDEN + CUT
+    return words
 
 
 def expect_nothing(mechanism: str, challenge: bytes) -> None:

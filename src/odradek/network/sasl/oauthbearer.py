@@ -24,9 +24,16 @@ from odradek.common.errors import (
     TokenError,
     TokenExpiredError,
 )
-from odradek.common.secret import HIDDEN, Secret
+from odradek.common.secret import Secret
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import Conversation, HiddenBytes, Outside, unechoed
+from odradek.network.sasl.mechanism import (
+    Conversation,
+    HiddenBytes,
+    Outside,
+    cut,
+    unechoed,
+    without,
+)
 
 _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
@@ -36,8 +43,6 @@ MILLISECONDS = 1e11
 seconds it would be in the year 5138."""
 LONGEST_TOKEN = 512 * 1024
 """Characters; brokers take 512 KiB in all (sasl.server.max.receive.size)."""
-SAID = 300
-"""Characters of a broker's words that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class Oauthbearer:
         raise refused
 
     def _refused(self, token: Token, answer: bytes) -> AuthenticationError:
-        said = _status(answer).replace(token.value.reveal(), HIDDEN)
+        said = _status(answer, token.value)
         kind = TokenExpiredError if "expired" in said.lower() else CredentialsRefusedError
         return kind(
             f"the broker refused the token: {said}",
@@ -223,15 +228,19 @@ def end_of_jwt(token: str) -> float | None:
     return float(end) if usable else None
 
 
-def _status(answer: bytes) -> str:
-    """A broker's JSON in words; other bytes as they can be read."""
-    text = answer[:SAID].decode("utf-8", "replace")
+def _status(answer: bytes, token: Secret) -> str:
+    """A broker's JSON in words; other bytes as they can be read. The token isn't among them."""
+
+    def shown(said: object) -> str:
+        return without(cut(str(said)), token)
+
+    text = shown(answer.decode("utf-8", "replace"))
     try:
         said = json.loads(answer)
     except (ValueError, RecursionError):
         return repr(text)
     if isinstance(said, dict) and said.get("status"):
-        status = str(said["status"])[:SAID]
-        scope = f" (scope {str(said['scope'])[:SAID]!r} is wanted)" if said.get("scope") else ""
+        status = shown(said["status"])
+        scope = f" (scope {shown(said['scope'])!r} is wanted)" if said.get("scope") else ""
         return f"{status}{scope}"
     return repr(text)

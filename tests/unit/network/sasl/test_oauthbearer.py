@@ -123,6 +123,8 @@ def test_a_token_that_is_over_is_not_sent() -> None:
         (b'{"status":"token expired"}', TokenExpiredError, "expired"),
         (b"\xff" * 5000, CredentialsRefusedError, "refused"),
         (b"[" * 100_000, CredentialsRefusedError, "refused"),
+        (b"." * 297 + b"token-1", CredentialsRefusedError, "refused"),
+        (b'{"status":"' + b"." * 297 + b'token-1"}', CredentialsRefusedError, "refused"),
     ],
 )
 def test_a_refusal_is_answered_and_the_token_forgotten(
@@ -138,6 +140,7 @@ def test_a_refusal_is_answered_and_the_token_forgotten(
         conversation.throw(CredentialsRefusedError("the broker says: no"))
     assert len(str(caught.value)) < 1000
     assert "token-1" not in str(caught.value)
+    assert ".tok" not in str(caught.value)  # nor its beginning, where words are cut
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
