@@ -27,6 +27,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--rate", type=float, default=100.0, help="records a second")
     parser.add_argument("--outage", type=float, default=120.0, help="seconds without any broker")
+    parser.add_argument(
+        "--patience", type=float, default=240.0, help="seconds until queries must have recovered"
+    )
     parser.add_argument("--kinds", nargs="+", default=list(FAULTS), choices=sorted(set(FAULTS)))
     parser.add_argument("--stages", nargs="+", default=["copy", "land"], choices=["copy", "land"])
     parser.add_argument("--master", default=MASTER)
@@ -48,6 +51,8 @@ def main() -> None:
             master=chosen.master,
             rate=chosen.rate,
             outage=chosen.outage,
+            patience=chosen.patience,
+            drain=2 * chosen.patience,
         )
         report = run(plan, lambda line: print(line, flush=True))
     chosen.json.write_text(as_json(report) + "\n")

@@ -80,7 +80,11 @@ def spark_home(folder: Path) -> Path:
 
 
 class Driver:
-    """A running `spark_job`."""
+    """A running `spark_job`.
+
+    It is reaped by `close` alone, after the last look at its session: until then its process id,
+    which is the session's, can't be given to another program.
+    """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         folder = Path(plan["folder"])
@@ -133,13 +137,20 @@ class Driver:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        if self._process.returncode is not None:
+            return False
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, how) is None
 
-    def wait(self, seconds: float) -> int:
-        """Wait for its end; returns the exit status."""
-        status = self._process.wait(seconds)
+    def ended(self, seconds: float) -> bool:
+        """Wait for its end; whether it came in time."""
+        deadline = time.monotonic() + seconds
+        while self.alive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self.alive:
+            return False
         self._ears.join(10)
-        return status
+        return True
 
     def parts(self, kind: Part) -> list[int]:
         """The process ids of its parts of one kind."""
@@ -148,6 +159,8 @@ class Driver:
 
     def kill_all(self) -> None:
         """SIGKILL driver, JVM, executors, workers: as a machine that vanishes."""
+        if self._process.returncode is not None:
+            return  # the number may be another program's by now
         for _ in range(50):
             pids = set(processes(self.pid)) | ({self.pid} if self.alive else set())
             if not pids:
@@ -163,7 +176,7 @@ class Driver:
         for pid in [*self.parts("jvm"), self.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._process.wait(30)
+        self.ended(30)
 
     def close(self) -> None:
         """Reap it and forget its pipes."""

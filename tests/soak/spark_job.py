@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -31,6 +31,14 @@ ATTEMPTS = 5
 def say(event: str, **more: Any) -> None:
     sys.stdout.write(json.dumps({"event": event, **more}) + "\n")
     sys.stdout.flush()
+
+
+def committed(progress: Mapping[str, Any], seen: str | None) -> bool:
+    """Whether it is of a batch with records that wasn't seen.
+
+    Spark says now and then that a query is idle, with the number of the batch to come.
+    """
+    return bool(progress["numInputRows"]) and progress["timestamp"] != seen
 
 
 def session(plan: dict[str, Any]) -> SparkSession:
@@ -84,7 +92,8 @@ class Pipeline:
             self._makers["copy"] = self._copy
         self._makers["land"] = self._land
         self.running: dict[str, Any] = {}
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, str] = {}
+        """When the progress that was last heard of each query was made."""
 
     @property
     def names(self) -> list[str]:
@@ -132,8 +141,8 @@ class Pipeline:
         """Say what was committed; start again what failed."""
         for name, query in list(self.running.items()):
             last = query.lastProgress
-            if last is not None and last["batchId"] != self._seen.get(name, -1):
-                self._seen[name] = last["batchId"]
+            if last is not None and committed(last, self._seen.get(name)):
+                self._seen[name] = last["timestamp"]
                 say("batch", query=name, batch=last["batchId"], rows=last["numInputRows"])
             if not query.isActive:
                 say("failed", query=name, text=str(query.exception()))

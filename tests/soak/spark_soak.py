@@ -9,6 +9,7 @@ killed, paused and moved, queries are restarted from their checkpoints. At the e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ SHOWN = 20
 _EXCEPTION = re.compile(r"(: )?(Caused by: )?(\w+\.)*\w+(Error|Exception): ")
 ATTEMPTS = 3
 """Drivers that may end by themselves in a row."""
+SETTLE = 0.3
+"""Seconds after which a driver has said what was committed before a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,6 @@ class SparkSoak:
     def __init__(self, cluster: LocalCluster, plan: SparkPlan, say: Callable[[str], None]) -> None:
         self.cluster, self.plan, self._report_line = cluster, plan, say
         self.report = SparkReport(seed=plan.seed)
-        self._rng = random.Random(plan.seed)
         self._begun = time.monotonic()
         self._feeder = Feeder(cluster.librdkafka_config(), plan.rate)
         self._drivers: list[Driver] = []
@@ -154,6 +156,8 @@ class SparkSoak:
         self._recent: set[str] = set()
         """Faults since every query last committed a batch."""
         self._told = 0
+        self._ended = 0
+        """Drivers that ended by themselves since then."""
 
     def run(self) -> SparkReport:
         """From the first topic to the judgement."""
@@ -210,21 +214,14 @@ class SparkSoak:
 
     def _progress(self, fault: str, since: float) -> None:
         """Wait until every query has committed a batch with a driver that lives."""
-        driver, ended = self._driver, 0
+        time.sleep(SETTLE)
+        driver = self._driver
         at_first = Counter(driver.batches)
         deadline = time.monotonic() + self.plan.patience
         while any(driver.batches[name] <= at_first[name] for name in self.plan.stages):
             self._note_failures(fault)
             if not driver.alive:
-                (self._say if self._recent & EXCUSES else self._fail)(
-                    f"the driver ended by itself after {fault}"
-                )
-                self._restarts[f"driver, after {fault}"] += 1
-                ended += 1
-                if ended > ATTEMPTS:
-                    raise AssertionError(f"the driver ends by itself again and again: {fault}")
-                self._leave()
-                self._start_driver()
+                self._revive(fault)
                 driver, at_first = self._driver, Counter()
             if time.monotonic() > deadline:
                 raise AssertionError(
@@ -234,9 +231,21 @@ class SparkSoak:
             time.sleep(0.1)
         self._note_failures(fault)
         self._recent.clear()
+        self._ended = 0
         took = round(time.monotonic() - since, 1)
         longest = self.report.longest_recovery
         longest[fault] = max(took, longest.get(fault, 0.0))
+
+    def _revive(self, fault: str) -> None:
+        """Start another driver for one that ended by itself."""
+        told = f"the driver ended by itself after {fault}"
+        (self._say if self._recent & EXCUSES else self._fail)(told)
+        self._restarts[f"driver, after {fault}"] += 1
+        self._ended += 1
+        if self._ended > ATTEMPTS:
+            raise AssertionError(f"the driver ends by itself again and again: {fault}")
+        self._leave()
+        self._start_driver()
 
     def _note_failures(self, fault: str) -> None:
         """Say which queries failed, and whether that fault may do it."""
@@ -252,26 +261,38 @@ class SparkSoak:
     # Trouble
 
     def _trouble(self) -> None:
-        rng, plan = self._rng, self.plan
-        coming: list[str] = []
-        for number in range(plan.faults):
+        plan = self.plan
+        for number, kind in enumerate(drawn(plan)):
+            rng = random.Random(f"{plan.seed}/{number}")
             if plan.outage and number == plan.faults // 2:
                 self._outage()
             time.sleep(rng.uniform(*plan.quiet))
             if time.monotonic() - self._begun > plan.seconds:
                 return
-            coming = coming or rng.sample(plan.kinds, len(plan.kinds))
-            kind = coming.pop()
-            self._faults[kind] += 1
-            self._recent.add(kind)
+            hurried = rng.random() < plan.hurry and number < plan.faults - 1
             self._say(f"fault {number + 1}: {kind}")
             since = time.monotonic()
-            self._do(kind)
-            if rng.random() >= plan.hurry or number == plan.faults - 1:
-                self._progress(kind, since)
+            done = self._do(kind, rng)
+            self._faults[done] += 1
+            if not hurried:
+                self._progress(done, since)
 
-    def _do(self, kind: str) -> None:
-        rng, cluster, plan = self._rng, self.cluster, self.plan
+    def _do(self, kind: str, rng: random.Random) -> str:
+        """Do harm; returns its kind, which is another one where there was nothing to be killed."""
+        if not self._driver.alive:
+            self._revive("what came before")
+        self._recent.add(kind)
+        if kind not in PARTS:
+            self._harm(kind, rng)
+        elif not self._kill_part(kind, rng):
+            absent, kind = kind, rng.choice([k for k in self.plan.kinds if k not in PARTS])
+            self._say(f"for {self.plan.patience:.0f} s there was no {absent}; a {kind} instead")
+            self._recent.add(kind)
+            self._harm(kind, rng)
+        return kind
+
+    def _harm(self, kind: str, rng: random.Random) -> None:
+        cluster, plan = self.cluster, self.plan
         if kind == "driver":
             self._leave()
             self._driver.kill_all()
@@ -280,8 +301,6 @@ class SparkSoak:
             self._leave()
             self._driver.kill_driver()  # executors are left alone, and don't know yet
             self._start_driver()
-        elif kind in PARTS:
-            self._kill_part(PARTS[kind])
         elif kind == "restart":
             self._driver.tell(f"restart {rng.choice(plan.stages)}")
         elif kind == "move":
@@ -302,13 +321,18 @@ class SparkSoak:
         self._note_failures("what came before")
         self._batches.update(self._driver.batches)
 
-    def _kill_part(self, part: Part) -> None:
+    def _kill_part(self, kind: str, rng: random.Random) -> bool:
+        """Kill one process of that kind, as soon as there is one."""
         deadline = time.monotonic() + self.plan.patience
-        while not (found := self._driver.parts(part)):
-            if time.monotonic() > deadline or not self._driver.alive:
-                raise AssertionError(f"there is no {part} to be killed")
-            time.sleep(0.02)
-        os.kill(self._rng.choice(found), signal.SIGKILL)
+        while time.monotonic() < deadline:
+            if not self._driver.alive:
+                self._revive(kind)
+            if found := self._driver.parts(PARTS[kind]):
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                    os.kill(rng.choice(found), signal.SIGKILL)
+                    return True
+            time.sleep(0.05)
+        return False
 
     def _outage(self) -> None:
         """Take all brokers away for long: no query may fail."""
@@ -330,7 +354,7 @@ class SparkSoak:
         """Work off the rest without faults; the driver ends by itself then."""
         for _ in range(3):
             self._driver.tell("finish")
-            self._driver.wait(self.plan.drain)
+            self._driver.ended(self.plan.drain)
             self._note_failures("the last fault")
             if self._driver.said.get("finished", {}).get("ok"):
                 return
@@ -396,6 +420,15 @@ class SparkSoak:
         elapsed = time.monotonic() - self._begun
         done = dict(self._batches + self._drivers[-1].batches) if self._drivers else {}
         self._report_line(f"{elapsed:6.0f} s  {self._feeder.sent} sent; batches {done}  {text}")
+
+
+def drawn(plan: SparkPlan) -> Iterator[str]:
+    """The kinds of the faults: all of them in a random order, then all of them in another."""
+    rng = random.Random(plan.seed)
+    coming: list[str] = []
+    for _ in range(plan.faults):
+        coming = coming or rng.sample(plan.kinds, len(plan.kinds))
+        yield coming.pop()
 
 
 def reason(text: str) -> str:
