@@ -27,6 +27,7 @@ from odradek.network.flow import Flow
 from odradek.network.host import Host
 
 if TYPE_CHECKING:
+    from odradek.api.event_topic import EventTopic
     from odradek.api.explain import Explanation
     from odradek.runtime.tls_context import TlsSource
 
@@ -90,6 +91,7 @@ class Client(Generic[E]):
         self._config = config
         self._closed = False
         self._close_events: list[Callable[[float], None]] = []
+        self._event_topic: EventTopic | None = None
         directory = config["events.dir"]
         if host is None:
             host = _host_from_sources(config)
@@ -110,11 +112,11 @@ class Client(Generic[E]):
             self._engine.events.listen(events)
             self._close_events.append(lambda timeout: events.close())
         if real and config["events.topic"]:
-            from odradek.api.event_topic import event_queue
+            from odradek.api.event_topic import EventTopic
 
-            published = event_queue(config)
-            self._engine.events.listen(published)
-            self._close_events.append(published.close)
+            self._event_topic = EventTopic(config)
+            self._engine.events.listen(self._event_topic.queue)
+            self._close_events.append(self._event_topic.queue.close)
         host.attach(self._engine)
 
     def _usual_host(self) -> Host:
@@ -198,10 +200,13 @@ class Client(Generic[E]):
         """Use another name and password from now on (PLAIN and SCRAM), as after a change of them.
 
         Connections that stand go on; they show the new ones when their session ends (KIP-368).
+        The producer of `events.topic` uses them too.
         """
         from odradek.api.authentication import replace_credentials
 
         replace_credentials(self._engine.network.mechanism, username, Secret(password))
+        if self._event_topic is not None:
+            self._event_topic.set_sasl_credentials(username, password)
 
     @property
     def ended(self) -> KafkaError | None:

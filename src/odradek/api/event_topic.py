@@ -2,8 +2,8 @@
 
 In: a client's configuration. Out: a listener that queues its events, and a producer that writes
 them, made in the queue's thread at the first event. The producer reaches its brokers as the client
-does (addresses, security, backoff), or those of `events.bootstrap.servers`; its own events are
-published nowhere. Must not: let the client wait, fail or stay open because of it.
+does (addresses, security, changed passwords, backoff), or those of `events.bootstrap.servers`; its
+own events are published nowhere. Must not: let the client wait, fail or stay open because of it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import ALL, OPTIONS, Config
+from odradek.common.secret import Secret
 from odradek.common.security_options import SECURITY_OPTIONS
 from odradek.runtime.event_queue import EventQueue
 
 if TYPE_CHECKING:
+    from odradek.api.producer import Producer
     from odradek.clients.producer.batch import RecordMetadata
 
 logger = logging.getLogger("odradek")
@@ -29,16 +31,37 @@ OWN = {
 """An outage is what events tell about: they wait for its end, an hour, in four megabytes."""
 
 
-def event_queue(config: Config) -> EventQueue:
-    """A listener that publishes the events of a client with this configuration."""
-    topic: str = config["events.topic"]
-    client: str = config["client.id"]
-    settings = producer_settings(config)
-    servers = settings["bootstrap.servers"]
-    where = servers if isinstance(servers, str) else ",".join(str(a) for a in servers)
-    return EventQueue(
-        lambda: _TopicSink(settings, topic, client), client, where=f"{topic} at {where}"
-    )
+class EventTopic:
+    """The events of one client on their way to a topic: `queue` is the listener."""
+
+    def __init__(self, config: Config) -> None:
+        self._topic: str = config["events.topic"]
+        self._client: str = config["client.id"]
+        self._settings = producer_settings(config)
+        self._credentials: tuple[str, Secret] | None = None
+        self._producer: Producer | None = None
+        servers = self._settings["bootstrap.servers"]
+        where = servers if isinstance(servers, str) else ",".join(str(a) for a in servers)
+        self.queue = EventQueue(self._open, self._client, where=f"{self._topic} at {where}")
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password, as the client does from now on; in any thread."""
+        self._credentials = username, Secret(password)
+        self._tell(self._producer)
+
+    def _tell(self, producer: Producer | None) -> None:
+        if producer is not None and self._credentials is not None:
+            username, password = self._credentials
+            producer.set_sasl_credentials(username, password.reveal())
+
+    def _open(self) -> _TopicSink:
+        from odradek.api.producer import Producer
+
+        self._producer = made = Producer(self._settings)
+        # Only now: what was set before is told here, what is set later by whoever sets it. It
+        # dials at its first call, so the old password isn't shown.
+        self._tell(made)
+        return _TopicSink(made, self._topic, self._client)
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
@@ -59,10 +82,8 @@ def producer_settings(config: Config) -> dict[str, Any]:
 class _TopicSink:
     """A producer of its own for the lines of one client, all in one partition, in order."""
 
-    def __init__(self, settings: dict[str, Any], topic: str, client: str) -> None:
-        from odradek.api.producer import Producer
-
-        self._producer = Producer(settings)
+    def __init__(self, producer: Producer, topic: str, client: str) -> None:
+        self._producer = producer
         self._topic = topic
         self._key = client.encode()
         self._client = client

@@ -3,8 +3,10 @@
 In: events, as a listener of the client's `EventLog`, inside the client's step. Out: the lines of
 `common.events.event_line`, in order, to a sink that may wait, fail and try again: that happens in
 this thread, so the client never waits for its own events. What finds the queue full is dropped and
-counted; the count is a line of its own once there is room. Must not: trouble the client (one
-warning, then silence), work in a forked child, or know what a topic is.
+counted; the count is a line of its own once there is room. What may pass, a refusal too, ends
+nothing: the client goes on as well. Must not: trouble the client (a warning when events have to
+wait for long, one when they are given up, then silence), work in a forked child, or know what a
+topic is.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from odradek.common.errors import BufferExhaustedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import KafkaError
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard
 
@@ -26,6 +28,10 @@ logger = logging.getLogger("odradek")
 
 LIMIT = 10_000
 """Events that wait, at most: minutes of an outage, some megabytes."""
+PAUSE_S = 1.0
+"""Between two attempts where the first one failed at once."""
+QUIET_S = 60.0
+"""How long an outage may last, or a topic be missing, before the user is told."""
 DROPPED = "events_dropped"
 """Kind of the line that says how many were dropped before it: count."""
 
@@ -34,7 +40,7 @@ class Sink(Protocol):
     """Where the lines go."""
 
     def send(self, line: bytes, at: float) -> None:
-        """Take one line; a time-out or a full buffer means that it is to be given again."""
+        """Take one line; after a refusal, and what is retriable, it is given again."""
 
     def close(self, timeout: float) -> None:
         """Deliver what was taken, for at most so long."""
@@ -44,20 +50,29 @@ class EventQueue:
     """Takes one client's events; `open_sink` is called in the thread, at the first event."""
 
     def __init__(
-        self, open_sink: Callable[[], Sink], client: str, *, where: str, limit: int = LIMIT
+        self,
+        open_sink: Callable[[], Sink],
+        client: str,
+        *,
+        where: str,
+        limit: int = LIMIT,
+        pause: float = PAUSE_S,
+        quiet: float = QUIET_S,
     ) -> None:
         self.dropped = 0
         """Events that found no room, or no sink."""
         self._open_sink = open_sink
         self._client = client
         self._where = where
-        self._limit = limit
+        self._limit, self._pause, self._quiet = limit, pause, quiet
         self._host = platform.node() or "host"
         self._pid = os.getpid()
         self._guard = ForkGuard()
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._told = 0
         self._changed = threading.Event()
+        self._ending = threading.Event()
+        self._warned = False
         self._thread: threading.Thread | None = None
         self._ends_at: float | None = None
         self._failed = False
@@ -72,8 +87,13 @@ class EventQueue:
         at = time.time()
         self._waiting.append((at, self._line(event, at)))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="odradek-events", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="odradek-events", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no more threads, or the interpreter is ending
+                self._give_up(error)
+                return
+            self._thread = thread
         self._changed.set()
 
     def close(self, timeout: float) -> None:
@@ -81,6 +101,7 @@ class EventQueue:
         if self._ends_at is not None or self._guard.forked:
             return
         self._ends_at = time.monotonic() + timeout
+        self._ending.set()
         self._changed.set()
         if self._thread is not None:
             self._thread.join(timeout)
@@ -122,12 +143,19 @@ class EventQueue:
 
     def _sent(self, sink: Sink, line: bytes, at: float) -> bool:
         """Try until it is taken; False when the time is up."""
+        begun = time.monotonic()
         while True:
             try:
                 sink.send(line, at)
-            except (KafkaTimeoutError, BufferExhaustedError):  # an outage: try again
+            except KafkaError as error:
+                if error.fatal or not (error.retriable or error.sticky):
+                    raise
                 if self._ends_at is not None and not self._left():
                     return False
+                if error.sticky or time.monotonic() - begun >= self._quiet:
+                    self._tell_waiting(error)
+                if not isinstance(error, TimeoutError):  # it came at once
+                    self._ending.wait(self._pause)
             else:
                 return True
 
@@ -140,6 +168,14 @@ class EventQueue:
             self._told += count
             at = time.time()
             self._waiting.append((at, self._line(Event(at, DROPPED, {"count": count}), at)))
+
+    def _tell_waiting(self, error: KafkaError) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "[%s] events wait to be published to %s: %s; the client itself goes on",
+                *(self._client, self._where, error),
+            )
 
     def _give_up(self, error: Exception) -> None:
         self._failed = True

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.api.event_topic import event_queue, producer_settings
+from odradek.api.consumer import Consumer
+from odradek.api.event_topic import EventTopic, producer_settings
+from odradek.api.producer import Producer
 from odradek.common.config import CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
+from odradek.network.sasl.plain import Plain
 
 
 def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
@@ -35,7 +38,36 @@ def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
     assert made["cluster.id.expected"] == "x"
     assert made["events.topic"] is None  # its own events go nowhere
     assert "planted" not in repr(settings)
-    assert "planted" not in repr(event_queue(config))
+    assert "planted" not in repr(EventTopic(config))
+
+
+def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
+    """With the old one it would be refused once a second for ever, and lock the user out."""
+    config = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "events.topic": "events",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "old",
+    }
+    with Consumer(config) as client:
+        published = client._event_topic
+        assert published is not None
+        client.set_sasl_credentials("alice", "newer")
+        sink = published._open()  # as the queue does at the first event
+        try:
+            assert shown_by(sink._producer) == ("alice", "newer")
+            client.set_sasl_credentials("bob", "newest")
+            assert shown_by(sink._producer) == ("bob", "newest")
+        finally:
+            sink.close(0.0)
+
+
+def shown_by(producer: Producer) -> tuple[str, str]:
+    mechanism = producer._engine.network.mechanism
+    assert isinstance(mechanism, Plain)
+    return mechanism.credentials.username, mechanism.credentials.password.reveal()
 
 
 def test_another_cluster_for_the_events() -> None:

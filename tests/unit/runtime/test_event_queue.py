@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from odradek.common.errors import BufferExhaustedError, KafkaTimeoutError
+from odradek.common.errors import (
+    AuthenticationError,
+    BufferExhaustedError,
+    KafkaTimeoutError,
+    ProxyRefusedError,
+)
 from odradek.common.events import Event
 from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.runtime.event_queue import DROPPED, EventQueue
@@ -134,6 +139,63 @@ def test_a_producer_that_cant_deliver_at_its_end_is_one_warning(
         events.close(WAIT)
     assert [record.message.partition(";")[0] for record in caplog.records] == [
         "[c] events are no longer published to t at h:1: nobody answers"
+    ]
+
+
+def test_a_refusal_ends_nothing_it_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Who isn't let in now may be in a second, as the client itself is."""
+    errors = [AuthenticationError("not yet"), ProxyRefusedError("403")] * 3
+    sink = Taken(*errors, KafkaTimeoutError("away"))
+    events = EventQueue(lambda: sink, "c", where="t at h:1", pause=0.0)
+    with caplog.at_level(logging.WARNING, "odradek"):
+        events(dial(0))
+        events.close(WAIT)
+    assert [line["connection"] for line in sink.lines] == [0]
+    assert [record.message for record in caplog.records] == [
+        "[c] events wait to be published to t at h:1: not yet; the client itself goes on"
+    ]
+
+
+def test_between_refusals_it_waits_and_an_end_wakes_it() -> None:
+    refusing = Taken(*[AuthenticationError("no")] * 100)
+    events = EventQueue(lambda: refusing, "c", where="t at h:1", pause=100 * WAIT)
+    events(dial(0))
+    assert refusing.entered.wait(WAIT)
+    events.close(0.0)
+    thread = events._thread
+    assert thread is not None
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert len(refusing.errors) >= 98
+
+
+def test_a_topic_that_isnt_there_for_long_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    sink = Taken(*[KafkaTimeoutError("no metadata of topic t")] * 5)
+    events = EventQueue(lambda: sink, "c", where="t at h:1", quiet=0.0)
+    with caplog.at_level(logging.WARNING, "odradek"):
+        events(dial(0))
+        events.close(WAIT)
+    assert len(sink.lines) == 1
+    assert [record.message.partition(";")[0] for record in caplog.records] == [
+        "[c] events wait to be published to t at h:1: no metadata of topic t"
+    ]
+
+
+def test_without_a_thread_there_are_no_events_and_nothing_else_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    events = queue(Taken())
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "odradek"):
+        patched.setattr(threading.Thread, "start", no_more)
+        events(dial(0))
+        events(dial(1))
+    events.close(WAIT)
+    assert events.dropped == 2
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "[c] events are no longer published to t at h"
     ]
 
 
