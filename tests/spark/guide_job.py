@@ -1,13 +1,15 @@
 """A user's program as guides for the JVM connector show it, on a TLS + SCRAM cluster.
 
 In: the path of a plan in JSON (where Spark is, the connector's options, topics, a folder). Out:
-what it read and wrote in `result.json`, and all that Spark shows of it (plans, the UI's pages and
-its REST API, errors) in the folder `shown`. Only the format isn't a guide's. Not a test; run by
-some, with a Spark of other processes.
+what it read and wrote in `result.json`, and all that can be seen of it (plans, the UI's pages and
+its REST API, errors, command lines of processes) in the folder `shown`. Only the format isn't a
+guide's. Not a test; run by some, with a Spark of other processes, and through Spark Connect.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 import urllib.request
@@ -22,9 +24,12 @@ from odradek.testing import ensure_java_environment
 
 
 def session(plan: dict[str, Any]) -> SparkSession:
-    ensure_java_environment()
     builder: Any = SparkSession.builder
-    builder = builder.remote(plan["remote"]) if "remote" in plan else builder.master(plan["master"])
+    if "remote" in plan:
+        builder = builder.remote(plan["remote"])  # no Java, and the settings are the server's
+    else:
+        ensure_java_environment()
+        builder = builder.master(plan["master"])
     for name, value in plan["settings"].items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
@@ -60,22 +65,27 @@ class Shown:
 
     def plan(self, name: str, frame: DataFrame) -> None:
         """What explain prints, and the frame itself."""
-        import contextlib
-        import io
-
         for mode in ("extended", "formatted", "cost", "codegen"):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 frame.explain(mode=mode)
             self.keep(f"explain-{name}-{mode}.txt", f"{printed.getvalue()}\n{frame!r}")
 
-    def interface(self, url: str) -> int:
+    def commands(self) -> None:
+        """The command lines of Spark's processes, which everybody on a machine can read."""
+        lines = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # it ended in the meantime
+                lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        self.keep("commands.txt", "\n".join(line for line in lines if "spark" in line.lower()))
+
+    def interface(self, url: str, more: list[str]) -> int:
         """The UI's pages and its REST API; returns how many answered."""
         api = f"{url}/api/v1/applications"
         application = json.loads(fetch(api))[0]["id"]
         kinds = ("environment", "jobs", "stages?details=true", "executors", "sql?details=true")
         pages = {f"api-{kind}": f"{api}/{application}/{kind}" for kind in kinds}
-        for page in ("environment", "SQL", "jobs", "stages", "executors", "StreamingQuery"):
+        for page in ("environment", "SQL", "jobs", "stages", "executors", "StreamingQuery", *more):
             pages[f"page-{page}"] = f"{url}/{page}/"
         for number in range(4):
             pages[f"page-execution-{number}"] = f"{url}/SQL/execution/?id={number}"
@@ -105,28 +115,20 @@ def main() -> None:
     result["workers"] = [
         row.asDict() for row in workers.mapInArrow(where, columns).distinct().collect()
     ]
-    if plan.get("target"):
-        rows = frame.select("key", "value")
-        rows.write.format("odradek").options(**plan["options"]).option(
-            "topic", plan["target"]
-        ).mode("append").save()
+    rows = frame.select("key", "value").write.format("odradek").options(**plan["options"])
+    rows.option("topic", plan["target"]).mode("append").save()
     stream = spark.readStream.format("odradek").options(**plan["options"])
     changes = (
         stream.option("subscribe", plan["source"]).option("startingOffsets", "earliest").load()
     )
     writer = changes.select("key", "value").writeStream.trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    if plan.get("target"):
-        writer = writer.format("odradek").options(**plan["options"])
-        writer = writer.option("topic", plan["target"]).option("delivery", "exactly_once")
-    else:
-        writer = writer.format("parquet").option("path", str(folder / "rows"))
-    query = writer.start()
+    writer = writer.format("odradek").options(**plan["options"])
+    query = writer.option("topic", plan["target"]).option("delivery", "exactly_once").start()
     query.awaitTermination()
     shown.keep("query.txt", f"{query.lastProgress} {query.status} {query!r}")
-    if "remote" not in plan:
-        shown.plan("stream", changes)
-        query.explain(extended=True)
+    shown.plan("stream", changes)
+    query.explain(extended=True)
     for name, more in plan["faulty"].items():
         try:
             broken = spark.read.format("odradek").options(**{**plan["options"], **more})
@@ -134,10 +136,9 @@ def main() -> None:
         except Exception as error:
             shown.keep(f"error-{name}.txt", str(error))
             result.setdefault("errors", {})[name] = str(error)
-    if "remote" not in plan:
-        url = spark.sparkContext.uiWebUrl
-        assert url is not None
-        result["pages"] = shown.interface(url)
+    shown.commands()
+    url = plan["interface"] if "remote" in plan else spark.sparkContext.uiWebUrl
+    result["pages"] = shown.interface(str(url), plan["pages"])
     (folder / "result.json").write_text(json.dumps(result))
     spark.stop()
 

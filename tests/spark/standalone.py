@@ -1,6 +1,6 @@
-"""Spark's own cluster on loopback: a master and a worker, each a process, with a folder of theirs.
+"""Spark's own programs on loopback, each a process with a folder: a `spark://` cluster, a server.
 
-PySpark's package has the classes but not the scripts that start them; `spark-class` does it, too.
+PySpark's package has the classes but not all scripts that start them; `spark-class` does it, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -19,31 +20,16 @@ from tests.soak.spark_driver import processes, spark_home
 from odradek.testing import ensure_java_environment
 
 DEPLOY = "org.apache.spark.deploy"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-class StandaloneSpark:
-    """A `spark://` cluster of one worker with so many cores; close() ends all its processes."""
+class Programs:
+    """Processes that say in their logs where they are; close() ends them and what they started."""
 
-    def __init__(self, folder: Path, cores: int = 2) -> None:
+    def __init__(self, folder: Path) -> None:
         ensure_java_environment()
         self.folder, self.home = folder, spark_home(folder)
         self._running: list[subprocess.Popen[bytes]] = []
-        with contextlib.ExitStack() as undo:
-            undo.callback(self.close)
-            quiet = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-            self._start(f"{DEPLOY}.master.Master", *quiet)
-            self.url = self._said("Master", r"(spark://127\.0\.0\.1:\d+)")
-            self._start(
-                f"{DEPLOY}.worker.Worker", *quiet,
-                "--cores", str(cores), "--memory", "2g", "--work-dir", str(self.work), self.url,
-            )  # fmt: skip
-            self._said("Worker", r"(Successfully registered with master)")
-            undo.pop_all()
-
-    @property
-    def work(self) -> Path:
-        """Where executors run and log."""
-        return self.folder / "work"
 
     def __enter__(self) -> Self:
         return self
@@ -51,37 +37,34 @@ class StandaloneSpark:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, command: list[str], more: Mapping[str, str]) -> None:
         environment = {
             **os.environ,
             "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors know what the program brings
             environment.pop(variable, None)
-        with self._log(name).open("wb") as log:
-            command = [str(self.home / "bin" / "spark-class"), name, *arguments]
+        with self.log(name).open("wb") as log:
             self._running.append(
                 subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=environment,
+                    env={**environment, **more},
                     cwd=self.folder,
                     start_new_session=True,
                 )
             )
 
-    def _log(self, name: str) -> Path:
-        return self.folder / f"{name.rpartition('.')[2]}.log"
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def _said(self, name: str, pattern: str) -> str:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
-            text = self._log(name).read_text()
+            text = self.log(name).read_text()
             if found := re.search(pattern, text):
                 return found[1]
             assert self._running[-1].poll() is None, text
@@ -89,7 +72,7 @@ class StandaloneSpark:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End master, worker and whatever executors are left."""
+        """End the programs and whatever executors are left."""
         for process in reversed(self._running):
             while pids := set(processes(process.pid)) - {process.pid} | (
                 {process.pid} if process.poll() is None else set()
@@ -100,3 +83,72 @@ class StandaloneSpark:
                 time.sleep(0.05)
             process.wait(30)
         self._running = []
+
+
+class StandaloneSpark(Programs):
+    """A `spark://` cluster of one worker with so many cores."""
+
+    def __init__(self, folder: Path, cores: int = 2) -> None:
+        super().__init__(folder)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            quiet = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+            self._daemon("Master", *quiet)
+            self.url = self._said("Master", r"(spark://127\.0\.0\.1:\d+)")
+            self._daemon(
+                "Worker", *quiet, "--cores", str(cores), "--memory", "2g",
+                "--work-dir", str(self.work), self.url,
+            )  # fmt: skip
+            self._said("Worker", r"(Successfully registered with master)")
+            undo.pop_all()
+
+    @property
+    def work(self) -> Path:
+        """Where executors run and log."""
+        return self.folder / "work"
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+        program = f"{DEPLOY}.{name.lower()}.{name}"
+        command = [str(self.home / "bin" / "spark-class"), program, *arguments]
+        self._start(name, command, small)
+
+
+class ConnectServer(Programs):
+    """A server of Spark Connect, started by a command of its own; the settings are in a file.
+
+    A server apart may have any port, while one that PySpark's client starts itself has 15002.
+    """
+
+    def __init__(
+        self, folder: Path, command: str, settings: Mapping[str, str], python: str
+    ) -> None:
+        super().__init__(folder)
+        configuration = folder / "conf"
+        configuration.mkdir()
+        anywhere = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": "0",
+        }
+        lines = [f"{name} {value}\n" for name, value in {**settings, **anywhere}.items()]
+        (configuration / "spark-defaults.conf").write_text("".join(lines))
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._start(
+                "Connect",
+                ["bash", "-euc", command],
+                {
+                    "PATH": f"{self.home / 'sbin'}{os.pathsep}{os.environ['PATH']}",
+                    "PYSPARK_PYTHON": python,
+                    "SPARK_CONF_DIR": str(configuration),
+                    "SPARK_LOG_DIR": str(folder / "logs"),
+                    "SPARK_NO_DAEMONIZE": "1",
+                    "SPARK_PID_DIR": str(folder),
+                },
+            )
+            port = self._said("Connect", r"Spark Connect server started at: \S*:(\d+)")
+            self.url = f"sc://localhost:{port}"
+            self.interface = "http://127.0.0.1:" + self._said(
+                "Connect", r"started service 'SparkUI' on port (\d+)"
+            )
+            undo.pop_all()

@@ -47,9 +47,13 @@ def wrongs(guarded: LocalCluster) -> list[Wrong]:
         Wrong(
             {"kafka.bootstrap.servers": guarded.inner_servers.split(",")[0]},
             ("security.protocol",),
-            BATCH,
+            ("read", "write a stream"),
         ),
-        Wrong({"kafka.security.protocol": "PLAINTEXT"}, ("security.protocol",), BATCH),
+        Wrong(
+            {"kafka.security.protocol": "PLAINTEXT"},
+            ("security.protocol",),
+            ("write", "read a stream"),
+        ),
         Wrong(
             {"kafka.ssl.truststore.location": "nowhere.p12"}, ("ssl.truststore.location",), BATCH
         ),
@@ -61,10 +65,10 @@ def wrongs(guarded: LocalCluster) -> list[Wrong]:
         Wrong({"subscribe": " , "}, ("subscribe",), ("read",)),
         Wrong({"assign": '{"a": [0}'}, ("assign", "JSON"), ("read",)),
         Wrong({"startingOffsets": '{"a"'}, ("startingOffsets", "JSON"), READS),
-        Wrong({"startingOfsets": "earliest"}, ("did you mean startingOffsets",), ("read",)),
+        Wrong({"startingOfsets": "earliest"}, ("did you mean startingOffsets",), READS[1:]),
         Wrong({"maxOffsetsPerTrigger": "ten"}, ("maxOffsetsPerTrigger", "ten"), READS[1:]),
         Wrong({"delivery": "exactly_twice"}, ("delivery", "exactly_twice"), WRITES),
-        Wrong({"deliverry": "exactly_once"}, ("did you mean delivery",), ("write",)),
+        Wrong({"deliverry": "exactly_once"}, ("did you mean delivery",), WRITES[1:]),
     ]
 
 
@@ -135,7 +139,7 @@ def test_each_says_soon_what_is_wrong(
     good = spark_options(guarded.java_config(stores="PKCS12"))
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
-    with ThreadPoolExecutor(3, initializer=make_active, initargs=(spark,)) as pool:
+    with ThreadPoolExecutor(6, initializer=make_active, initargs=(spark,)) as pool:
         answers = [
             pool.submit(run, name, wrong) for wrong in wrongs(guarded) for name in wrong.queries
         ]

@@ -1,8 +1,8 @@
-"""Executors that are other processes, with nothing but what the documentation tells to ship.
+"""Executors that are other processes: on `spark://`, on `local-cluster`, behind Spark Connect.
 
-The wheel is built and shipped by the very commands of docs/spark.md; the program is one from a
-guide for the JVM connector, on a cluster with TLS and SCRAM; and whatever Spark shows and writes of
-it is searched for the password.
+The wheel is built and shipped by the very commands of docs/spark.md, and the server of Spark
+Connect is started by one of them; the program is one from a guide for the JVM connector, on a
+cluster with TLS and SCRAM; and whatever Spark shows and writes is searched for the passwords.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ import pytest
 from tests.interop.other_client import read_all
 from tests.planted_secrets import plant
 from tests.spark.conftest import QUICK_JVM, USERS, Topics, numbered, spark_options
-from tests.spark.standalone import StandaloneSpark
+from tests.spark.standalone import ConnectServer, StandaloneSpark
 
 from odradek.testing import LocalCluster
+from odradek.testing.authority import Kind
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = Path(__file__).parent / "guide_job.py"
 STORE_PASSWORD = re.compile(r"store\.password$")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)  # that is with the wheel, on a busy machine
 ENVIRONMENT = "odradek-env"
 
 
@@ -59,7 +60,7 @@ def run_in(folder: Path, commands: str, **more: str) -> str:
         env={**os.environ, "PATH": path, **more},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, f"{commands}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
@@ -99,12 +100,12 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout
 
 
-def as_in_a_guide(cluster: LocalCluster) -> dict[str, str]:
+def as_in_a_guide(cluster: LocalCluster, stores: Kind) -> dict[str, str]:
     """The options of a guide for the JVM connector: a login module's text, a trust store."""
-    options = spark_options(cluster.java_config(stores="PKCS12"))
+    options = spark_options(cluster.java_config(stores=stores))
     assert options["kafka.security.protocol"] == "SASL_SSL"
     assert options["kafka.sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.")
-    assert options["kafka.ssl.truststore.type"] == "PKCS12"
+    assert options["kafka.ssl.truststore.type"] == stores
     return options
 
 
@@ -159,10 +160,12 @@ def work(
 ) -> Work:
     """Run the guide's program with what makes its Spark, and look at all that came of it."""
 
-    def run(command: str, cwd: Path, environment: dict[str, str], **spark: Any) -> Any:
+    def run(
+        command: str, cwd: Path, environment: dict[str, str], stores: Kind, **spark: Any
+    ) -> Any:
         source, target = topics.create(), topics.create()
         topics.fill(source, numbered(0, 200))
-        options = as_in_a_guide(cluster)
+        options = as_in_a_guide(cluster, stores)
         secrets = planted(options)
         wrong = options["kafka.sasl.jaas.config"].replace(USERS["spark"], plant("xyzzy-plover-29"))
         plan = {
@@ -174,7 +177,8 @@ def work(
                 "offsets": {"startingOffsets": '{"nonsense": 1}'},
                 "password": {"kafka.sasl.jaas.config": wrong},
             },
-            "settings": {**settings(tmp_path), **spark.pop("settings", {})},
+            "settings": {},
+            "pages": [],
             **spark,
         }
         given = tmp_path_factory.mktemp("plan") / "plan.json"
@@ -184,7 +188,7 @@ def work(
             cwd=cwd,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
             capture_output=True,
-            timeout=200,
+            timeout=400,
             check=False,
         )
         told = (done.stdout + done.stderr).decode()
@@ -198,6 +202,12 @@ def work(
         assert found == sorted(values * 2)  # once by the batch query, once by the stream
         assert "startingOffsets" in result["errors"]["offsets"]
         assert "sasl.password" in result["errors"]["password"]
+        assert result["pages"] > 10
+        commands = (tmp_path / "shown" / "commands.txt").read_text()
+        assert commands.count("CoarseGrainedExecutorBackend") >= 2
+        # Two executors, each with workers of its own, and with the compiled kernels.
+        assert len({worker["parent"] for worker in result["workers"]}) == 2
+        assert {worker["kernel"] for worker in result["workers"]} == {"native"}
         assert find_in(tmp_path, [*secrets, "xyzzy-plover-29"]) > 10
         return result
 
@@ -217,12 +227,40 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
             "SPARK_SUBMIT_OPTS": QUICK_JVM,
             "PYTHONPATH": "",
         }
-        result = work(submit, shipped, environment, master=spark.url)
+        result = work(
+            submit,
+            shipped,
+            environment,
+            "PKCS12",
+            master=spark.url,
+            settings=settings(tmp_path),
+        )
         logs = [p for p in spark.work.rglob("stderr") if p.is_file()]
         assert len(logs) == 2  # two executors, whose logs were searched, too
-    assert result["pages"] > 10
-    assert len({worker["parent"] for worker in result["workers"]}) == 2
     for worker in result["workers"]:
         assert str(spark.work) in worker["package"], "not from the archive"
         assert ENVIRONMENT in worker["python"]
-        assert worker["kernel"] == "native"
+
+
+def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
+    """On executors of a `local-cluster`; what Connect writes down is redacted as documented."""
+    folder = tmp_path / "connect"
+    folder.mkdir()
+    command = documented("With Spark Connect")
+    assert command.count("redaction.string.regex") == 2
+    wanted = {**settings(tmp_path), "spark.master": "local-cluster[2,1,512]"}
+    with ConnectServer(folder, command, wanted, sys.executable) as server:
+        work(
+            f"{sys.executable} program.py",
+            tmp_path,
+            {},
+            "JKS",
+            remote=server.url,
+            interface=server.interface,
+            pages=["connect"],
+        )
+        page = (tmp_path / "shown" / "page-connect.txt").read_text()
+    log = "".join(p.read_text() for p in (tmp_path / "events").rglob("events*") if p.is_file())
+    for text in (page, log):
+        assert "kafka.bootstrap.servers" in text, "it doesn't show options at all"
+        assert "redacted" in text
