@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +120,29 @@ def test_events_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
     assert "starts again from bootstrap.servers: all gone" in (Teller().tell(found) or "")
     assert Teller().tell(noticed(1.0, TASK, "disconnected", failure=False)) is None
     assert Teller().tell(noticed(1.0, TASK, "proved")) is None
+
+
+def test_files_of_processes_that_are_gone_are_read_and_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    line = b'{"time": 2.0, "pid": 1, "client": "c", "kind": "closed"}\n'
+    gone, here = (tmp_path / f"events-a-b-{pid}.jsonl" for pid in (ended.pid, os.getpid()))
+    for file in (gone, here):
+        file.write_bytes(line)
+    assert len(EventReader(tmp_path).poll()) == 2
+    assert gone.exists()
+    reader = EventReader(tmp_path, clearing=True)
+    assert len(reader.poll()) == 2
+    assert [file.exists() for file in (gone, here)] == [False, True]
+    gone.write_bytes(line)  # the number is given again, to a process that ends at once
+    assert len(reader.poll()) == 1
+    monkeypatch.delattr(Path, "open")
+    assert reader.poll() == []  # and a file with nothing new isn't opened
+    reader.forget()
+    assert not here.exists()
+    assert EventReader(tmp_path / "none").poll() == []
 
 
 def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:

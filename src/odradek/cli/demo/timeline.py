@@ -7,7 +7,9 @@ hosts, and when the cluster went away. Out: one timeline, and the times of outag
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,25 +45,59 @@ class Recovery:
 class EventReader:
     """Reads what is new in the events folder at each call."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, clearing: bool = False) -> None:
+        """With `clearing`, files of processes that are gone are deleted once they were read."""
         self._folder = folder
-        self._read: dict[Path, int] = {}
+        self._clearing = clearing
+        self._read: dict[str, int] = {}
         self.events: list[Noticed] = []
 
     def poll(self) -> list[Noticed]:
         """Events that came since the last call, by time."""
         fresh: list[Noticed] = []
-        for path in sorted(self._folder.glob("*")):
-            done = self._read.get(path, 0)
-            with path.open("rb") as file:
-                file.seek(done)
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # a line may be half written
-            self._read[path] = done + len(whole)
-            fresh += [_event(line) for line in whole.splitlines()]
+        for entry in self._entries():
+            done = self._read.get(entry.name, 0)
+            gone = self._clearing and _writer_is_gone(entry.name)  # before its last lines are read
+            if entry.stat().st_size != done:
+                with Path(entry.path).open("rb") as file:
+                    file.seek(done)
+                    text = file.read()
+                whole = text[: text.rfind(b"\n") + 1]  # a line may be half written
+                self._read[entry.name] = done + len(whole)
+                fresh += [_event(line) for line in whole.splitlines()]
+            if gone:
+                Path(entry.path).unlink(missing_ok=True)
+                self._read.pop(entry.name, None)
         fresh.sort(key=lambda e: e.time)
         self.events += fresh
         return fresh
+
+    def forget(self) -> None:
+        """Delete what is there, read or not."""
+        for entry in self._entries():
+            with suppress(OSError):
+                Path(entry.path).unlink()
+        self._read.clear()
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        if not self._folder.is_dir():
+            return []
+        with os.scandir(self._folder) as entries:
+            return sorted((e for e in entries if e.name.endswith(".jsonl")), key=lambda e: e.name)
+
+
+def _writer_is_gone(name: str) -> bool:
+    """Whether no process has the number in `events-HOST-PID.jsonl`, which is of this machine."""
+    number = name.removesuffix(".jsonl").rpartition("-")[2]
+    if not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # somebody else's
+        return False
+    return False
 
 
 class TraceReader:

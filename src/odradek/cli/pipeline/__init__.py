@@ -71,8 +71,8 @@ def run(
 
     SIGTERM and Ctrl-C stop it after the running batches; a second one at
     once. Exit status: 0 ended or stopped after a batch, 1 a flow failed, 2
-    it couldn't start, 128 + the signal's number stopped within a batch
-    (which is repeated when the pipeline runs again).
+    it couldn't start, 128 + the signal's number: a batch had begun, which is
+    named and is repeated when the pipeline runs again.
     """
     with _ending():
         from odradek.cli.pipeline.display import JsonLines, View

@@ -112,11 +112,6 @@ class Graph:
         self._problems.check()
         return started
 
-    def checkpoint(self, sink: Sink) -> str:
-        """Where the query of a sink keeps its checkpoint."""
-        own = sink.options.get("checkpointLocation")
-        return str(own) if own else f"{self._pipeline.storage}/checkpoints/{sink.name}"
-
     def _loaded(self, source: Source, reader: Any) -> None:
         made = reader.format(source.format).options(**self._plain(source))
         if source.schema is not None:
@@ -134,8 +129,9 @@ class Graph:
     def _plain(self, place: Source | Sink) -> dict[str, str]:
         found = {name: _plain_text(value) for name, value in place.options.items()}
         events = self._events
-        if events is not None and place.format == OURS and place.cluster is not None:
-            found.setdefault("eventsDir", str(events / place.cluster.name))
+        cluster = place.cluster if place.format == OURS else None
+        if events is not None and cluster is not None and place.option("eventsDir") is None:
+            found["eventsDir"] = str(events / cluster.name)
         return found
 
     def _viewed(self, view: View) -> None:
@@ -165,7 +161,7 @@ class Graph:
     def _writer(self, sink: Sink, frame: Any) -> Any:
         writer = frame.writeStream.format(sink.format).outputMode(sink.mode).queryName(sink.name)
         writer = writer.options(**self._plain(sink))
-        writer = writer.option("checkpointLocation", self.checkpoint(sink))
+        writer = writer.option("checkpointLocation", self._pipeline.checkpoint(sink))
         if sink.partition_by:
             writer = writer.partitionBy(*sink.partition_by)
         if sink.trigger == AVAILABLE_NOW:

@@ -6,27 +6,33 @@ topic that isn't there, SQL that can't be meant) as `SpecError` with their lines
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from odradek.cli.pipeline.checkpoint import look
 from odradek.cli.pipeline.graph import Graph, end_session, session
-from odradek.cli.pipeline.progress import positions
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Cluster, Pipeline, Place, Sink, Source
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
+if TYPE_CHECKING:
+    from odradek.common.types import TopicPartition
+
+BATCH, STREAM = "batch", "stream"
 PATIENCE = 30.0
 """Seconds for a cluster to answer before it is taken for a wrong address."""
+SHOWN = 10
+"""Topics of a source that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A source as it is now."""
+    """A source or a lookup as it is now."""
 
+    kind: str
     name: str
     format: str
     cluster: str | None
@@ -35,7 +41,7 @@ class Reading:
     records: int | None
     """That the topics hold, at most: of a compacted one some are gone."""
     pattern: str | None = None
-    """Of subscribePattern; which topics match is found out while it runs."""
+    """Of subscribePattern; topics that match later join while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class Writing:
     repeats: int | None
     """A batch that was begun and will be repeated."""
     positions: Mapping[str, int]
+    looked_at: bool
+    """False for a checkpoint that isn't on this machine's disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +85,9 @@ class Plan:
         """For people."""
         found = [f"{self.path}: pipeline {self.name} could start"]
         for r in self.readings:
-            topics = ", ".join(f"{t} ({n} partitions)" for t, n in r.topics.items())
-            topics = topics or f"topics like {r.pattern}"
             held = "" if r.records is None else f", {r.records:,} records at most"
-            where = f" at cluster {r.cluster}: {topics}{held}" if r.cluster else ""
-            found.append(f"  source {r.name}: {r.format}{where}")
+            where = f" at cluster {r.cluster}: {_topics(r)}{held}" if r.cluster else ""
+            found.append(f"  {r.kind} {r.name}: {r.format}{where}")
         found += [f"  view {name}: {columns}" for name, columns in self.views.items()]
         for w in self.writings:
             pace = (
@@ -95,7 +101,18 @@ class Plan:
         return found
 
 
+def _topics(r: Reading) -> str:
+    named = [f"{t} ({n} partition{'' if n == 1 else 's'})" for t, n in r.topics.items()]
+    if len(named) > SHOWN:
+        named[SHOWN:] = [f"{len(named) - SHOWN} more"]
+    if r.pattern is None:
+        return ", ".join(named)
+    return f"topics like {r.pattern}, now {', '.join(named) or 'none'}"
+
+
 def _state(w: Writing) -> str:
+    if not w.looked_at:
+        return "it can't be looked at from here; a query goes on from what is there"
     if w.after_batch is None and w.repeats is None:
         return "a new query"
     after = "from its first batch" if w.after_batch is None else f"after batch {w.after_batch}"
@@ -120,7 +137,7 @@ def _described(pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...]) ->
     frames = graph.analyse()
     views = {name: _columns(spark.table(name)) for name in pipeline.views}
     writings = tuple(
-        _writing(sink, _columns(frames[name]), graph.checkpoint(sink))
+        _writing(sink, _columns(frames[name]), pipeline.checkpoint(sink))
         for name, sink in pipeline.sinks.items()
     )
     return Plan(str(pipeline.path), pipeline.name, readings, views, writings)
@@ -134,67 +151,85 @@ def _log(pipeline: Pipeline) -> Path:
     return Path(tempfile.mkdtemp(prefix="odradek-plan-")) / "spark.log"
 
 
-def goes_on(pipeline: Pipeline) -> bool:
-    """Whether a query of it has begun before: then an outage is waited out, and no wrong address.
+def ask_clusters(pipeline: Pipeline, *, only_new: bool = False) -> tuple[Reading, ...]:
+    """Look at what is read, and whether each sink's cluster and topic are there.
 
-    Where storage isn't on this machine nobody can tell cheaply: then it is taken for new.
+    `only_new`: no more than what queries need that have no checkpoint yet. The others wait for a
+    cluster that is away; that its address is right was seen when they began.
     """
-    home = pipeline.local_storage
-    return home is not None and any(home.glob("checkpoints/*/offsets/*"))
-
-
-def ask_clusters(pipeline: Pipeline) -> tuple[Reading, ...]:
-    """Look at what the sources read, and whether each sink's cluster and topic are there."""
     silent: set[str] = set()
-    found = [_reading(pipeline, source, silent) for source in pipeline.sources.values()]
-    for sink in pipeline.sinks.values():
-        topic = sink.options.get("topic")
-        if sink.format == OURS and topic:
-            _partitions(pipeline, sink, (str(topic),), silent)
+    places = {**pipeline.sources, **pipeline.lookups}
+    sinks = list(pipeline.sinks.values())
+    if only_new:
+        new = {s.name for s in sinks if look(pipeline.checkpoint(s)).is_new}
+        old = {name for s in sinks if s.name not in new for name in pipeline.behind(s)}
+        sinks = [s for s in sinks if s.name in new]
+        needed = {name for s in sinks for name in pipeline.behind(s)} - old
+        places = {name: place for name, place in places.items() if name in needed}
+    found = [_reading(pipeline, place, silent) for place in places.values()]
+    for sink in sinks:
+        if sink.format == OURS:
+            topic = sink.option("topic")
+            _asked(pipeline, sink, (str(topic),) if topic else (), None, silent)
     pipeline.problems.check()
     return tuple(found)
 
 
-def _reading(pipeline: Pipeline, source: Source, silent: set[str]) -> Reading:
-    if source.format != OURS or source.cluster is None:
-        return Reading(source.name, source.format, None, {}, None)
-    from odradek.spark.options import STREAM, parse_options
+def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> Reading:
+    kind, query = ("lookup", BATCH) if place.name in pipeline.lookups else ("source", STREAM)
+    if place.format != OURS or place.cluster is None:
+        return Reading(kind, place.name, place.format, None, {}, None)
+    from odradek.spark.options import parse_options
 
-    options = parse_options(source.options, STREAM)
-    there = _partitions(pipeline, source, options.topics, silent)
-    return Reading(source.name, source.format, source.cluster.name, *there, options.pattern)
+    options = parse_options(place.options, query)
+    there = _asked(pipeline, place, options.topics, options.pattern, silent)
+    return Reading(kind, place.name, place.format, place.cluster.name, *there, options.pattern)
 
 
-def _partitions(
-    pipeline: Pipeline, place: Place, topics: tuple[str, ...], silent: set[str]
+def _asked(
+    pipeline: Pipeline,
+    place: Place,
+    topics: Sequence[str],
+    pattern: str | None,
+    silent: set[str],
 ) -> tuple[dict[str, int], int | None]:
-    """Partitions by topic, and how many records they hold."""
+    """Partitions by topic, and how many records they hold; without a topic only who answers."""
     from odradek.api.consumer import Consumer
 
     cluster = place.cluster
-    if cluster is None or cluster.name in silent or not topics:
+    if cluster is None or cluster.name in silent:
         return {}, None
-    found: dict[str, int] = {}
-    records = 0
     try:
         with Consumer(_config(place)) as consumer:
+            if pattern is not None:
+                topics = _like(pattern, consumer.list_topics(timeout=PATIENCE))
+            elif not topics:
+                consumer.cluster_id(timeout=PATIENCE)
+                return {}, None
+            found: dict[str, list[TopicPartition]] = {}
             for topic in topics:
                 try:
-                    partitions = consumer.partitions_for(topic, timeout=PATIENCE)
+                    found[topic] = consumer.partitions_for(topic, timeout=PATIENCE)
                 except UnknownTopicOrPartitionError:
-                    pipeline.problems.add(
-                        place.line_of("subscribe topic assign"),
-                        f"{place.name}: cluster {cluster.name} has no topic {topic}",
-                    )
-                    continue
-                begin = consumer.beginning_offsets(partitions, timeout=PATIENCE)
-                end = consumer.end_offsets(partitions, timeout=PATIENCE)
-                found[topic] = len(partitions)
-                records += sum(end[tp] - begin[tp] for tp in partitions)
+                    line = place.line_of("subscribe topic assign")
+                    text = f"{place.name}: cluster {cluster.name} has no topic {topic}"
+                    pipeline.problems.add(line, text)
+            partitions = [tp for each in found.values() for tp in each]
+            begin = consumer.beginning_offsets(partitions, timeout=PATIENCE)
+            end = consumer.end_offsets(partitions, timeout=PATIENCE)
     except KafkaError as error:
         silent.add(cluster.name)
         pipeline.problems.add(_address_line(cluster), f"cluster {cluster.name}: {error}")
-    return found, records
+        return {}, None
+    records = sum(end[tp] - begin[tp] for tp in partitions)
+    return {topic: len(each) for topic, each in found.items()}, records
+
+
+def _like(pattern: str, names: Sequence[str]) -> list[str]:
+    from odradek.spark.topic_patterns import compiled
+
+    expression = compiled(pattern)
+    return [name for name in names if expression.search(name)]
 
 
 def _address_line(cluster: Cluster) -> int:
@@ -221,28 +256,12 @@ def _columns(frame: Any) -> str:
 
 
 def _writing(sink: Sink, columns: str, checkpoint: str) -> Writing:
-    committed, begun, where = _checkpoint(Path(checkpoint))
-    delivery = str(sink.options.get("delivery", "at_least_once")) if sink.format == OURS else None
-    options = sink.options
-    target = str(options.get("topic") or options.get("path") or "")
-    repeats = begun if begun is not None and begun != committed else None
+    found = look(checkpoint)
+    delivery = str(sink.option("delivery") or "at_least_once") if sink.format == OURS else None
+    target = str(sink.option("topic") or sink.option("path") or "")
+    if sink.format == OURS and not target:
+        target = "the topic of column topic"
     return Writing(
         sink.name, sink.reads, sink.format, target, delivery, sink.mode, sink.trigger, columns,
-        checkpoint, committed, repeats, where,
+        checkpoint, found.committed, found.repeats, found.positions, found.seen,
     )  # fmt: skip
-
-
-def _checkpoint(folder: Path) -> tuple[int | None, int | None, dict[str, int]]:
-    """The newest committed batch, the newest begun, and the offsets where the former ended."""
-    committed, begun = _newest(folder / "commits"), _newest(folder / "offsets")
-    where: dict[str, int] = {}
-    if committed is not None:
-        for line in (folder / "offsets" / str(committed)).read_text().splitlines()[2:]:
-            where |= positions(json.loads(line)) if line.startswith("{") else {}
-    return committed, begun, where
-
-
-def _newest(folder: Path) -> int | None:
-    if not folder.is_dir():
-        return None
-    return max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=None)

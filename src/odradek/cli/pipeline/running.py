@@ -1,28 +1,32 @@
 """Runs a pipeline's queries to their end, to a failure, or to a signal.
 
 In: a checked `Pipeline`, a display. Out: an exit status. A signal lets each query finish the batch
-it is in; the next one may be planned by then, never written. Must not: restart a query that failed
-(whatever supervises the process does), or know what the display makes of it all.
+it is in; a batch that had begun nevertheless is named, since the next run repeats it. Must not:
+restart a query that failed (whatever supervises the process does), or know what the display makes
+of it all.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from odradek.api.base import EVENTS_DIR
 from odradek.cli.demo.timeline import EventReader
+from odradek.cli.pipeline.checkpoint import Checkpoint, look
 from odradek.cli.pipeline.display import Display
 from odradek.cli.pipeline.graph import Graph, end_session, session, text_of
 from odradek.cli.pipeline.outages import Outages
-from odradek.cli.pipeline.planning import ask_clusters, goes_on
+from odradek.cli.pipeline.planning import ask_clusters
 from odradek.cli.pipeline.progress import Progress
 from odradek.cli.pipeline.spec import OURS, Pipeline
 
@@ -68,20 +72,27 @@ class Flow:
     name: str
     query: Any
     progress: Progress
-    asked_at: str | None = field(default=None)
-    """The newest progress when it was asked to stop."""
+    checkpoint: str | None = None
     cut: bool = False
     """Stopped within a batch."""
+    left: Checkpoint | None = None
+    """What the checkpoint said after the stop."""
 
     def between_batches(self) -> bool:
-        """Whether stopping it now interrupts no batch that has begun to be written."""
+        """Whether stopping it now interrupts no batch, as far as its status tells.
+
+        Spark has no stop that waits for a batch's end, so the next one may begin before the stop
+        arrives: `stop` looks at the checkpoint afterwards.
+        """
         status = self.query.status
-        if not status["isTriggerActive"]:
-            return True
-        if status["message"].startswith(("Getting offsets", "Waiting for", "Initializing")):
-            return True
-        last = self.query.lastProgress
-        return last is not None and last["timestamp"] != self.asked_at
+        looking = status["message"].startswith(("Getting offsets", "Waiting for", "Initializing"))
+        return looking or not status["isTriggerActive"]
+
+    def stop(self, *, forced: bool) -> None:
+        """Stop it, and find out whether a batch was cut by that."""
+        self.query.stop()
+        self.left = Checkpoint(seen=False) if self.checkpoint is None else look(self.checkpoint)
+        self.cut = self.left.repeats is not None if self.left.seen else forced
 
 
 class Queries:
@@ -91,11 +102,13 @@ class Queries:
         self,
         started: Mapping[str, Any],
         display: Display,
+        checkpoints: Mapping[str, str] | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.flows = [Flow(name, query, Progress(name)) for name, query in started.items()]
+        places = checkpoints or {}
+        self.flows = [Flow(n, q, Progress(n), places.get(n)) for n, q in started.items()]
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
@@ -124,19 +137,25 @@ class Queries:
         return found
 
     def wind_down(self, timeout: float, hurried: Callable[[], bool]) -> None:
-        """Stop each query after the batch it is in; after the timeout within it."""
-        for flow in self.active:
-            last = flow.query.lastProgress
-            flow.asked_at = last["timestamp"] if last else None
+        """Stop each query after the batch it is in; after the timeout within it.
+
+        Side by side: while one waits for its end, another would go into its next batch.
+        """
         end = self._now() + timeout
-        while self.active and self._now() < end and not hurried():
-            for flow in self.active:
-                if flow.between_batches():
-                    flow.query.stop()
-            self._sleep(POLL_STOPPING)
-        for flow in self.active:
-            flow.cut = True
-            flow.query.stop()
+
+        def stop(flow: Flow) -> None:
+            between = False
+            while self._now() < end and not hurried() and flow.query.isActive:
+                between = flow.between_batches()
+                if between:
+                    break
+                self._sleep(POLL_STOPPING)
+            if flow.query.isActive:
+                flow.stop(forced=not between)
+
+        flows = self.active
+        with ThreadPoolExecutor(max_workers=max(1, len(flows))) as pool:
+            list(pool.map(stop, flows))
 
 
 class Running:
@@ -169,11 +188,11 @@ class Running:
 
     def run(self) -> int:
         """Start, watch and stop it; gives the exit status."""
-        if not goes_on(self._pipeline):
-            ask_clusters(self._pipeline)
+        ask_clusters(self._pipeline, only_new=True)
         self._clear_events()
         if self._given is not None:
             return self._run(self._given)
+        self._share_events()
         self._display.say("starting", f"starting Spark; its log is {self._log}", log=str(self._log))
         spark = session(self._pipeline, self._log)
         try:
@@ -182,10 +201,15 @@ class Running:
             end_session(spark)
 
     def _run(self, spark: Any) -> int:
-        graph = Graph(self._pipeline, spark, self._events)
+        graph = Graph(
+            self._pipeline, spark, self._events if _is_local(self._pipeline, spark) else None
+        )
         frames = graph.analyse()
         self._stop.watch()
-        queries = Queries(graph.start(frames), self._display)
+        checkpoints = {
+            name: self._pipeline.checkpoint(s) for name, s in self._pipeline.sinks.items()
+        }
+        queries = Queries(graph.start(frames), self._display, checkpoints)
         for flow in queries.flows:
             sink = self._pipeline.sinks[flow.name]
             self._display.say(
@@ -193,7 +217,7 @@ class Running:
                 f"{flow.name}: {sink.reads} → {sink.format}, {sink.trigger}",
                 flow=flow.name,
                 trigger=sink.trigger,
-                checkpoint=graph.checkpoint(sink),
+                checkpoint=flow.checkpoint,
             )
         try:
             self._watch(queries)
@@ -207,10 +231,18 @@ class Running:
         for name in self._outages:
             folder = self._events / name
             folder.mkdir(parents=True, exist_ok=True)
-            for path in folder.glob("*.jsonl"):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-            self._readers[name] = EventReader(folder)
+            self._readers[name] = EventReader(folder, clearing=True)
+            self._readers[name].forget()
+
+    def _share_events(self) -> None:
+        """Let the driver's processes tell of outages where tasks are on other machines.
+
+        There an option eventsDir would make files that nobody reads; this is for all clients of the
+        driver, so it tells only where there is one cluster.
+        """
+        if not _is_local(self._pipeline, None) and len(self._outages) == 1:
+            [name] = self._outages
+            os.environ[EVENTS_DIR] = str(self._events / name)
 
     def _watch(self, queries: Queries) -> None:
         while queries.active and not self._stop.signals and not queries.failures():
@@ -237,23 +269,37 @@ class Running:
 
     def _ended(self, queries: Queries) -> int:
         failures = queries.failures()
-        cut = [flow.name for flow in queries.flows if flow.cut]
         for flow in queries.flows:
+            repeats = None if flow.left is None else flow.left.repeats
             done = f"{flow.progress.rows:,} rows in {flow.progress.batches} batches"
             if flow.name in failures:
                 event, text = "failed", f"{flow.name} failed: {failures[flow.name]}"
             elif flow.cut:
                 event = "cut"
-                text = f"{flow.name} was stopped within a batch, which will be repeated; {done}"
+                which = "a batch" if repeats is None else f"batch {repeats}"
+                text = f"{flow.name} was stopped within {which}, which will be repeated; {done}"
             else:
                 event = "stopped" if self._stop.signals else "ended"
                 text = f"{flow.name} {event}: {done}"
+                if flow.left is not None and not flow.left.seen:
+                    text += "; a batch that began just then is repeated (the checkpoint can't be "
+                    text += "looked at from here)"
             self._display.say(
-                event, text, flow=flow.name, rows=flow.progress.rows,
+                event, text, flow=flow.name, rows=flow.progress.rows, repeats=repeats,
                 batches=flow.progress.batches, positions=flow.progress.positions,
             )  # fmt: skip
         if failures:
             return 1
-        if cut:
+        if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0
+
+
+def _is_local(pipeline: Pipeline, spark: Any) -> bool:
+    """Whether tasks run on this machine; before there is a session, as far as the SPEC says."""
+    if "spark.remote" in pipeline.spark:
+        return False
+    master = pipeline.spark.get("spark.master", "local")
+    if spark is not None:
+        master = str(spark.conf.get("spark.master", master))
+    return master.startswith("local")

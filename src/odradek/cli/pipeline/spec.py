@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from odradek.cli.pipeline.checkpoint import SCHEME, local_path
 from odradek.cli.pipeline.document import Document, Node, Problems, close_to
 from odradek.common.errors import KafkaError
 from odradek.common.spellings import sealed
@@ -40,17 +41,16 @@ DEFAULT_TRIGGER = "1 seconds"
 
 TOP = ("name", "storage", "trigger", "spark", "clusters", "sources", "lookups", "views", "sinks")
 OF_SOURCE = ("cluster", "format", "schema", "options")
-OF_LOOKUP = ("format", "schema", "options")
+OF_LOOKUP = ("cluster", "format", "schema", "options")
 OF_SINK = ("from", "cluster", "format", "mode", "trigger", "partitionBy", "delivery", "options")
-PATHS = ("path", "checkpointLocation")
-"""Options that name places: without a scheme they are beside the SPEC."""
+PATHS = ("path", "checkpointlocation")
+"""Options that name places, in small letters: without a scheme they are beside the SPEC."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRIGGER = re.compile(
     r"(\d+)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)", re.IGNORECASE
 )
 _UNITS = {"m": "minutes", "s": "seconds", "h": "hours", "ms": "milliseconds"}
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,10 @@ class Place:
     options: Mapping[str, Any] = field(repr=False)
     lines: Mapping[str, int]
     """Of options, by name in small letters."""
+
+    def option(self, name: str) -> Any:
+        """The value of an option, however its name is spelled: case doesn't count in Spark."""
+        return next((v for k, v in self.options.items() if k.lower() == name.lower()), None)
 
     def line_of(self, message: str) -> int:
         """The line that a message is about: that of the longest option it names."""
@@ -130,10 +134,26 @@ class Pipeline:
     @property
     def local_storage(self) -> Path | None:
         """The storage folder, where it is one of this machine."""
-        if _SCHEME.match(self.storage) is None:
-            return Path(self.storage)
-        scheme, _, rest = self.storage.partition("://")
-        return Path(rest) if scheme == "file" else None
+        return local_path(self.storage)
+
+    def checkpoint(self, sink: Sink) -> str:
+        """Where the query of a sink keeps its checkpoint."""
+        return str(sink.option("checkpointLocation") or f"{self.storage}/checkpoints/{sink.name}")
+
+    def behind(self, sink: Sink) -> set[str]:
+        """The sources and lookups that a sink may read, by the words of the views on the way.
+
+        A word may mean something else (a column): then there is one too many.
+        """
+        known = {name.lower(): name for name in (*self.sources, *self.lookups, *self.views)}
+        found: set[str] = set()
+        todo = [sink.reads]
+        while todo:
+            name = known.get(todo.pop().lower())
+            if name is not None and name not in found:
+                found.add(name)
+                todo += re.findall(r"\w+", self.views[name].sql) if name in self.views else []
+        return found - self.views.keys()
 
 
 def parse(document: Document) -> Pipeline:
@@ -298,6 +318,10 @@ class _Parser:
                 node.key_line,
                 f"{what}: delivery is for format odradek; what {where} promises is Spark's matter",
             )
+        if "delivery" in lines:
+            self._problems.add(
+                node.key_line, f"delivery stands on line {lines['delivery']} already"
+            )
         options["delivery"] = self._text(node, "delivery")
         lines["delivery"] = node.key_line
 
@@ -323,11 +347,18 @@ class _Parser:
             settings = self._file_of(cluster, client) | dict(cluster.settings)
             found = {f"kafka.{key}": value for key, value in settings.items()}
         given = self._entries(entries, "options")
-        own = {key: self._text(value, key) for key, value in given.items()}
-        for key in PATHS:
-            if key in own:
-                own[key] = self._placed(own[key])
-        return {**found, **own}, {key.lower(): value.key_line for key, value in given.items()}
+        lines: dict[str, int] = {}
+        for key, node in given.items():
+            small, value = key.lower(), self._text(node, key)
+            if small in lines:
+                self._problems.add(
+                    node.key_line, f"{key} stands on line {lines[small]} already, in other letters"
+                )
+            lines[small] = node.key_line
+            for other in [name for name in found if name.lower() == small]:
+                del found[other]
+            found[key] = self._placed(value) if small in PATHS else value
+        return found, lines
 
     def _file_of(self, cluster: Cluster, client: str) -> dict[str, Any]:
         from odradek.api.properties import read_properties
@@ -397,7 +428,7 @@ class _Parser:
 
     def _placed(self, path: str) -> str:
         """A path beside the SPEC, unless it is absolute or has a scheme."""
-        return path if _SCHEME.match(path) else str(self._folder / path)
+        return path if SCHEME.match(path) else str(self._folder / path)
 
     # Shapes
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odradek.cli.demo.pipeline import written
+from odradek.cli.pipeline.checkpoint import Checkpoint
 from odradek.cli.pipeline.display import JsonLines, View, lag_in_words
 from odradek.cli.pipeline.document import read
 from odradek.cli.pipeline.outages import Outage
@@ -66,28 +69,89 @@ class Query:
 BUSY, OFFSETS = "Processing new data", "Getting offsets from odradek"
 
 
+def queries_of(queries: Mapping[str, Any], checkpoints: Mapping[str, str] | None = None) -> Queries:
+    now = iter(range(100))
+    return Queries(
+        queries, JsonLines(), checkpoints, now=lambda: float(next(now)), sleep=lambda _: None
+    )
+
+
+def checkpoint(folder: Path, begun: int, committed: int) -> str:
+    """A folder as Spark leaves it."""
+    for name, newest in (("offsets", begun), ("commits", committed)):
+        (folder / name).mkdir(parents=True)
+        for number in range(newest + 1):
+            (folder / name / str(number)).write_text('v1\n{}\n{"v":1,"o":{"t":{"0":7}}}\n')
+    return str(folder)
+
+
 @pytest.mark.parametrize(
     ("steps", "looks"),
     [
         ([(False, "Waiting for next trigger", 3)], 1),
-        ([(True, BUSY, 3), (True, BUSY, 3), (True, BUSY, 4)], 2),  # the next one began at once
         ([(True, BUSY, 3), (True, OFFSETS, 3)], 1),
+        # The next one began at once, and isn't cut either.
+        ([(True, BUSY, 3), (True, BUSY, 3), (True, BUSY, 4), (True, OFFSETS, 4)], 3),
     ],
 )
 def test_a_flow_is_stopped_between_its_batches(
     steps: list[tuple[bool, str, int]], looks: int
 ) -> None:
-    query, now = Query(*steps), iter(range(100))
-    queries = Queries({"q": query}, JsonLines(), now=lambda: float(next(now)), sleep=lambda _: None)
+    query = Query(*steps)
+    queries = queries_of({"q": query})
     queries.wind_down(60.0, lambda: False)
     assert query.stopped_at == looks
     assert not queries.flows[0].cut
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_a_batch_that_began_as_the_stop_came_is_found_in_the_checkpoint(
+    tmp_path: Path, batch: int | None
+) -> None:
+    place = checkpoint(tmp_path, 3 if batch is None else batch, 3)
+    queries = queries_of({"q": Query((False, "", 3))}, {"q": f"file://{place}"})
+    queries.wind_down(60.0, lambda: False)
+    [flow] = queries.flows
+    assert flow.left is not None
+    assert (flow.cut, flow.left.repeats) == (batch is not None, batch)
+
+
+def test_a_batch_that_was_over_before_a_forced_stop_came_is_not_cut(tmp_path: Path) -> None:
+    queries = queries_of({"q": Query((True, BUSY, 3))}, {"q": checkpoint(tmp_path, 3, 3)})
+    queries.wind_down(5.0, lambda: False)
+    assert not queries.flows[0].cut
+
+
+def test_flows_stop_side_by_side() -> None:
+    """A stop waits for its query's thread; meanwhile the others would begin their next batches."""
+    together = threading.Barrier(2, timeout=10)
+
+    class Slow(Query):
+        def stop(self) -> None:
+            together.wait()
+            super().stop()
+
+    queries = queries_of({name: Slow((False, "", 3)) for name in "ab"})
+    queries.wind_down(60.0, lambda: False)
+    assert not queries.active
+
+
+def test_a_flow_that_failed_while_it_was_to_stop_has_failed(tmp_path: Path) -> None:
+    class Failing(Query):
+        @property
+        def status(self) -> dict[str, Any]:
+            self.isActive, self._error = False, "disk full"
+            return super().status
+
+    queries = queries_of({"q": Failing((True, BUSY, 3))}, {"q": checkpoint(tmp_path, 3, 2)})
+    queries.wind_down(60.0, lambda: False)
+    assert queries.failures() == {"q": "disk full"}
+
+
 @pytest.mark.parametrize("hurried", [False, True])
 def test_a_batch_that_takes_too_long_or_a_second_signal_cuts_it(*, hurried: bool) -> None:
-    query, now = Query((True, BUSY, 3)), iter(range(100))
-    queries = Queries({"q": query}, JsonLines(), now=lambda: float(next(now)), sleep=lambda _: None)
+    query = Query((True, BUSY, 3))
+    queries = queries_of({"q": query})
     queries.wind_down(5.0, lambda: hurried)
     assert queries.flows[0].cut
     assert query.looks == (0 if hurried else 4)
@@ -114,6 +178,29 @@ def test_exit_statuses_and_the_last_lines(
     batch, last = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (batch["event"], batch["rows"], batch["rows_per_second"]) == ("batch", 7, 70.0)
     assert (last["event"], last["rows"], last["batches"]) == (event, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "cut", "words"),
+    [
+        (Checkpoint(3, 4), True, "q was stopped within batch 4, which will be repeated; "),
+        (Checkpoint(3, 3), False, "q stopped: 0 rows in 0 batches"),
+        (Checkpoint(seen=False), False, "; a batch that began just then is repeated (the check"),
+        (Checkpoint(seen=False), True, "q was stopped within a batch, which will be repeated; "),
+    ],
+)
+def test_a_batch_that_will_be_repeated_is_named(
+    capsys: pytest.CaptureFixture[str], left: Checkpoint, *, cut: bool, words: str
+) -> None:
+    stop = Stop()
+    stop.signals.append(signal.SIGTERM)
+    running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
+    queries = Queries({"q": Query((False, "", 3))}, JsonLines())
+    queries.flows[0].cut, queries.flows[0].left = cut, left
+    assert running._ended(queries) == (128 + signal.SIGTERM if cut else 0)
+    told = json.loads(capsys.readouterr().out)
+    assert words in told["text"]
+    assert told["repeats"] == left.repeats
 
 
 def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,33 @@ def test_a_good_one_becomes_values(tmp_path: Path) -> None:
     assert (sink.reads, sink.trigger, sink.partition_by) == ("landed", AVAILABLE_NOW, ("day",))
 
 
+def test_names_of_options_count_in_any_case_as_in_spark(tmp_path: Path) -> None:
+    text = GOOD.replace("{path: out}", "{Path: out, CHECKPOINTLOCATION: own, Delivery: x}")
+    pipeline = parsed(tmp_path, text)
+    sink = pipeline.sinks["files"]
+    assert (sink.option("path"), sink.option("delivery")) == (str(tmp_path / "out"), "x")
+    assert pipeline.checkpoint(sink) == str(tmp_path / "own")
+    text = GOOD.replace("{subscribe:", "{Kafka.Bootstrap.Servers: here:1, Subscribe:")
+    options = parsed(tmp_path, text).sources["flights"].options
+    assert [v for k, v in options.items() if k.lower() == "kafka.bootstrap.servers"] == ["here:1"]
+    twice = problems(tmp_path, GOOD.replace("{path: out}", "\n      path: a\n      Path: b"))
+    assert twice == ["29: Path stands on line 28 already, in other letters"]
+    topic = "format: odradek\n    delivery: exactly_once\n    options: {topic: t, Delivery: at_"
+    text = GOOD[: GOOD.index("format: parquet")] + topic + "least_once}\n"
+    assert problems(tmp_path, text) == ["25: delivery stands on line 26 already"]
+
+
+def test_a_lookup_names_its_cluster_and_a_sink_what_is_behind_it(tmp_path: Path) -> None:
+    text = GOOD.replace("  main:", "  other: {bootstrap.servers: 'x:1'}\n  main:").replace(
+        "  flights:\n", "  flights:\n    cluster: main\n"
+    )
+    topic = "format: odradek\n    cluster: other\n    options: {subscribe: t}\n"
+    start, end = text.index("format: csv"), text.index("views:")
+    pipeline = parsed(tmp_path, text[:start] + topic + text[end:])
+    assert pipeline.lookups["carriers"].cluster == pipeline.clusters["other"]
+    assert pipeline.behind(pipeline.sinks["files"]) == {"flights", "carriers"}
+
+
 def test_secrets_are_not_shown_by_any_value(tmp_path: Path) -> None:
     pipeline = parsed(tmp_path, GOOD)
     password = pipeline.sources["flights"].options["kafka.sasl.password"]

@@ -1,0 +1,76 @@
+"""What a query's checkpoint says without Spark: the newest batches, and where they ended.
+
+In: the place of a checkpoint. Out: a `Checkpoint`; one that isn't on this machine's disks (`s3a:`,
+`hdfs:` …) says that it can't be looked at. Must not: write, or read what only Spark understands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from odradek.cli.pipeline.progress import positions
+
+SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """As it is now. Spark writes `offsets/N` when batch N begins, `commits/N` when it is over."""
+
+    committed: int | None = None
+    begun: int | None = None
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """The next offset of each partition after the newest committed batch."""
+    seen: bool = True
+    """False where it can't be looked at from here."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no query has begun with it, as far as can be seen."""
+        return self.seen and self.begun is None
+
+    @property
+    def repeats(self) -> int | None:
+        """A batch that was begun and isn't committed: the query's next run repeats it."""
+        return self.begun if self.begun != self.committed else None
+
+
+def local_path(place: str) -> Path | None:
+    """The path on this machine that a place means, if it means one: without scheme, or `file:`."""
+    scheme = SCHEME.match(place)
+    if scheme is None:
+        return Path(place)
+    if scheme[1].lower() != "file":
+        return None
+    rest = place[scheme.end() :]
+    if rest.startswith("//"):
+        rest = rest[2:].removeprefix("localhost")
+    return Path(rest) if rest.startswith("/") else None
+
+
+def look(place: str) -> Checkpoint:
+    """Look at the checkpoint of one query."""
+    folder = local_path(place)
+    if folder is None:
+        return Checkpoint(seen=False)
+    committed, begun = _newest(folder / "commits"), _newest(folder / "offsets")
+    return Checkpoint(committed, begun, _ends(folder / "offsets" / str(committed)))
+
+
+def _newest(folder: Path) -> int | None:
+    if not folder.is_dir():
+        return None
+    return max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=None)
+
+
+def _ends(file: Path) -> dict[str, int]:
+    where: dict[str, int] = {}
+    with suppress(OSError, ValueError):  # a running query may be clearing it away
+        for line in file.read_text().splitlines()[2:]:
+            where |= positions(json.loads(line)) if line.startswith("{") else {}
+    return where

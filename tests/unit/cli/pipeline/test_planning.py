@@ -1,0 +1,146 @@
+"""What a pipeline's clusters are asked before it starts, and what of it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cli.pipeline import planning
+from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.planning import Plan, ask_clusters
+from odradek.cli.pipeline.spec import Pipeline, parse
+from odradek.testing import KafkaSimulation
+
+SPEC = """\
+name: p
+storage: file://{folder}/state
+clusters:
+  main: {{bootstrap.servers: "{main}"}}
+  other: {{bootstrap.servers: "{other}"}}
+sources:
+  events:
+    cluster: main
+    options: {{subscribePattern: event.*}}
+lookups:
+  names:
+    cluster: main
+    format: odradek
+    options: {{subscribe: names}}
+views:
+  both: SELECT * FROM Events LEFT JOIN names ON true
+sinks:
+  near: {{from: both, cluster: main}}
+  far: {{from: events, cluster: other, options: {{Topic: copy}}}}
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[KafkaSimulation]:
+    with KafkaSimulation() as simulation:
+        for topic, partitions in (("events-a", 2), ("events-b", 1), ("names", 1)):
+            simulation.create_topic(topic, partitions=partitions)
+        simulation.new_cluster("far").create_topic("copy", partitions=1)
+        yield simulation
+
+
+@pytest.fixture
+def spec(tmp_path: Path, world: KafkaSimulation) -> Any:
+    def made(given: str = "", instead: str = "") -> Pipeline:
+        text = SPEC.format(
+            folder=tmp_path, main=world.bootstrap_servers, other="far.simulated:9092"
+        )
+        assert given in text
+        path = tmp_path / "p.yml"
+        path.write_text(text.replace(given, instead))
+        return parse(read(path, {}))
+
+    return made
+
+
+def away(world: KafkaSimulation) -> None:
+    for broker in world.cluster.brokers:
+        world.crash(broker)
+    world.close_front_door()
+
+
+def begun(folder: Path, sink: str) -> None:
+    offsets = folder / "state" / "checkpoints" / sink / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text("v1\\n{}\\n")
+
+
+def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: Any) -> None:
+    world.produce("events-a", [b"1", b"2"])
+    events, names = found = ask_clusters(spec())
+    assert (events.kind, events.topics, events.records) == (
+        "source",
+        {"events-a": 2, "events-b": 1},
+        2,
+    )
+    assert (names.kind, names.topics, names.records) == ("lookup", {"names": 1}, 0)
+    first, second, third = Plan("p.yml", "p", found, {}, ()).lines()
+    assert first == "p.yml: pipeline p could start"
+    assert "topics like event.*, now events-a (2 partitions), events-b (1 partition), 2 r" in second
+    assert third.startswith("  lookup names: odradek at cluster main: names (1 partition), 0 rec")
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "expected"),
+    [
+        (
+            "subscribe: names",
+            "subscribe: nemes",
+            "p.yml:14: names: cluster main has no topic nemes",
+        ),
+        ("Topic: copy", "Topic: cpy", "p.yml:19: far: cluster other has no topic cpy"),
+    ],
+)
+def test_missing_topics_have_their_lines(
+    spec: Any, given: str, instead: str, expected: str
+) -> None:
+    with pytest.raises(SpecError, match=expected):
+        ask_clusters(spec(given, instead))
+
+
+@pytest.mark.parametrize("only", ["source", "sink"])
+def test_a_cluster_of_which_no_topic_is_named_is_asked(
+    world: KafkaSimulation, spec: Any, only: str
+) -> None:
+    pipeline = spec()
+    away(world)
+    if only == "sink":  # near, whose topics are in a column
+        pipeline.sources.clear()
+        pipeline.lookups.clear()
+        del pipeline.sinks["far"]
+    with pytest.raises(SpecError, match=r"p.yml:4: cluster main: "):
+        ask_clusters(pipeline)
+
+
+def test_what_ran_before_is_not_kept_from_starting_and_what_is_new_is(
+    world: KafkaSimulation, spec: Any, tmp_path: Path
+) -> None:
+    away(world)
+    begun(tmp_path, "near")  # which reads both
+    assert ask_clusters(spec(), only_new=True) == ()
+    with pytest.raises(SpecError, match="has no topic cpy"):
+        ask_clusters(spec("Topic: copy", "Topic: cpy"), only_new=True)
+    begun(tmp_path / "own", "far")
+    own = f"CheckpointLocation: {tmp_path}/own/state/checkpoints/far, Topic: cpy"
+    assert ask_clusters(spec("Topic: copy", own), only_new=True) == ()
+    with pytest.raises(SpecError, match="cluster main: "):
+        ask_clusters(spec("  near:", "  again:"), only_new=True)
+
+
+def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: Any) -> None:
+    away(world)
+    pipeline = spec("storage: file://", "storage: s3a://bucket")
+    assert ask_clusters(pipeline, only_new=True) == ()
+    writing = planning._writing(
+        pipeline.sinks["near"], "", pipeline.checkpoint(pipeline.sinks["near"])
+    )
+    assert not writing.looked_at
+    lines = Plan("p.yml", "p", (), {}, (writing,)).lines()
+    assert "can't be looked at from here" in lines[-1]
