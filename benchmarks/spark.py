@@ -1,6 +1,8 @@
 """`make bench-spark`: Odradek's Spark source and sink beside the JVM connector, on one real broker.
 
-In: how many rows and runs, which parts. Out: everything measured, as JSON and as tables. The JVM
+In: how many rows and runs, which parts. Out: everything measured, as JSON (written anew after each
+row, so that an end before the end loses nothing) and as tables. What a lane reads or writes is
+counted outside the time, and a lane that reads or writes something else has failed. The JVM
 connector runs on Spark 4.2.0 in an environment of its own (`spark_jvm`), Odradek there, too, and on
 the Spark of the project. Each Spark is one process that waits while another is timed; the lanes of
 a row take turns, every second round the other way about. How each is set up: METHOD.md.
@@ -15,22 +17,30 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pyspark
-from benchmarks import about, spark_table
+from benchmarks import about, spark_planning, spark_table
 from benchmarks.rows import Shape
 from benchmarks.spark_jvm import environment, timing
 from benchmarks.topics import Topics, new_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "4.2.0", "project"
-PARTS = ("read", "sink", "batches", "scale")
+PARTS = ("read", "sink", "batches", "scale", "planning")
 SHAPE = Shape()
+SUNK = Shape(share=0.5)
+"""What the sinks write: half as many rows, since each run makes a new topic of them."""
 SMALL = 30
 """Micro-batches of the part `batches`, each with a record of every partition."""
+MANY = (10_000, 100_000)
+"""Partitions whose batches are planned."""
+Job = dict[str, Any]
+Result = dict[str, Any]
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -77,9 +87,11 @@ EMPTY = tuple(
     Lane(f"empty-{name}", "a Python source without Kafka", spark, "empty")
     for name, spark in (("4.2", OLD), ("new", NEW))
 )
-QUERIES: dict[str, tuple[str, dict[str, Any]]] = {
+PIPES = (JVM, OURS_OLD, OURS, Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek"))
+"""From a topic into a topic."""
+QUERIES: dict[str, tuple[str, Job]] = {
     "noop": ("all columns into noop", {"query": "noop"}),
-    "sum": ("sum(length(value))", {"query": "sum", "value_bytes": SHAPE.value_size}),
+    "sum": ("sum(length(value))", {"query": "sum"}),
     "count": ("count", {"query": "count"}),
     "value": ("value only into noop", {"query": "noop"}),
 }
@@ -117,7 +129,7 @@ class Spark:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
+    def run(self, job: Job) -> Result:
         """Do one job and tell how long it took."""
         self._given.write(json.dumps(job) + "\n")
         self._given.flush()
@@ -142,8 +154,14 @@ class Spark:
 class Bench:
     """One call of this program."""
 
-    def __init__(self, options: argparse.Namespace, topics: Topics, folder: Path) -> None:
-        self.options, self.topics, self.folder = options, topics, folder
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        topics: Topics,
+        folder: Path,
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.options, self.topics, self.folder, self.save = options, topics, folder, save
         self.sparks: dict[str, Spark] = {}
         self.found: dict[str, dict[str, Any]] = {}
         self.skipped = ""
@@ -170,68 +188,139 @@ class Bench:
             for name in (NEW,) if self.skipped else (OLD, NEW):
                 self.sparks[name] = self.start(name)
             try:
-                for part in self.options.parts:
-                    if part != "scale":
+                for part in PARTS[:3]:
+                    if part in self.options.parts:
                         getattr(self, part)()
             finally:
                 for spark in self.sparks.values():
                     spark.close()
-        if "scale" in self.options.parts:
-            self.scale()
+        for part in PARTS[3:]:
+            if part in self.options.parts:
+                getattr(self, part)()
 
     def read(self) -> None:
         """Batch queries over one topic."""
         topic = self.topics.loaded(SHAPE)
         for key in self.options.queries:
-            self.turns(f"read/{key}", QUERIES[key][0], READERS, lambda lane, key=key: self.reading(
-                lane, topic, key), warm_up=key == self.options.queries[0])  # fmt: skip
+            counted = key in ("noop", "value")  # the others say themselves what they read
+            first = key == self.options.queries[0]
+            self.turns(
+                f"read/{key}", QUERIES[key][0], READERS,
+                partial(self.reading, topic, key),
+                before=partial(self.counting, topic, key) if counted or first else None,
+                check=self.check_read,
+            )  # fmt: skip
 
-    def reading(self, lane: Lane, topic: str, query: str) -> dict[str, Any]:
+    def check_read(self, lane: Lane, job: Job, result: Result) -> str:
+        """Say what is wrong with what was read, as far as the query shows it."""
+        expected = self.topics.records_of(SHAPE)
+        rows, size = result.get("rows"), result.get("value_bytes")
+        result["rows"] = expected  # noop says none; it was counted before
+        if rows not in (None, expected):
+            return f"{rows} rows instead of {expected}"
+        if size not in (None, expected * SHAPE.value_size):
+            return f"{size} bytes of values instead of {expected * SHAPE.value_size}"
+        return ""
+
+    def reading(self, topic: str, query: str, lane: Lane) -> Job:
         """One batch query as a job."""
         options = {
             "kafka.bootstrap.servers": self.topics.bootstrap,
             "subscribe": topic,
             **lane.options,
         }
-        job: dict[str, Any] = {"kind": "read", "format": lane.format, "options": options}
+        job: Job = {"kind": "read", "format": lane.format, "options": options}
         job |= QUERIES[query][1]
         if query == "value":
             # A user of the JVM connector selects; ours is told by the schema, and so reads less.
             job |= {"select": ["value"]} if lane.format == "kafka" else {"schema": "value binary"}
         return job
 
+    def counting(self, topic: str, query: str, lane: Lane) -> Job:
+        """The same as a query that says what it read; it warms up what the timed ones need."""
+        return {**self.reading(topic, query, lane), "query": "check"}
+
     def sink(self) -> None:
         """A stream's batch of generated rows into a topic."""
-        rows = self.topics.records_of(SHAPE)
+        rows = self.topics.records_of(SUNK)
         generator = Lane("generator", "making the rows, no sink", NEW, "noop")
-        self.turns(
-            "sink",
-            "generated rows into a topic",
-            (generator, *WRITERS),
-            lambda lane: {
-                "kind": "generate" if lane is generator else "write",
-                "rows": str(rows), "tasks": str(SHAPE.partitions), "format": lane.format,
-                "options": {"kafka.bootstrap.servers": self.topics.bootstrap, **lane.options},
-            },
-            own_topic=True, warm_up=True,
-        )  # fmt: skip
+
+        def writing(lane: Lane) -> Job:
+            options = {"kafka.bootstrap.servers": self.topics.bootstrap, **lane.options}
+            if lane is not generator:
+                options["topic"] = self.topics.empty(SUNK)
+            kind = "generate" if lane is generator else "write"
+            return {"kind": kind, "rows": str(rows), "tasks": str(SUNK.partitions),
+                    "format": lane.format, "options": options}  # fmt: skip
+
+        def check(lane: Lane, job: Job, result: Result) -> str:
+            if lane is generator:
+                return "" if result["rows"] == rows else f"{result['rows']} rows"
+            return self.check_written(lane, job["options"]["topic"], rows)
+
+        title = "generated rows into a topic"
+        self.turns("sink", title, (generator, *WRITERS), writing, before=writing, check=check)
+
+    def check_written(self, lane: Lane, topic: str, rows: int) -> str:
+        """Say what is wrong with a topic's ends, and delete it."""
+        end = self.topics.end(topic)
+        self.topics.drop(topic)
+        # Each of a task's transactions ends with a marker in each partition that it wrote to.
+        markers = SUNK.partitions**2 if lane.options.get("delivery") == "exactly_once" else 0
+        if rows <= end <= rows + markers:
+            return ""
+        return f"the topic ends at {end}, {rows} rows were written"
 
     def batches(self) -> None:
-        """Micro-batches of a row from each partition."""
-        shape = Shape(share=SMALL * SHAPE.partitions / self.topics.records)
-        topic = self.topics.loaded(Shape(value_size=101, share=shape.share))
-        self.turns(
-            "batches",
-            "micro-batches of a row from each partition",
-            (JVM, OURS_OLD, OURS, *EMPTY),
-            lambda lane: {
-                "kind": "batches", "format": lane.format,
-                "options": {"batches": str(SMALL), "tasks": str(SHAPE.partitions)}
-                if lane in EMPTY else
-                {"kafka.bootstrap.servers": self.topics.bootstrap, "subscribe": topic,
-                 "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(SHAPE.partitions)},
-            },
-        )  # fmt: skip
+        """Micro-batches of a row from each partition, into noop and into a topic."""
+        topic = self.topics.loaded(Shape(
+            value_size=101, share=SMALL * SHAPE.partitions / self.topics.records
+        ))  # fmt: skip
+
+        def flowing(lane: Lane) -> Job:
+            options = {
+                "kafka.bootstrap.servers": self.topics.bootstrap, "subscribe": topic,
+                "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(SHAPE.partitions),
+            }  # fmt: skip
+            if lane in EMPTY:
+                options = {"batches": str(SMALL), "tasks": str(SHAPE.partitions)}
+            return {"kind": "batches", "format": lane.format, "options": options}
+
+        def piping(lane: Lane) -> Job:
+            once = {"delivery": "exactly_once"} if lane.key == "odradek-once" else {}
+            into = {"kafka.bootstrap.servers": self.topics.bootstrap,
+                    "topic": self.topics.empty(SUNK), **once}  # fmt: skip
+            return {**flowing(lane), "into": into}
+
+        def check(lane: Lane, job: Job, result: Result) -> str:
+            rows, expected = result["rows"], SMALL * SHAPE.partitions
+            if (rows, result["batches"]) != (expected, SMALL):
+                return f"{rows} rows in {result['batches']} batches"
+            if "into" not in job:
+                return ""
+            end = self.topics.end(job["into"]["topic"])
+            self.topics.drop(job["into"]["topic"])
+            least, most = (2 * expected,) * 2 if lane.key == "odradek-once" else (expected,) * 2
+            return "" if least <= end <= most else f"the topic ends at {end}"
+
+        lanes, title = (JVM, OURS_OLD, OURS, *EMPTY), "micro-batches of a row from each partition"
+        self.turns("batches", title, lanes, flowing, before=flowing, check=check)
+        self.turns("batches-sink", f"{title}, into a topic", PIPES, piping, before=piping,
+                   check=check)  # fmt: skip
+
+    def planning(self) -> None:
+        """Batches over very many partitions of a simulated cluster."""
+        lanes = tuple(Lane(f"{n}", f"{n:,}", NEW, "") for n in MANY)
+        found: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
+        for turn in range(self.options.runs):
+            for lane in lanes:
+                try:
+                    result = spark_planning.measure(int(lane.key))
+                except Exception as error:
+                    result = {"error": f"{type(error).__name__}: {error}"}
+                found[lane.key].append(result)
+                progress(f"planning {turn + 1}/{self.options.runs} {lane.title}: {result}")
+        self.keep("planning", "planning batches over many partitions", lanes, found)
 
     def scale(self) -> None:
         """One executor process and two, each with one core."""
@@ -244,46 +333,68 @@ class Bench:
                 Lane(f"executors-{n}", f"Odradek, {n} executor{'s' * (n > 1)}", f"{n}", "odradek")
                 for n in masters
             ]
-            self.turns("scale", "executor processes with a core each", tuple(lanes),
-                       lambda lane: self.reading(lane, topic, "noop"), warm_up=True)  # fmt: skip
+            self.turns(
+                "scale", "executor processes with a core each", tuple(lanes),
+                partial(self.reading, topic, "noop"),
+                before=partial(self.counting, topic, "noop"),
+                check=self.check_read,
+            )  # fmt: skip
         finally:
             for n in masters:
                 if f"{n}" in self.sparks:
                     self.sparks[f"{n}"].close()
 
     def turns(
-        self, row: str, title: str, lanes: tuple[Lane, ...], job_of: Any, *,
-        own_topic: bool = False, warm_up: bool = False,
-    ) -> None:  # fmt: skip
-        """Measure the lanes of a row by turns."""
+        self,
+        row: str,
+        title: str,
+        lanes: tuple[Lane, ...],
+        job_of: Callable[[Lane], Job],
+        *,
+        check: Callable[[Lane, Job, Result], str],
+        before: Callable[[Lane], Job] | None = None,
+    ) -> None:
+        """Measure the lanes of a row by turns; `before` is what each does first, not timed."""
         lanes = tuple(lane for lane in lanes if lane.spark in self.sparks)
-        runs: dict[str, list[dict[str, Any]]] = {lane.key: [] for lane in lanes}
-        for turn in range(-warm_up, self.options.runs):
+        runs: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
+        wrong: dict[str, str] = {}
+        for turn in range(0 if before is None else -1, self.options.runs):
             for lane in lanes if turn % 2 == 0 else reversed(lanes):
-                job = job_of(lane)
-                if own_topic:
-                    job["options"]["topic"] = self.topics.empty(SHAPE)
+                job = job_of(lane) if turn >= 0 or before is None else before(lane)
                 result = self.sparks[lane.spark].run(job)
-                if own_topic:
-                    self.topics.drop(job["options"]["topic"])
-                if row.startswith("read") or row == "scale":
-                    check_rows(result, self.topics.records_of(SHAPE))
+                if "error" not in result and (found := check(lane, job, result)):
+                    result["error"] = found
+                if turn < 0 and "error" in result:
+                    wrong[lane.key] = f"in the run before the timed ones: {result['error']}"
+                elif lane.key in wrong:
+                    result.setdefault("error", wrong[lane.key])
                 progress(f"{row} {turn + 1}/{self.options.runs} {lane.title} "
                          f"({self.sparks[lane.spark].version}): {in_short(result)}")  # fmt: skip
                 if turn >= 0:
                     runs[lane.key].append(result)
+            self.keep(row, title, lanes, runs)
+
+    def keep(
+        self, row: str, title: str, lanes: tuple[Lane, ...], runs: dict[str, list[Result]]
+    ) -> None:
+        """Add a row to what was found, and write all of it."""
         self.found[row] = {
             "title": title,
             "lanes": {
                 lane.key: {
                     "title": lane.title,
-                    "spark": self.sparks[lane.spark].version,
+                    "spark": self.version(lane.spark),
                     "options": lane.options,
                     "runs": runs[lane.key],
                 }
                 for lane in lanes
             },
         }
+        self.save({"skipped": self.skipped, "rows": self.found})
+
+    def version(self, name: str) -> str:
+        """The version of one of the Sparks."""
+        return self.sparks[name].version if name in self.sparks else pyspark.__version__
 
 
 def home_of_executors(folder: Path) -> Path:
@@ -295,16 +406,6 @@ def home_of_executors(folder: Path) -> Path:
         for name in ("bin", "jars", "python", "sbin"):
             (home / name).symlink_to(installed / name)
     return home
-
-
-def check_rows(result: dict[str, Any], expected: int) -> None:
-    """A query that read something else isn't a measurement.
-
-    `sum` and `count` say how many rows they read; noop and the others don't, so there nobody looks.
-    """
-    if result.get("rows") not in (None, expected) and "error" not in result:
-        result["error"] = f"{result['rows']} rows instead of {expected}"
-    result["rows"] = expected
 
 
 def in_short(result: dict[str, Any]) -> str:
@@ -350,15 +451,19 @@ def main() -> None:
     """Measure, write, print."""
     options = command_line()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and Sparks end, too
+    store: dict[str, Any] = {}
+
+    def save(found: dict[str, Any]) -> None:
+        store.update(found)
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(store, indent=1) + "\n")
+
     with new_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options, Topics(cluster, Path(folder), options.records), Path(folder))
-        store: dict[str, Any] = {"sitting": {**about.sitting(options), "kafka": cluster.version}}
-        try:
-            bench.run()
-        finally:
-            store |= {"skipped": bench.skipped, "rows": bench.found}
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(store, indent=1) + "\n")
+        store |= {"sitting": {**about.sitting(options), "kafka": cluster.version}}
+        topics = Topics(cluster, Path(folder), options.records)
+        bench = Bench(options, topics, Path(folder), save)
+        save({"skipped": bench.skipped, "rows": bench.found})
+        bench.run()
     text = spark_table.markdown(store)
     options.markdown.write_text(text)
     print(text)

@@ -1,109 +1,203 @@
 """Tables of what `benchmarks.spark` measured, and how far the goals are.
 
-In: its JSON. Out: Markdown. Must not: measure, or leave out what failed.
+    python -m benchmarks.spark_table [artifacts/bench-spark.json] [--docs]
+
+In: its JSON. Out: Markdown; with --docs the tables between the marks `<!-- bench-spark NAME -->`
+and `<!-- end -->` of docs/spark.md and docs/performance.md, and the JSON beside them. Must not:
+measure, touch the text between the tables, or leave out what failed.
 """
 
 from __future__ import annotations
 
-import statistics
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-GOALS = {
-    "read/noop": (("jvm", 2.0), ("jvm-tuned", 1.4)),
-    "read/sum": (("jvm", 2.0), ("jvm-tuned", 1.4)),
-    "read/value": (("jvm", 3.0),),
-    "sink": (("jvm", 2.0),),
-}
-"""How many times as fast as another lane Odradek is to be, at least."""
+from benchmarks.spark_goals import cpu, judged, median, rate, ratio, runs_of
 
-
-def runs_of(lane: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs that didn't fail."""
-    return [run for run in lane["runs"] if "error" not in run]
-
-
-def rates(lane: dict[str, Any]) -> list[float]:
-    """Rows a second of each run."""
-    return [run["rows"] / run["seconds"] for run in runs_of(lane)]
-
-
-def ratio(row: dict[str, Any], lane: str, against: str) -> float | None:
-    """A lane's median speed over another's."""
-    lanes = row["lanes"]
-    if lane not in lanes or against not in lanes:
-        return None
-    mine, theirs = rates(lanes[lane]), rates(lanes[against])
-    return statistics.median(mine) / statistics.median(theirs) if mine and theirs else None
+ROOT = Path(__file__).resolve().parent.parent
+FOUND = ROOT / "artifacts" / "bench-spark.json"
+DOCS = ROOT / "docs"
+PAGES = ("spark.md", "performance.md")
+_MARKED = re.compile(r"(<!-- bench-spark (?P<name>.+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+SHORT = (
+    ("read/noop", "all columns into noop"),
+    ("read/sum", "`sum(length(value))`"),
+    ("read/count", "`count`"),
+    ("read/value", "`value` alone into noop"),
+    ("sink", "the sink, at_least_once"),
+)
 
 
 def markdown(store: dict[str, Any]) -> str:
     """Everything."""
+    return f"{taken(store)}\n\n{goals(store)}\n\n{details(store)}\n"
+
+
+def taken(store: dict[str, Any]) -> str:
+    """When, where and how, and what is missing."""
     sitting = store["sitting"]
     machine = sitting["machine"]
-    taken = (
+    text = (
         f"Taken on {sitting['id']} UTC at commit {sitting['commit']}: {machine['cpu']}, "
-        f"{machine['cores']} cores shared with the broker (Kafka {sitting['kafka']}), Python "
+        f"{machine['cores']} cores shared with the broker (Kafka {sitting['kafka']}), load "
+        f"{machine['load']} at the start, Python "
         f"{machine['python']}, pyarrow {sitting['packages']['pyarrow']}, local[2], "
         f"{sitting['records']:,} records of 100 bytes with keys of 16 in 4 partitions, "
-        f"medians of {sitting['runs']} runs (lowest–highest).\n"
+        f"medians of {sitting['runs']} runs (lowest–highest)."
     )
-    parts = [taken]
     if store["skipped"]:
-        parts.append(f"Not measured: {store['skipped']}\n")
+        text += f"\n\nNot measured: {store['skipped']}"
+    return text
+
+
+def goals(store: dict[str, Any]) -> str:
+    """Each goal with what was reached."""
+    lines = [_line(["", "Spark", "goal", "reached", ""]), _line(["---"] * 5)]
+    for goal, lane, reached in judged(store):
+        cells = ["failed", "**missed**"]
+        if reached is not None:
+            shown = f"{reached:,.0f}" if reached >= 1000 else f"{reached:.2f}"
+            cells = [f"{shown}{goal.unit}", goal.verdict(reached)]
+        lines.append(_line([goal.text, lane["spark"], goal.wanted(), *cells]))
+    return "\n".join(lines)
+
+
+def summary(store: dict[str, Any]) -> str:
+    """Million rows a second, one line for each query, with how many times the JVM's they are."""
+    columns = ("jvm", "jvm-tuned", "odradek-4.2", "odradek")
+    head = ("", "JVM 4.2.0", "JVM 4.2.0, tuned", *_ours(store, columns[2:]))
+    lines = [_line([*head]), _line(["---"] * len(head))]
+    for key, title in SHORT:
+        row = store["rows"].get(key)
+        if row is None:
+            continue
+        cells = []
+        for lane in columns:
+            speed = median(row, lane, rate)
+            text = f"{speed / 1e6:.2f}" if speed is not None else "–"
+            if lane in columns[2:]:
+                times = [ratio(row, lane, other) for other in columns[:2]]
+                shown = [f"{found:.1f} ×" for found in times if found is not None]
+                text += f" ({', '.join(shown)})" if shown else ""
+            cells.append(text)
+        lines.append(_line([title, *cells]))
+    return "\n".join(lines)
+
+
+def _ours(store: dict[str, Any], lanes: tuple[str, ...]) -> list[str]:
+    rows = [row["lanes"] for row in store["rows"].values()]
+    sparks = [next((row[lane]["spark"] for row in rows if lane in row), "–") for lane in lanes]
+    return [f"Odradek on {spark}" for spark in sparks]
+
+
+def details(store: dict[str, Any]) -> str:
+    """A table for each row."""
+    parts = []
     for key, row in store["rows"].items():
-        table = _batches(row) if key == "batches" else _speeds(key, row)
-        parts.append(f"**{row['title']}**\n\n{table}\n")
-    return "\n".join(parts)
+        table = _TABLES.get(key, _speeds)(row)
+        parts.append(f"**{row['title']}**\n\n{table}")
+    return "\n\n".join(parts)
 
 
-def _speeds(key: str, row: dict[str, Any]) -> str:
+def _speeds(row: dict[str, Any]) -> str:
     others = [lane for lane in ("jvm", "jvm-tuned", "executors-1") if lane in row["lanes"]]
     head = ["", "Spark", "M rows/s", "range", "µs CPU a row", *(f"× {other}" for other in others)]
     lines = [_line(head), _line(["---"] * len(head))]
     for name, lane in row["lanes"].items():
-        speeds = rates(lane)
-        if not speeds:
-            why = lane["runs"][-1]["error"][-200:].replace("\n", " ") if lane["runs"] else "no run"
-            lines.append(
-                _line([lane["title"], lane["spark"], "failed", why, *[""] * (len(head) - 4)])
-            )
+        speeds = [rate(run) / 1e6 for run in runs_of(lane)]
+        middle, used = median(row, name, rate), median(row, name, cpu)
+        if middle is None:
+            lines.append(_failed(lane, len(head)))
             continue
-        cpu = statistics.median(run["cpu_s"] / run["rows"] * 1e6 for run in runs_of(lane))
         against = [ratio(row, name, other) for other in others]
-        cells = [f"{found:.2f}" if found is not None else "" for found in against]
-        millions = [speed / 1e6 for speed in speeds]
         lines.append(_line([
-            lane["title"], lane["spark"], f"{statistics.median(millions):.2f}",
-            f"{min(millions):.2f}–{max(millions):.2f}", f"{cpu:.2f}", *cells,
+            lane["title"], lane["spark"], f"{middle / 1e6:.2f}",
+            f"{min(speeds):.2f}–{max(speeds):.2f}", f"{used:.2f}",
+            *(f"{found:.2f}" if found is not None else "" for found in against),
         ]))  # fmt: skip
-    for other, goal in GOALS.get(key, ()):
-        for name in ("odradek-4.2", "odradek"):
-            found = ratio(row, name, other)
-            if found is not None:
-                lane = row["lanes"][name]
-                met = "met" if found >= goal else "missed"
-                lines.append(
-                    f"\nGoal {goal:g} × {row['lanes'][other]['title']}, on {lane['spark']}: {met}."
-                )
     return "\n".join(lines)
 
 
 def _batches(row: dict[str, Any]) -> str:
     head = ["", "Spark", "first batch from start(), s", "warm batch, s", "range"]
     lines = [_line(head), _line(["---"] * len(head))]
-    for lane in row["lanes"].values():
-        runs = runs_of(lane)
-        if not runs:
-            lines.append(_line([lane["title"], lane["spark"], "failed", "", ""]))
+    for name, lane in row["lanes"].items():
+        warm = [run["warm_s"] for run in runs_of(lane)]
+        middle = median(row, name, lambda run: float(run["warm_s"]))
+        cold = median(row, name, lambda run: float(run["cold_s"]))
+        if middle is None:
+            lines.append(_failed(lane, len(head)))
             continue
-        warm = [run["warm_s"] for run in runs]
-        cold = statistics.median(run["cold_s"] for run in runs)
         lines.append(_line([
-            lane["title"], lane["spark"], f"{cold:.2f}", f"{statistics.median(warm):.3f}",
+            lane["title"], lane["spark"], f"{cold:.2f}", f"{middle:.3f}",
             f"{min(warm):.3f}–{max(warm):.3f}",
         ]))  # fmt: skip
     return "\n".join(lines)
 
 
+def _planning(row: dict[str, Any]) -> str:
+    head = [
+        "partitions",
+        "first batch, s",
+        "warm batch, s",
+        "without the cluster, s",
+        "JSON, bytes",
+    ]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for name, lane in row["lanes"].items():
+        if not runs_of(lane):
+            lines.append(_failed(lane, len(head)))
+            continue
+        found = [median(row, name, lambda run, key=key: float(run[key]))  # type: ignore[misc]
+                 for key in ("first_s", "warm_s", "alone_s")]  # fmt: skip
+        size = median(row, name, lambda run: float(run["json_bytes"]))
+        lines.append(_line([lane["title"], *(f"{s:.2f}" for s in found), f"{size:,.0f}"]))
+    return "\n".join(lines)
+
+
+_TABLES = {"batches": _batches, "batches-sink": _batches, "planning": _planning}
+
+
+def _failed(lane: dict[str, Any], cells: int) -> str:
+    why = lane["runs"][-1]["error"][-200:].replace("\n", " ") if lane["runs"] else "no run"
+    return _line([lane["title"], lane["spark"], "failed", why, *[""] * (cells - 4)])
+
+
 def _line(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "taken": taken,
+    "summary": summary,
+    "goals": goals,
+    "details": details,
+}
+
+
+def filled(text: str, store: dict[str, Any]) -> str:
+    """A page with its tables made anew."""
+    return _MARKED.sub(lambda mark: f"{mark[1]}\n{TABLES[mark['name']](store)}\n\n{mark[4]}", text)
+
+
+def main() -> None:
+    """Print the tables, or put them in their pages."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("json", type=Path, nargs="?", default=FOUND)
+    parser.add_argument("--docs", action="store_true", help="write them into docs")
+    options = parser.parse_args()
+    store = json.loads(options.json.read_text())
+    if not options.docs:
+        print(markdown(store))
+        return
+    for page in (DOCS / name for name in PAGES):
+        page.write_text(filled(page.read_text(), store))
+    (DOCS / "bench-spark.json").write_text(json.dumps(store, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

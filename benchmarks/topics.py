@@ -15,8 +15,12 @@ from pathlib import Path
 
 from benchmarks import data, peers
 from benchmarks.rows import Shape
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
 
 from odradek.testing import LocalCluster
 
@@ -93,6 +97,14 @@ class Topics:
             self._load(shape)
             self._loaded.add(shape.topic)
         return shape.topic
+
+    def end(self, topic: str) -> int:
+        """Where its partitions end, added up."""
+        described = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
+        last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        places = {TopicPartition(topic, n): last for n in described}
+        found = self._admin.list_offsets(places, request_timeout=30)
+        return sum(future.result(30).offset for future in found.values())
 
     def drop(self, topic: str) -> None:
         """Delete a topic; its files go a second later."""

@@ -83,16 +83,19 @@ def read(spark: SparkSession, job: Job) -> Job:
     frame = frame_of(spark, job)
     if job.get("select"):
         frame = frame.select(*job["select"])
-    rows = None
-    if job["query"] == "noop":
+    rows = size = None
+    if job["query"] == "check":
+        seen = frame.selectExpr("count(1) AS n", "sum(length(value)) AS s").collect()[0]
+        rows, size = seen.n, seen.s
+    elif job["query"] == "noop":
         frame.write.format("noop").mode("overwrite").save()
     elif job["query"] == "sum":
-        total = frame.selectExpr("sum(length(value)) AS s").collect()[0].s
-        rows = total // job["value_bytes"]
+        size = frame.selectExpr("sum(length(value)) AS s").collect()[0].s
     else:
         rows = frame.count()
     seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "cpu_s": cpu_seconds() - cpu, "rows": rows}
+    used = cpu_seconds() - cpu
+    return {"seconds": seconds, "cpu_s": used, "rows": rows, "value_bytes": size}
 
 
 def write(spark: SparkSession, job: Job) -> Job:
@@ -128,12 +131,11 @@ def batches(spark: SparkSession, job: Job) -> Job:
     begin = time.perf_counter()
     source = spark.readStream.format(job["format"]).options(**job["options"]).load()
     with tempfile.TemporaryDirectory() as folder:
-        query = (
-            source.writeStream.format("noop")
-            .option("checkpointLocation", folder)
-            .trigger(availableNow=True)
-            .start()
-        )
+        sink = source.writeStream.format("noop")
+        if "into" in job:
+            sink = source.select("key", "value").writeStream.format(job["format"])
+            sink = sink.options(**job["into"])
+        query = sink.option("checkpointLocation", folder).trigger(availableNow=True).start()
         query.awaitTermination()
         seconds = time.perf_counter() - begin
         found = [p for p in query.recentProgress if p["numInputRows"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import spark_table
+from benchmarks import spark_goals, spark_table
 
 
 def lane(title: str, *rates: float, error: str = "") -> dict[str, Any]:
@@ -16,7 +16,7 @@ STORE: dict[str, Any] = {
     "sitting": {
         "id": "2026-01-01",
         "commit": "abc",
-        "machine": {"cpu": "x", "cores": 2, "python": "3.11"},
+        "machine": {"cpu": "x", "cores": 2, "python": "3.11", "load": 0.1},
         "kafka": "4.3.1",
         "packages": {"pyarrow": "26"},
         "records": 1000,
@@ -52,18 +52,80 @@ def test_medians_ratios_and_goals() -> None:
     text = spark_table.markdown(STORE)
     assert "| Odradek | 4.2.0 | 5.00 | 1.00–6.00 | 2000.00 | 2.50 | 1.25 |" in text
     assert "| tuned | 4.2.0 | 4.00 |" in text  # the run that failed isn't in the median
-    assert "Goal 2 × JVM, on 4.2.0: met." in text
-    assert "Goal 1.4 × tuned, on 4.2.0: missed." in text
+    goals = [line for line in text.splitlines() if line.startswith("| all columns, ")]
+    jvm = "| all columns, beside the JVM connector | 4.2.0 | ≥ 2 × (aim 2.5) |"
+    tuned = "| all columns, beside it tuned | 4.2.0 | ≥ 1.4 × (aim 1.7) |"
+    assert goals == [
+        f"{jvm} failed | **missed** |",
+        f"{jvm} 2.50 × | met, aim met |",
+        f"{tuned} failed | **missed** |",
+        f"{tuned} 1.25 × | **missed**, aim missed |",
+    ]
 
 
 def test_what_failed_is_said() -> None:
     text = spark_table.markdown(STORE)
     assert "| broken | 4.2.0 | failed | no kernel |" in text
     assert "Not measured: no Java" in text
-    assert text.count("Goal") == 2  # a lane that failed meets and misses nothing
 
 
-def test_micro_batches() -> None:
+def test_micro_batches_are_held_to_the_jvm_and_to_an_empty_source() -> None:
     text = spark_table.markdown(STORE)
     assert "| JVM | 4.2.0 | 2.00 | 0.200 | 0.100–0.300 |" in text
     assert "| Odradek | 4.2.0 | failed |" in text
+    row = {
+        "lanes": {
+            key: {"title": key, "spark": "4.2.0", "runs": [{"warm_s": warm, "cold_s": cold}]}
+            for key, warm, cold in (
+                ("jvm", 0.2, 2.0), ("empty-new", 0.15, 2.5), ("odradek", 0.29, 2.55)
+            )
+        }
+    }  # fmt: skip
+    found = {
+        goal.text: (goal.verdict(reached), round(reached, 3))
+        for goal, _, reached in spark_goals.judged({"rows": {"batches": row}})
+        if reached is not None
+    }
+    assert found == {
+        "cold micro-batch, beside the JVM connector": ("met", 1.275),
+        "cold micro-batch, above an empty Python source": ("met", 0.05),
+        "warm micro-batch, beside the JVM connector": ("met", 1.45),
+        "warm micro-batch, above an empty Python source": ("**missed**", 0.14),
+    }
+
+
+def test_scale_and_planning() -> None:
+    def executors(seconds: float, cpu_s: float) -> dict[str, Any]:
+        run = {"rows": 1000, "seconds": seconds, "cpu_s": cpu_s}
+        return {"title": "", "spark": "4.3.0", "runs": [run]}
+
+    planned = {"first_s": 2.0, "warm_s": 0.5, "alone_s": 0.2, "json_bytes": 2e6}
+    store = {
+        **STORE,
+        "rows": {
+            "scale": {
+                "title": "executors",
+                "lanes": {"executors-1": executors(10, 5), "executors-2": executors(8, 5.2)},
+            },
+            "planning": {
+                "title": "planning",
+                "lanes": {"10000": {"title": "10,000", "spark": "4.3.0", "runs": [planned]}},
+            },
+        },
+    }
+    text = spark_table.markdown(store)
+    assert "| two executors, beside one | 4.3.0 | ≥ 1.7 × | 1.25 × | **missed** |" in text
+    assert "| CPU of a row with two, beside one | 4.3.0 | ≤ 1.1 × | 1.04 × | met |" in text
+    assert "| planning 10,000 partitions, warm | 4.3.0 | ≤ 1 s | 0.50 s | met |" in text
+    assert "≤ 1e+06 bytes | 2,000,000 bytes | **missed** |" in text
+    assert "| 10,000 | 2.00 | 0.50 | 0.20 | 2,000,000 |" in text
+
+
+def test_pages_are_filled_between_their_marks() -> None:
+    page = "before\n<!-- bench-spark summary -->\nold\n<!-- end -->\nbehind\n"
+    text = spark_table.filled(page, STORE)
+    assert text.startswith("before\n<!-- bench-spark summary -->\n\n|  | JVM 4.2.0 |")
+    assert "| all columns into noop | 2.00 | 4.00 | – | 5.00 (2.5 ×, 1.2 ×) |" in text
+    assert text.endswith("|\n\n<!-- end -->\nbehind\n")
+    assert "old" not in text
+    assert spark_table.filled(text, STORE) == text

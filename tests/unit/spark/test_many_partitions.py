@@ -1,0 +1,46 @@
+"""Planning for very many partitions: what is asked, and how large the offsets are; not how long."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from odradek.spark.offsets import SENTINEL
+from odradek.spark.tasks import input_partitions
+
+FAR = 10_000_000_000
+"""Offsets have eleven digits, as those of a topic that has been in use for years."""
+
+
+def grow(cluster: Any, partitions: int, records: int) -> None:
+    """Give each partition some records; the last one is at `FAR`."""
+    topic_id, _ = cluster.topics["t"]
+    ends = dict.fromkeys(range(partitions), (FAR - 1, FAR + records))
+    cluster.topics["t"] = (topic_id, ends)
+
+
+def test_ten_thousand_partitions_are_one_question_and_less_than_a_megabyte(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    grow(cluster, 10_000, 0)
+    driver = tracker()
+    first = json.loads(json.dumps(driver.latest(SENTINEL)))
+    cluster.calls.clear()
+    grow(cluster, 10_000, 1)
+    clock.at += 1
+    end = driver.latest(first)
+    planned = input_partitions(driver.plan(first, end))
+    assert cluster.calls == ["end"]
+    assert [p.wanted.tp.partition for p in planned] == list(range(10_000))
+    assert all(p.wanted.size == 1 for p in planned)
+    # The first offset carries where each partition begins, so it is the largest there is.
+    assert len(json.dumps(end)) < len(json.dumps(first)) <= 1_000_000
+
+
+def test_a_hundred_thousand_partitions_are_planned(tracker: Any, cluster: Any) -> None:
+    grow(cluster, 100_000, 0)
+    driver = tracker()
+    end = driver.latest(SENTINEL)
+    planned = driver.plan(SENTINEL, end).ranges
+    assert cluster.calls == ["describe", "end", "beginning"]
+    assert (len(planned), planned[99_999].size) == (100_000, 1)
