@@ -24,6 +24,9 @@ from odradek.testing import ensure_java_environment
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVMs that are killed soon don't live to see what the second compiler is good for."""
 LOOK = 0.1
+AGAIN, AGAIN_AT_MOST = 0.5, 16.0
+"""Seconds until a query that failed is started again, doubled until it commits a batch: a machine
+that is too slow for Spark's ten seconds for a Python process isn't made slower by one more."""
 ATTEMPTS = 5
 """Runs of a query that works off the rest, faults being over."""
 
@@ -94,6 +97,9 @@ class Pipeline:
         self.running: dict[str, Any] = {}
         self._seen: dict[str, str] = {}
         """When the progress that was last heard of each query was made."""
+        self._again = dict.fromkeys(self._makers, AGAIN)
+        self._due: dict[str, float] = {}
+        """When the queries that failed are started again."""
 
     @property
     def names(self) -> list[str]:
@@ -127,6 +133,7 @@ class Pipeline:
         """Start a query from its checkpoint."""
         query = self._makers[name]().trigger(**trigger).start()
         self.running[name] = query
+        self._due.pop(name, None)
         self._seen.pop(name, None)
         say("started", query=name)
         return query
@@ -143,11 +150,15 @@ class Pipeline:
             last = query.lastProgress
             if last is not None and committed(last, self._seen.get(name)):
                 self._seen[name] = last["timestamp"]
+                self._again[name] = AGAIN
                 say("batch", query=name, batch=last["batchId"], rows=last["numInputRows"])
             if not query.isActive:
-                say("failed", query=name, text=str(query.exception()))
-                time.sleep(0.5)
-                self.start(name, processingTime=self._plan["every"])
+                if name not in self._due:
+                    say("failed", query=name, text=str(query.exception()))
+                    self._again[name] = wait = min(2 * self._again[name], AGAIN_AT_MOST)
+                    self._due[name] = time.monotonic() + wait / 2
+                elif time.monotonic() >= self._due[name]:
+                    self.start(name, processingTime=self._plan["every"])
 
     def finish(self) -> bool:
         """Work off what is there; nobody does harm any more."""

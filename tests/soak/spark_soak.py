@@ -166,27 +166,32 @@ class SparkSoak:
         self._begun = time.monotonic()
         self._feeder.start()
         try:
+            self._guard("the soak itself", self._all_trouble)
+            self._guard("working off the rest", self._drain)
+        finally:  # also when somebody interrupts it
+            self._feeder.stopping.set()
+            for driver in self._drivers:
+                driver.kill_all()
+        self._guard("the judgement itself", self._judge)
+        self._conclude()
+        return self.report
+
+    def _guard(self, what: str, step: Callable[[], None]) -> None:
+        """Take a step; what was seen until it failed is worth a judgement."""
+        try:
+            step()
+        except Exception as error:
+            self._fail(f"{what}: {error!r}")
+
+    def _all_trouble(self) -> None:
+        """From the first driver to the last fault; no record comes after it."""
+        try:
             self._start_driver()
             self._progress("start", time.monotonic())
             self._trouble()
-        except Exception as error:  # what was seen until then is worth a judgement
-            self._fail(f"the soak itself: {error!r}")
         finally:
             self._feeder.stopping.set()
             self._feeder.join()
-        try:
-            self._drain()
-        except Exception as error:
-            self._fail(f"working off the rest: {error!r}")
-        finally:
-            for driver in self._drivers:
-                driver.kill_all()
-        try:
-            self._judge()
-        except Exception as error:
-            self._fail(f"the judgement itself: {error!r}")
-        self._conclude()
-        return self.report
 
     # The driver
 
