@@ -211,23 +211,48 @@ _VALUES = (
     SparkOption(
         "valueFormat",
         "–",
-        "json: the column value is decoded on the way, to a struct as option valueSchema says. "
-        "select value.* makes columns of it.",
+        "json or avro: the column value is decoded on the way, to a struct as option valueSchema "
+        "says. select value.* makes columns of it. For avro: pip install 'odradek[avro]', on the "
+        "executors as well.",
         own=True,
     ),
     SparkOption(
         "valueSchema",
         "–",
-        "The fields of decoded values, as DDL (`id bigint, tags array<string>, at timestamp`) or "
-        "as StructType.json() gives them. A string field `_corrupt_record` gets the text of "
-        "values that don't fit.",
+        "json: the fields of decoded values, as DDL (`id bigint, tags array<string>, at "
+        "timestamp`) or as StructType.json() gives them. A string field `_corrupt_record` gets the "
+        "text of values that don't fit. avro: the Avro schema, as JSON, that the values were "
+        "written with.",
         own=True,
     ),
     SparkOption(
         "valueMode",
         "PERMISSIVE",
-        "PERMISSIVE: what isn't JSON, and fields of another type, are null, as in from_json. "
-        "FAILFAST: the query fails and names the record.",
+        "PERMISSIVE: fields of another type than in valueSchema are null, and all are where a "
+        "value isn't JSON or isn't of the Avro schema, as in from_json and from_avro. FAILFAST: "
+        "the query fails and names the record.",
+        own=True,
+    ),
+    SparkOption(
+        "avroSchema",
+        "–",
+        "The Avro schema to read values as, where it isn't the one that they were written with: "
+        "other fields, defaults, wider types. The same as from_avro's option of that name.",
+        own=True,
+    ),
+    SparkOption(
+        "avroWireFormat",
+        "plain",
+        "plain: a value is a record and nothing else. confluent: before it stand a zero and the "
+        "schema's id in four bytes, as serializers with a schema registry write them. No registry "
+        "is asked.",
+        own=True,
+    ),
+    SparkOption(
+        "avroSchemaId",
+        "any",
+        "With avroWireFormat=confluent: the ids, with commas between, that option valueSchema "
+        "stands for. A value with another id doesn't fit.",
         own=True,
     ),
 )

@@ -34,10 +34,12 @@ from odradek.spark.option_values import (
 from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
 from odradek.spark.topic_patterns import compiled
-from odradek.spark.values import ValueFormat, parse_value_format
+from odradek.spark.values import JsonFormat, parse_value_format
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from odradek.spark.avro_values import AvroFormat
 
 logger = logging.getLogger("odradek.spark")
 
@@ -88,7 +90,7 @@ class SourceOptions:
     fetch_attempts: int = 3
     retry_interval: float = 1.0
     discovery_interval: float = DISCOVERY_S
-    value_format: ValueFormat | None = None
+    value_format: JsonFormat | AvroFormat | None = None
     """How values are decoded; None: they stay bytes."""
     commit_group: str | None = None
     """The group that finished batches are committed to; None: none."""

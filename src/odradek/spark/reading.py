@@ -25,7 +25,7 @@ from odradek.spark.problems import (
     UndecodableValueError,
 )
 from odradek.spark.schema import fit
-from odradek.spark.values import JsonDecoder, ValueDecodeError
+from odradek.spark.values import Decoder, ValueDecodeError
 from odradek.spark.worker_clients import Clock, ClusterConsumer, known_topic_id
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class RangeReader:
         self._has_rows = False
 
     def batches(
-        self, columns: Sequence[str], target: pa.Schema, decoder: JsonDecoder | None = None
+        self, columns: Sequence[str], target: pa.Schema, decoder: Decoder | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Give the range's records in batches of exactly the target schema."""
         fetched = [*columns, *(("offset",) if decoder and "offset" not in columns else ())]
@@ -276,7 +276,7 @@ class RangeReader:
         batch: pa.RecordBatch,
         columns: Sequence[str],
         target: pa.Schema,
-        decoder: JsonDecoder | None,
+        decoder: Decoder | None,
     ) -> pa.RecordBatch:
         if decoder is None:
             return fit(batch, columns, target)

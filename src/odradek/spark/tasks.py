@@ -19,7 +19,7 @@ from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema
 from odradek.spark.tracker import Plan
-from odradek.spark.values import JsonDecoder
+from odradek.spark.values import Decoder
 from odradek.spark.worker_clients import Hint, known_topic_id, process_clients
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def read_partition(
 
 def decoder_of(
     options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
-) -> JsonDecoder | None:
+) -> Decoder | None:
     """What decodes the values, where that is asked for and the query reads them at all."""
     if options.value_format is None or "value" not in columns:
         return None
     kind = target.field(columns.index("value")).type
-    return JsonDecoder(kind, fail_fast=options.value_format.fail_fast)
+    return options.value_format.decoder(kind)
 
 
 def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:

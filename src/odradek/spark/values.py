@@ -1,8 +1,8 @@
-"""Values decoded to columns on the way to Spark, whole batches at a time.
+"""Values decoded to columns on the way to Spark, whole batches at a time: the options, and JSON.
 
 In: the column `value` as it came. Out: a struct column of the type that option valueSchema gives,
 by the rules of Spark's `from_json`. Must not: know Kafka or a cluster; make objects of rows whose
-batch decodes as it is.
+batch decodes as it is. Avro is in `avro_values`, which is imported where it is asked for.
 
 A batch is written as lines of JSON and read by Arrow in one go. Arrow takes all lines or none, so a
 part that has a line it doesn't take is gone through value by value: what fits in it is kept.
@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.common.errors import KafkaError
 from odradek.spark.problems import OptionError
@@ -23,6 +23,8 @@ from odradek.spark.value_schema import value_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from odradek.spark.avro_values import AvroFormat
 
 CORRUPT = "_corrupt_record"
 """A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
@@ -38,9 +40,16 @@ class ValueDecodeError(KafkaError):
         super().__init__(f"value {row} of a batch: {why}")
 
 
+class Decoder(Protocol):
+    """Decodes the values of one task."""
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Give the struct of each value; null where a value is null."""
+
+
 @dataclass(frozen=True, slots=True)
-class ValueFormat:
-    """How values are decoded; plain data, so it travels to tasks."""
+class JsonFormat:
+    """How JSON values are decoded; plain data, so it travels to tasks."""
 
     schema_text: str
     fail_fast: bool = False
@@ -49,31 +58,42 @@ class ValueFormat:
         """Give the type of the column `value`."""
         return value_schema(self.schema_text)
 
+    def decoder(self, target: pa.StructType) -> JsonDecoder:
+        """Make what decodes the values of one task."""
+        return JsonDecoder(target, fail_fast=self.fail_fast)
 
-def parse_value_format(plain: Mapping[str, str]) -> ValueFormat | None:
-    """Read valueFormat, valueSchema and valueMode (names in small letters)."""
+
+def parse_value_format(plain: Mapping[str, str]) -> JsonFormat | AvroFormat | None:
+    """Read valueFormat and the options that go with it (names in small letters)."""
     given = plain.get("valueformat", "").strip().lower()
-    for name, needed in (("valueSchema", "valueFormat"), ("valueMode", "valueFormat")):
+    for name in ("valueSchema", "valueMode"):
         if name.lower() in plain and not given:
-            raise OptionError(f"option {name} is given without option {needed}")
+            raise OptionError(f"option {name} is given without option valueFormat")
+    for name in ("avroSchema", "avroWireFormat", "avroSchemaId"):
+        if name.lower() in plain and given != "avro":
+            raise OptionError(f"option {name} is given without valueFormat=avro")
     if not given:
         return None
-    if given != "json":
-        raise OptionError(f"option valueFormat must be json, not {given!r}")
+    if given not in ("json", "avro"):
+        raise OptionError(f"option valueFormat must be json or avro, not {given!r}")
+    mode = plain.get("valuemode", "PERMISSIVE").strip().upper()
+    if mode not in ("PERMISSIVE", "FAILFAST"):
+        raise OptionError(f"option valueMode must be PERMISSIVE or FAILFAST, not {mode!r}")
+    if given == "avro":
+        from odradek.spark.avro_values import parse_avro_format
+
+        return parse_avro_format(plain, fail_fast=mode == "FAILFAST")
     text = plain.get("valueschema", "").strip()
     if not text:
         raise OptionError(
             "option valueFormat needs option valueSchema, like id bigint, tags array<string>"
         )
     value_schema(text)
-    mode = plain.get("valuemode", "PERMISSIVE").strip().upper()
-    if mode not in ("PERMISSIVE", "FAILFAST"):
-        raise OptionError(f"option valueMode must be PERMISSIVE or FAILFAST, not {mode!r}")
-    return ValueFormat(text, mode == "FAILFAST")
+    return JsonFormat(text, mode == "FAILFAST")
 
 
 class JsonDecoder:
-    """Decodes the values of one task."""
+    """Decodes the JSON values of one task."""
 
     def __init__(self, target: pa.StructType, *, fail_fast: bool) -> None:
         import pyarrow as pa

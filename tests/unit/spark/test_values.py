@@ -218,7 +218,7 @@ def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"valueformat": "xml", "valueschema": "a int"}, "valueFormat must be json"),
+        ({"valueformat": "xml", "valueschema": "a int"}, "valueFormat must be json or avro"),
         ({"valueformat": "json"}, "needs option valueSchema"),
         ({"valueschema": "a int"}, "valueSchema is given without"),
         ({"valuemode": "FAILFAST"}, "valueMode is given without"),

@@ -1,0 +1,145 @@
+"""Avro schemas as Spark's types, and what can't be one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from odradek.spark.avro_schema import avro_schema
+from odradek.spark.problems import OptionError
+
+FIXED = {"type": "fixed", "name": "F", "size": 4}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+
+
+def record(*types: Any, name: str = "R", **more: Any) -> dict[str, Any]:
+    fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
+    return {"type": "record", "name": name, "fields": fields, **more}
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def in_spark(*types: Any) -> str:
+    found = avro_schema(json.dumps(record(*types)), "valueSchema").spark
+    assert all(field.nullable for field in found)
+    return str(found.simpleString())
+
+
+def decimal(digits: Any, scale: Any = 0, **more: Any) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": scale} | more
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        ("null", "void"),
+        ("boolean", "boolean"),
+        ("int", "int"),
+        ("long", "bigint"),
+        ("float", "float"),
+        ("double", "double"),
+        ("bytes", "binary"),
+        ("string", "string"),
+        (FIXED, "binary"),
+        (ENUM, "string"),
+        ({"type": "int"}, "int"),
+        ({"type": {"type": "string"}}, "string"),
+        (logical("int", "date"), "date"),
+        (logical("int", "time-millis"), "int"),
+        (logical("long", "time-micros"), "bigint"),
+        (logical("long", "timestamp-millis"), "timestamp"),
+        (logical("long", "timestamp-micros"), "timestamp"),
+        (logical("long", "timestamp-nanos"), "bigint"),
+        (logical("long", "local-timestamp-millis"), "timestamp_ntz"),
+        (logical("long", "local-timestamp-micros"), "timestamp_ntz"),
+        (logical("string", "uuid"), "string"),
+        (logical("string", "date"), "string"),
+        (decimal(10, 2), "decimal(10,2)"),
+        (decimal(38), "decimal(38,0)"),
+        (FIXED | {"logicalType": "decimal", "precision": 9}, "decimal(9,0)"),
+        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # four bytes hold nine
+        (decimal(4, 5), "binary"),
+        (decimal("4"), "binary"),
+        (decimal(0), "binary"),
+        ({"type": "array", "items": ["null", "int"]}, "array<int>"),
+        ({"type": "map", "values": ENUM}, "map<string,string>"),
+        (["null", "string"], "string"),
+        (["string"], "string"),
+        (["int", "null", "long"], "bigint"),
+        (["double", "float"], "double"),
+        (["null", "int", "string"], "struct<member0:int,member1:string>"),
+        (["int", "long", "string"], "struct<member0:int,member1:bigint,member2:string>"),
+        (record("int", name="Inner"), "struct<f0:int>"),
+    ],
+)
+def test_each_type_is_what_spark_makes_of_it(schema: Any, wanted: str) -> None:
+    assert in_spark(schema) == f"struct<f0:{wanted}>"
+
+
+def test_names_are_found_where_avro_finds_them() -> None:
+    inner = record("int", name="Inner", namespace="other")
+    outer = record(inner, "other.Inner", ENUM, "E", "test.E", name="Outer", namespace="test")
+    found = avro_schema(json.dumps(outer), "valueSchema").spark
+    assert found.simpleString() == (
+        "struct<f0:struct<f0:int>,f1:struct<f0:int>,f2:string,f3:string,f4:string>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("{", "isn't JSON"),
+        ('"string"', "must be the schema of a record"),
+        (json.dumps(["null", record("int")]), "must be the schema of a record"),
+        (json.dumps([record("int")]), "must be the schema of a record"),
+        ("5", "5 is no type"),
+        (record("R"), "field f0: the record R holds itself"),
+        (record(["null", {"type": "array", "items": "R"}]), "the record R holds itself"),
+        (record("Foo"), "field f0: there is no type 'Foo'"),
+        (record({"type": "time"}), "there is no type 'time'"),
+        (record({"items": "int"}), "is no type"),
+        (record(), "the record R has no field"),
+        ({"type": "record", "name": "R"}, "needs a list of fields"),
+        ({"type": "record", "fields": []}, "a record has no name"),
+        ({"type": "record", "name": "R", "fields": ["a"]}, "needs a list of fields"),
+        (record(FIXED, FIXED), "field f1: F is defined twice"),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2},
+            "two fields",
+        ),
+        (record({"type": "enum", "name": "E"}), "needs a list of symbols"),
+        (record({"type": "fixed", "name": "F"}), "needs a size"),
+        (record({"type": "array", "items": "null"}), "an array of what takes no bytes"),
+        (
+            record({"type": "array", "items": record("null", name="Q")}),
+            "an array of what takes no bytes",
+        ),
+        (record(["null"]), "a union of nothing but null"),
+        (record(["null", ["int"]]), "a union can't hold another one"),
+        (record(["string", "int", "int"]), "two branches of one name (string, int, int)"),
+        (record(decimal(39)), "38 digits at most, not 39"),
+        (
+            record({"type": "int", "spark.sql.catalyst.type": "interval year"}),
+            "Spark's types of its own",
+        ),
+        (record(ENUM | {"symbols": ["1"]}), "isn't a schema that can be used"),
+        ('{"type":' * 5000 + "5" + "}" * 5000, "nested too deeply"),
+    ],
+)
+def test_schemas_that_cannot_be_used(schema: Any, told: str) -> None:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    with pytest.raises(OptionError, match="option avroSchema") as caught:
+        avro_schema(text, "avroSchema")
+    assert told in str(caught.value)
+    assert told == "isn't JSON" or "isn't JSON" not in str(caught.value)
+
+
+def test_a_default_that_is_none_is_told() -> None:
+    field = {"name": "a", "type": "bytes", "default": 5}
+    schema = {"type": "record", "name": "R", "fields": [field]}
+    with pytest.raises(OptionError, match="field a: the default 5 isn't of the field's type"):
+        avro_schema(json.dumps(schema), "avroSchema")

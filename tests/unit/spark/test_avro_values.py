@@ -1,0 +1,428 @@
+"""Avro values decoded to columns: every type, both modes, readers' schemas, hostile bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.common.types import TopicPartition
+from odradek.spark.avro_values import AvroDecoder, AvroFormat
+from odradek.spark.options import parse_options
+from odradek.spark.planning import OffsetRange
+from odradek.spark.problems import OptionError, UndecodableValueError
+from odradek.spark.reading import RangeReader, ReadLimits
+from odradek.spark.schema import arrow_schema, full_schema
+from odradek.spark.values import TOGETHER, ValueDecodeError, parse_value_format
+
+NOW = datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+UUID = "00000000-0000-0000-0000-000000000001"
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def record(name: str = "R", **fields: Any) -> dict[str, Any]:
+    made = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": made}
+
+
+EVERYTHING = record(
+    null="null",
+    boolean="boolean",
+    int="int",
+    long="long",
+    float="float",
+    double="double",
+    bytes="bytes",
+    string="string",
+    fixed={"type": "fixed", "name": "F", "size": 2},
+    enum={"type": "enum", "name": "E", "symbols": ["A", "B"]},
+    date=logical("int", "date"),
+    millis=logical("long", "timestamp-millis"),
+    micros=logical("long", "timestamp-micros"),
+    local_millis=logical("long", "local-timestamp-millis"),
+    local_micros=logical("long", "local-timestamp-micros"),
+    time=logical("int", "time-millis"),
+    uuid=logical("string", "uuid"),
+    decimal=logical("bytes", "decimal", precision=38, scale=2),
+    in_fixed={"name": "D", "size": 5, **logical("fixed", "decimal", precision=9, scale=1)},
+    array={"type": "array", "items": ["null", logical("int", "date")]},
+    map={"type": "map", "values": {"type": "array", "items": logical("long", "timestamp-millis")}},
+    inner=["null", record("Inner", x="int", again="F")],
+    maybe=["string", "null"],
+    number=["null", "int", "long"],
+    union=["int", "null", {"type": "map", "values": "E"}, {"type": "array", "items": "E"}, "Inner"],
+)
+WRITTEN: dict[str, Any] = {
+    "null": None,
+    "boolean": True,
+    "int": -(2**31),
+    "long": 2**63 - 1,
+    "float": 1.5,
+    "double": -0.1,
+    "bytes": b"\x00\xff",
+    "string": "ä€\U0001f600",
+    "fixed": b"ab",
+    "enum": "B",
+    "date": date(1900, 1, 1),
+    "millis": NOW,
+    "micros": NOW,
+    "local_millis": NOW.replace(tzinfo=None),
+    "local_micros": NOW.replace(tzinfo=None),
+    "time": 5,
+    "uuid": UUID,
+    "decimal": Decimal("-1234567890123456789012345678901234.56"),
+    "in_fixed": Decimal("-12345678.9"),
+    "array": [None, date(2024, 1, 1)],
+    "map": {"a": [NOW], "b": []},
+    "inner": {"x": 1, "again": b"cd"},
+    "maybe": None,
+    "number": 2**40,
+    "union": {"k": "A"},
+}
+NOTHING: dict[str, Any] = dict.fromkeys(WRITTEN)
+
+
+def members(which: int | None, value: Any = None) -> dict[str, Any]:
+    return {f"member{n}": value if n == which else None for n in range(4)}
+
+
+READ = WRITTEN | {"map": [("a", [NOW]), ("b", [])], "union": members(1, [("k", "A")])}
+
+
+def encoded(value: Any, schema: Any = EVERYTHING) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+def decoder(schema: Any = EVERYTHING, read_as: Any = None, **more: Any) -> AvroDecoder:
+    form = AvroFormat(json.dumps(schema), json.dumps(read_as) if read_as else None, **more)
+    return form.decoder(arrow_schema(full_schema(False, form.schema())).field("value").type)
+
+
+def decoded(*values: bytes | None, schema: Any = EVERYTHING, **more: Any) -> list[Any]:
+    made = decoder(schema, **more)
+    found = made.decode(pa.array([b"before", *values], pa.binary()).slice(1))
+    found.validate(full=True)
+    rows: list[Any] = found.to_pylist()
+    return rows
+
+
+def test_every_type_is_read() -> None:
+    others: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"union": ["A", "B"], "number": 3}, {"union": members(2, ["A", "B"]), "number": 3}),
+        (
+            {"union": {"x": 7, "again": b"ef"}, "maybe": "x"},
+            {"union": members(3, {"x": 7, "again": b"ef"}), "maybe": "x"},
+        ),
+        (
+            {"union": None, "number": None, "inner": None, "decimal": Decimal(0), "array": []},
+            {"union": None, "number": None, "inner": None, "decimal": Decimal("0.00"), "array": []},
+        ),
+        ({"union": 5, "map": {}}, {"union": members(0, 5), "map": []}),
+    ]
+    values = [encoded(WRITTEN), None, *(encoded(WRITTEN | given) for given, _ in others)]
+    assert decoded(*values) == [READ, None, *(READ | wanted for _, wanted in others)]
+    assert decoded() == []
+    assert decoded(*values, fail_fast=True) == decoded(*values)
+
+
+SMALL = record(a="int", b="string")
+GOOD = encoded({"a": 1, "b": "x"}, SMALL)
+MISFITS = [
+    (b"", "ends within"),
+    (b"\x02", "ends within"),
+    (GOOD + b"\x00", "the record ends 1 bytes before the value does"),
+    (b"\x02\x02\xff", "codec can't decode"),
+    (b"\x80\x80\x80\x80\x20\x00", "4294967296"),
+    (b"\x02" + b"\xfe" * 9 + b"\x01", ""),
+    (b"\xff" * 20, ""),
+]
+
+
+@pytest.mark.parametrize(("value", "told"), MISFITS)
+def test_what_does_not_fit_is_null_or_an_error(value: bytes, told: str) -> None:
+    good, nothing = {"a": 1, "b": "x"}, {"a": None, "b": None}
+    assert decoded(GOOD, value, None, GOOD, schema=SMALL) == [good, nothing, None, good]
+    with pytest.raises(ValueDecodeError) as caught:
+        decoded(GOOD, None, value, schema=SMALL, fail_fast=True)
+    assert caught.value.row == 2
+    assert told in caught.value.why
+
+
+def test_values_that_no_column_can_hold() -> None:
+    far = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the largest long
+    times = record(t=logical("long", "timestamp-millis"))
+    assert decoded(b"\x02", far, schema=times)[1] == {"t": None}
+    digits = record(d=logical("bytes", "decimal", precision=4, scale=2))
+    most, more = b"\x04\x27\x0f", b"\x04\x27\x10"  # 9999 and 10000
+    low, lower = b"\x04\xd8\xf1", b"\x04\xd8\xf0"
+    long = b"\x14" + b"\x00" * 9 + b"\x01"
+    found = decoded(most, more, low, lower, long, b"\x00", schema=digits)
+    wanted = [Decimal("99.99"), None, Decimal("-99.99"), None, Decimal("0.01"), None]
+    assert [row["d"] for row in found] == wanted
+    with pytest.raises(ValueDecodeError, match="more than 4 digits") as caught:
+        decoded(most, more, schema=digits, fail_fast=True)
+    assert caught.value.row == 1
+
+
+def test_lengths_that_no_value_has_cost_nothing() -> None:
+    for kind, value in (
+        ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        ("bytes", b"\x80\x80\x80\x80\x80\x80\x01"),
+        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        ({"type": "array", "items": "int"}, b"\xff" * 9 + b"\x01" + b"\x00"),
+        ({"type": "map", "values": "null"}, b"\x80\x80\x80\x80\x80\x80\x01"),
+        (["null", "string"], b"\x7e"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x7e"),
+    ):
+        assert decoded(value, schema=record(a=kind)) == [{"a": None}], kind
+
+
+def test_of_entries_with_one_key_the_last_counts() -> None:
+    maps = record(m=["null", {"type": "map", "values": "int"}])
+    twice = b"\x02\x06\x02k\x02\x02l\x04\x02k\x06\x00"
+    once = encoded({"m": {"k": 9}}, maps)
+    found = decoded(once, twice, b"\x00", None, once, schema=maps)
+    wanted = [[("k", 9)], [("l", 2), ("k", 3)], None]
+    assert [row and row["m"] for row in found] == [*wanted, None, [("k", 9)]]
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_confluents_format(fail_fast: bool) -> None:
+    def framed(number: int, magic: int = 0) -> bytes:
+        return struct.pack(">BI", magic, number) + GOOD
+
+    good = {"a": 1, "b": "x"}
+    more: dict[str, Any] = {"schema": SMALL, "confluent": True, "fail_fast": fail_fast}
+    assert decoded(framed(7), None, framed(2**31), **more) == [good, None, good]
+    assert decoded(framed(7), framed(9), ids=(7, 9), **more) == [good, good]
+    for value, told in (
+        (framed(8), "id 8, which option avroSchemaId doesn't name"),
+        (framed(7, magic=1), "no zero and four bytes"),
+        (b"\x00\x00\x00\x07", "no zero and four bytes"),
+        (GOOD, "no zero and four bytes"),
+    ):
+        if fail_fast:
+            with pytest.raises(ValueDecodeError, match=told):
+                decoded(value, ids=(7,), **more)
+        else:
+            assert decoded(value, ids=(7,), **more) == [{"a": None, "b": None}]
+
+
+def test_values_are_read_as_another_schema() -> None:
+    union = ["null", "int", {"type": "array", "items": "string"}]
+    written = record("old.R", a="int", gone="string", u=union, s="string", e="boolean")
+    fields = [
+        {"name": "s2", "type": "string", "aliases": ["s"]},
+        {"name": "a", "type": ["null", "double"]},
+        {"name": "raw", "type": "bytes", "default": "\u00ff\u0001"},
+        {"name": "m", "type": {"type": "map", "values": "bytes"}, "default": {"k": "\u00fe"}},
+        {"name": "n", "type": ["null", "string"], "default": None},
+        {"name": "r", "type": record("Q", x="int", y="string"), "default": {"x": 1, "y": "z"}},
+        {"name": "t", "type": logical("long", "timestamp-millis"), "default": 1000},
+        {"name": "u", "type": [{"type": "array", "items": "string"}, "int", "null"]},
+        {"name": "v", "type": ["int", "string"], "default": 4},
+    ]
+    read_as = {"type": "record", "name": "new.R", "fields": fields}
+    value = {"a": 5, "gone": "x", "u": 3, "s": "text", "e": True}
+    values = [encoded(value | {"u": u}, written) for u in (3, ["x"], None)]
+    found = decoded(*values, None, b"\x00", schema=written, read_as=read_as)
+    wanted = {
+        "s2": "text",
+        "a": 5.0,
+        "raw": b"\xff\x01",
+        "m": [("k", b"\xfe")],
+        "n": None,
+        "r": {"x": 1, "y": "z"},
+        "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        "u": {"member0": None, "member1": 3},
+        "v": {"member0": 4, "member1": None},
+    }
+    others = [{"member0": ["x"], "member1": None}, None]
+    assert found[:4] == [wanted, *(wanted | {"u": other} for other in others), None]
+    assert found[4] == dict.fromkeys(wanted)
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as", "told"),
+    [
+        (record(a="int"), record(a="string"), "field a was written as int, which isn't read as st"),
+        (record(a="long"), record(a="int"), "written as long"),
+        (record(a="int"), record(b="int"), "field b isn't written and has no default"),
+        (record(a="int"), record("Q", a="int"), "types R and Q, and neither is the other's alias"),
+        (record(a=["null", "int"]), record(a=["null", "string"]), None),
+        (
+            record(a=["string", "int"]),
+            record(a="boolean"),
+            "field a was written as a union of several types",
+        ),
+        (record(a="string"), record(a=["int", "string"]), "written as string"),
+        (
+            record(a={"type": "fixed", "name": "F", "size": 2}),
+            record(a={"type": "fixed", "name": "F", "size": 3}),
+            "field a has 2 bytes, not 3",
+        ),
+        (
+            record(a={"type": "array", "items": "int"}),
+            record(a={"type": "array", "items": "boolean"}),
+            "written as int",
+        ),
+        (record(a="int", b="int"), record(a="double"), None),
+    ],
+)
+def test_schemas_that_do_not_go_together(written: Any, read_as: Any, told: str | None) -> None:
+    form = AvroFormat(json.dumps(written), json.dumps(read_as))
+    if told is None:
+        form.schemas()
+        return
+    with pytest.raises(
+        OptionError, match="avroSchema can't read what option valueSchema wrote"
+    ) as c:
+        form.schemas()
+    assert told in str(c.value)
+
+
+def test_one_bad_value_among_many() -> None:
+    schema = record(t=logical("long", "timestamp-millis"))
+    rows = [encoded({"t": n}, schema) for n in range(2 * TOGETHER)]
+    rows[TOGETHER + 5] = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+    rows[7] = b"bad"
+    found = decoder(schema).decode(pa.array(rows, pa.binary())).field("t").cast(pa.int64())
+    wanted = [None if n in (7, TOGETHER + 5) else n * 1000 for n in range(2 * TOGETHER)]
+    assert found.to_pylist() == wanted
+
+
+PLAIN = st.sampled_from(["boolean", "int", "long", "double", "bytes", "string"])
+VALUES = {
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "bytes": st.binary(max_size=9),
+    "string": st.text(max_size=9),
+}
+
+
+def extended(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        inner.map(lambda kind: {"type": "array", "items": kind}),
+        inner.map(lambda kind: {"type": "map", "values": kind}),
+        PLAIN.map(lambda kind: ["null", kind]),
+    )
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    if isinstance(kind, list):
+        return st.none() | values_of(kind[1])
+    if isinstance(kind, str):
+        return VALUES[kind]
+    if kind["type"] == "array":
+        return st.lists(values_of(kind["items"]), max_size=3)
+    return st.dictionaries(st.text(max_size=3), values_of(kind["values"]), max_size=3)
+
+
+def as_arrow_gives(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(key, as_arrow_gives(each)) for key, each in value.items()]
+    return [as_arrow_gives(each) for each in value] if isinstance(value, list) else value
+
+
+TYPES = st.recursive(PLAIN, extended, max_leaves=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.lists(TYPES, min_size=1, max_size=4))
+def test_what_is_written_is_read(data: st.DataObject, types: list[Any]) -> None:
+    schema = record(**{f"f{n}": kind for n, kind in enumerate(types)})
+    one = st.fixed_dictionaries({f"f{n}": values_of(kind) for n, kind in enumerate(types)})
+    rows = data.draw(st.lists(one | st.none(), max_size=4))
+    values = [None if row is None else encoded(row, schema) for row in rows]
+    wanted = [row and {name: as_arrow_gives(value) for name, value in row.items()} for row in rows]
+    assert decoded(*values, schema=schema, fail_fast=True) == wanted
+
+
+OF_EVERYTHING = decoder()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=4), st.integers(0, 200), st.binary(max_size=10))
+def test_whatever_comes_is_a_row(noise: list[bytes], at: int, patch: bytes) -> None:
+    whole = encoded(WRITTEN)
+    values = [*noise, whole[:at] + patch + whole[at + len(patch) :], whole[:at], whole]
+    found = OF_EVERYTHING.decode(pa.array(values, pa.binary()))
+    found.validate(full=True)
+    assert found[-1].as_py() == READ
+    assert found.nbytes < 100_000
+
+
+AVRO = {"valueformat": "avro", "valueschema": json.dumps(SMALL)}
+
+
+@pytest.mark.parametrize(
+    ("given_options", "told"),
+    [
+        ({"valueformat": "avro"}, "needs option valueSchema: the Avro schema"),
+        ({"valueformat": "avro", "valueschema": "a int"}, "option valueSchema isn't JSON"),
+        (AVRO | {"avroschema": "{"}, "option avroSchema isn't JSON"),
+        (AVRO | {"avroschema": json.dumps(record("Q", a="int"))}, "neither is the other's alias"),
+        (AVRO | {"avrowireformat": "glue"}, "avroWireFormat must be plain or confluent"),
+        (AVRO | {"avroschemaid": "7"}, "without avroWireFormat=confluent"),
+        (
+            AVRO | {"avrowireformat": "confluent", "avroschemaid": "x"},
+            "avroSchemaId must be a whole",
+        ),
+        (AVRO | {"valuemode": "DROPMALFORMED"}, "PERMISSIVE or FAILFAST"),
+        ({"avroschema": "{}"}, "avroSchema is given without valueFormat=avro"),
+        ({"valueformat": "json", "avroschemaid": "1"}, "given without valueFormat=avro"),
+    ],
+)
+def test_options_that_do_not_fit(given_options: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_value_format(given_options)
+    assert told in str(caught.value)
+
+
+def test_without_fastavro_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(OptionError, match=r"valueFormat is avro.*pip install 'odradek\[avro\]'"):
+        parse_value_format(AVRO)
+
+
+def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": "localhost:1",
+            "subscribe": "t",
+            "valueFormat": "Avro",
+            "valueSchema": json.dumps(SMALL),
+            "avroWireFormat": "Confluent",
+            "avroSchemaId": "7, 9",
+            "valueMode": "failfast",
+        },
+        "stream",
+    )
+    assert options.value_format == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)
+    schema = full_schema(False, options.value_type())
+    assert schema["value"].dataType.simpleString() == "struct<a:int,b:string>"
+    target = arrow_schema(schema)
+    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
+    reader = RangeReader(
+        cluster.connect({}), OffsetRange(TopicPartition("t", 0), 7, 9), None, limits, clock
+    )
+    made = options.value_format.decoder(target.field("value").type)
+    with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*no zero and"):
+        list(reader.batches(("value",), pa.schema([target.field("value")]), made))
