@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MASK = (1 << 64) - 1
+PIECE = 256 << 10
+"""Bytes hashed at a time: arrays of eight bytes for each of these stay in a core's cache, which
+halves the time. It makes no difference to the sum.
+"""
 WHOLE, SPREAD, MIX = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93
 """Odd constants: of the golden ratio, xxHash's second prime, and one of the rrmxmx mixers."""
 NULL = 0xA0761D6478BD642F
@@ -28,6 +32,12 @@ NULL = 0xA0761D6478BD642F
 
 def digest(batch: pa.RecordBatch) -> int:
     """Sum the hashes of a batch's rows; columns count by name, not by place."""
+    rows = batch.num_rows
+    step = max(1, rows * PIECE // max(PIECE, batch.nbytes))
+    return sum(_digest(batch.slice(at, step)) for at in range(0, rows, step)) & MASK
+
+
+def _digest(batch: pa.RecordBatch) -> int:
     import numpy as np
 
     rows = np.zeros(batch.num_rows, np.uint64)

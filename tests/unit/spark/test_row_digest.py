@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek.spark import row_digest
 from odradek.spark.row_digest import MASK, VERSION, digest
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -44,6 +45,15 @@ def some(count: int, seed: int) -> pa.RecordBatch:
         for _ in range(count)
     ]
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def test_large_batches_are_hashed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = some(200, 7)
+    wanted = digest(whole)  # one piece
+    for size in (1, 500, 3000):
+        monkeypatch.setattr(row_digest, "PIECE", size)
+        assert digest(whole) == wanted
+    assert digest(whole.slice(0, 0)) == 0
 
 
 @pytest.mark.parametrize("seed", range(5))
