@@ -98,10 +98,16 @@ RAISED = {
     "enable.idempotence": ("false",),
 }
 """Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
+RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
+MOST_IN_FLIGHT = 5
+"""More aren't possible with idempotence; queries that switch it off may have more."""
+PATIENCE = ("delivery.timeout.ms", "max.block.ms")
+"""What `outageTolerance` stands for in a producer."""
 
-_OWN = {*PROTECTED, *RAISED, "bootstrap.servers", "client.id", "buffer.memory"} | {
-    "delivery.timeout.ms",
-    "max.block.ms",
+_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT} | {
+    "bootstrap.servers",
+    "client.id",
+    "buffer.memory",
     "transaction.timeout.ms",
 }
 
@@ -170,7 +176,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
         job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
         batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
     )
-    Config(PRODUCER, found.producer_config())
+    _tell_of_less_patience(found)
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
         raise OptionError(
             "option delivery=exactly_once in a batch query needs option jobId, a name for what is "
@@ -179,6 +185,20 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
             "the job is run again, or write with delivery=at_least_once."
         )
     return found
+
+
+def _tell_of_less_patience(found: SinkOptions) -> None:
+    """A query copied from elsewhere may bring a time that undoes `outageTolerance` unnoticed."""
+    config = Config(PRODUCER, found.producer_config())
+    for name in PATIENCE:
+        if config[name] < found.outage_tolerance:
+            logger.warning(
+                "option kafka.%s=%s: outages are waited out for that time only, not for option "
+                "outageTolerance (%g s)",
+                name,
+                found.kafka[name],
+                found.outage_tolerance,
+            )
 
 
 def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
@@ -225,6 +245,7 @@ def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
                 name,
                 kafka.pop(name),
             )
+    _drop_limits(kafka)
     if not kafka.get("bootstrap.servers", "").strip():
         raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
     try:
@@ -234,6 +255,24 @@ def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
     except ConfigurationError as error:
         raise OptionError(f"in the options kafka.*: {error}") from error
     return kafka
+
+
+def _drop_limits(kafka: dict[str, Any]) -> None:
+    """Limits that an idempotent producer which waits for outages has no use for."""
+    if str(kafka.get(RETRIES, "")).strip().isdecimal():
+        logger.warning(
+            "option kafka.%s=%s: the sink tries again for as long as option outageTolerance says",
+            RETRIES,
+            kafka.pop(RETRIES),
+        )
+    count = str(kafka.get(IN_FLIGHT, "")).strip()
+    if count.isdecimal() and int(count) > MOST_IN_FLIGHT:
+        logger.warning(
+            "option kafka.%s=%s: the sink writes idempotently, with at most %d",
+            IN_FLIGHT,
+            kafka.pop(IN_FLIGHT),
+            MOST_IN_FLIGHT,
+        )
 
 
 def _topic(plain: Mapping[str, str]) -> str | None:

@@ -80,6 +80,37 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
     assert "request.required.acks" not in parse(**{"kafka.request.required.acks": "1"}).kafka
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("retries", "3", None),
+        ("message.send.max.retries", "0", None),
+        ("max.in.flight.requests.per.connection", "10", None),
+        ("max.in.flight", "10", None),
+        ("delivery.timeout.ms", "30000", "30000"),
+        ("message.timeout.ms", "30000", "30000"),
+        ("max.block.ms", "30000", "30000"),
+    ],
+)
+def test_what_would_undo_the_patience_with_outages_is_dropped_or_told(
+    caplog: pytest.LogCaptureFixture, name: str, value: str, kept: str | None
+) -> None:
+    """The queries that they are copied from work with the JVM connector."""
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        found = parse(**{f"kafka.{name}": value, "kafka.enable.idempotence": "false"})
+    assert set(found.kafka.values()) - {"h:1"} == ({kept} if kept else set())
+    words = [r.getMessage() for r in caplog.records if "idempotence" not in r.getMessage()]
+    assert [value in words[0], len(words)] == [True, 1]
+    assert ("outageTolerance (600 s)" in words[0]) == (kept is not None)
+
+
+def test_patience_that_suits_the_query_is_nothing_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+    longer = {"kafka.delivery.timeout.ms": "60000", "kafka.max.in.flight": "5"}
+    assert len(parse(outageTolerance="1m", **longer).kafka) == 3
+    assert not caplog.records
+    assert "retries" in refused(**{"kafka.retries": "many"})
+
+
 def test_secrets_are_not_in_repr_or_errors() -> None:
     secret = {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "u"}
     secret |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
