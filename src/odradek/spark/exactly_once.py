@@ -9,7 +9,8 @@ readers see once, however often Spark runs the task. Flow in a task, and the ord
     earlier or none?   begin → rows → marker → commit: all of it or nothing
 
 The marker is an offset committed with the transaction: group = transactional.id, partition 0 of the
-topic, offset = batch, metadata = rows and digest. On the driver `check_batch` looks at the set.
+topic, offset = batch, metadata = rows and digest. On the driver `check_batch` looks at the set;
+where the write failed, `end_open` ends what killed tasks left.
 Must not: write a row before the marker was read, or trust that a replay is the same.
 """
 
@@ -47,6 +48,8 @@ FENCED = (ProducerFencedError, InvalidProducerEpochError)
 """What coordinators say of an attempt that another one overtook, and what leaders say."""
 BEYOND = 16
 """So many partitions behind the last one are looked at for markers of a wider first run."""
+FENCE_S = 10.0
+"""Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
@@ -88,6 +91,8 @@ class Marker:
     digest: int | None
     """None where another release computed it in another way: only the count can be compared."""
     run: str | None
+    writer: str | None = None
+    """Who it is of; None where another release wrote it."""
 
     def stored(self) -> OffsetAndMetadata:
         """As it is committed."""
@@ -96,6 +101,7 @@ class Marker:
             "rows": self.rows,
             "digest": f"{self.digest or 0:016x}",
             "run": self.run,
+            "writer": self.writer,
         }
         return OffsetAndMetadata(self.batch, json.dumps(document, separators=(",", ":")))
 
@@ -116,8 +122,9 @@ def read_marker(
         document = json.loads(stored.metadata)
         known = document["v"] == VERSION
         rows, text, run = int(document["rows"]), str(document["digest"]), document["run"]
-        return Marker(stored.offset, rows, int(text, 16) if known else None, run), tp.topic
-    except (ValueError, KeyError, TypeError) as error:
+        number, writer = int(text, 16) if known else None, document.get("writer")
+        return Marker(stored.offset, rows, number, run, writer), tp.topic
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReplayError(
             f"group {group!r} holds an offset for {tp} that isn't a marker of this sink. Something "
             "else commits to it: give option transactionalIdPrefix a name that nothing else uses."
@@ -144,6 +151,9 @@ class TransactionalTask:
         self._options, self._columns, self._task, self._clock = options, columns, task, clock
         self._query, self._batch = task.identity()
         self._id = sink_id(options, self._query, task.partition)
+        self._writer = (
+            f"{self._query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
+        )
         self._config = options.producer_config(self._id)
         self._producer = make(self._config)
         self._patience = Patience(options.outage_tolerance, clock, self._producer.explain)
@@ -176,7 +186,13 @@ class TransactionalTask:
             lambda seconds: producer.committed_offsets(self._id, seconds),
             f"marker of {self._id!r}",
         )
-        return read_marker(offsets, self._id)
+        found = read_marker(offsets, self._id)
+        if found is not None and found[0].writer not in (None, self._writer):
+            raise ReplayError(
+                f"{self._where()}: {found[0].writer} writes under this transactional.id too, and "
+                f"this is {self._writer}. Nothing was written now; give one of both another name."
+            )
+        return found
 
     def _write(
         self, found: tuple[Marker, str] | None, batches: Iterator[pa.RecordBatch]
@@ -198,8 +214,11 @@ class TransactionalTask:
                 sender.meet(topic)
             self._begin()
             sender.finish()
-            self._commit(topic, Marker(self._batch, sender.rows, self._digest, self._task.run))
+            self._commit(topic, self._marker(sender.rows))
         return self._message(sender.rows, found[0] if found else None, skipped=False)
+
+    def _marker(self, rows: int) -> Marker:
+        return Marker(self._batch, rows, self._digest, self._task.run, self._writer)
 
     def _begin(self) -> None:
         if self._begun is None:
@@ -320,6 +339,56 @@ def check_batch(
         for number in range(len(commits), len(commits) + BEYOND):
             name = sink_id(options, str(commits[0].query), number)
             _refuse_wider(patience, producer, name, commits[0])
+    finally:
+        with contextlib.suppress(Exception):
+            producer.close(CLOSE_TIMEOUT)
+
+
+def end_open(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    make: Callable[[Mapping[str, Any]], TransactionalProducer],
+    clock: Clock,
+) -> None:
+    """On the driver, when a write failed: end what tasks that were killed left open.
+
+    Who reads committed records only would else wait for the transaction's timeout, until somebody
+    runs the query again. To ask for a transactional id ends its transaction, whoever has it: where
+    that is a new run of the same query already, it costs an attempt, never a row. Raises nothing:
+    it was another error that the write failed with.
+    """
+    missing = [number for number, message in enumerate(messages) if message is None]
+    if not missing:
+        return
+    names = (m.query for m in messages if isinstance(m, SinkCommit) and m.query is not None)
+    query, why, ended = options.job_id or next(names, ""), "", 0
+    until = clock.now() + FENCE_S
+    try:
+        if not query:
+            why = "no task has said which query this is"
+        for number in missing if query else ():
+            left = until - clock.now()
+            if left <= 0.0:
+                why = f"there was no time for more in {FENCE_S:.0f} s"
+                break
+            _fence(make(options.producer_config(sink_id(options, query, number))), left)
+            ended += 1
+    except Exception as error:  # whatever it is: Spark has to tell the user of another one
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000
+        logger.warning(
+            "sink: %d of %d tasks that didn't end may have left a transaction open: rows behind it "
+            "may stay hidden from read_committed readers for %.0f s, or until the query runs again "
+            "(%s)",
+            *(len(missing) - ended, len(missing), seconds, why),
+        )
+
+
+def _fence(producer: TransactionalProducer, seconds: float) -> None:
+    try:
+        producer.init_transactions(seconds)
     finally:
         with contextlib.suppress(Exception):
             producer.close(CLOSE_TIMEOUT)

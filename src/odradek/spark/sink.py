@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.exactly_once import TransactionalTask, check_batch
+from odradek.spark.exactly_once import TransactionalTask, check_batch, end_open
 from odradek.spark.sink_clients import make_producer, process_producers
 from odradek.spark.sink_messages import SinkCommit, Task, batch_task, stream_task
 from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
@@ -107,7 +107,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good: what the others wrote stays."""
-        _log_abort(messages, "batch query")
+        give_up(self._options, messages, "batch query")
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
@@ -130,10 +130,13 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task failed for good: what the others wrote stays, and comes again on a restart."""
-        _log_abort(messages, f"batch {batchId}")
+        give_up(self._options, messages, f"batch {batchId}")
 
 
-def _log_abort(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+def give_up(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str
+) -> None:
+    """On the driver, when a task failed for good: say so, and leave no transaction open."""
     done = sum(1 for m in messages if m is not None)
     logger.warning(
         "sink: %s failed; %d of %d tasks had written their rows by then, and they stay",
@@ -141,3 +144,5 @@ def _log_abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Non
         done,
         len(messages),
     )
+    if options.delivery == EXACTLY_ONCE:
+        end_open(options, messages, make=make_producer, clock=SystemClock())

@@ -13,8 +13,10 @@ from odradek.common.kafka_errors import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.exactly_once import (
     BEYOND,
+    FENCE_S,
     TransactionalTask,
     check_batch,
+    end_open,
     read_marker,
     sink_id,
 )
@@ -46,9 +48,10 @@ def write(
     batch: int = 0,
     partition: int = 0,
     run: str = "run",
+    query: str = "query",
     **given: str,
 ) -> SinkCommit:
-    task = Task(partition, 0, batch, "query", run)
+    task = Task(partition, 0, batch, query, run)
     columns = SinkColumns(("value",), "t")
     work = TransactionalTask(options(**given), columns, task, make=log.make, clock=log.clock)
     return work.write(batches(*rows))
@@ -203,6 +206,51 @@ def test_an_offset_that_is_no_marker_is_refused() -> None:
     found = read_marker({tp: other, TopicPartition("s", 0): OffsetAndMetadata(2, "")}, "g")
     assert found is not None
     assert (found[0].batch, found[0].rows, found[0].digest, found[1]) == (5, 3, None, "t")
+
+
+def test_two_jobs_whose_names_make_the_same_id_are_told_apart(log: MemoryLog) -> None:
+    write(log, ["a"], query="b-c", transactionalIdPrefix="a")
+    with pytest.raises(ReplayError, match="'b-c' with transactionalIdPrefix 'a' writes under"):
+        write(log, ["a"], query="c", transactionalIdPrefix="a-b")
+    assert log.values() == ["a"]
+
+
+def test_the_driver_ends_what_killed_tasks_left_open(log: MemoryLog) -> None:
+    """Readers of committed records would else wait for the transaction's timeout."""
+
+    def driver_gives_up(what: str, producer: MemoryProducer) -> None:
+        if what == "flush":
+            log.before = lambda *_: None
+            end_open(options(), [commit(0), None, None], make=log.make, clock=log.clock)
+            assert log.epochs["odradek-query-sink-2"] == 1
+            assert "odradek-query-sink-0" not in log.epochs  # that one has committed
+
+    log.before = driver_gives_up
+    with pytest.raises(SinkWriteError, match="Another attempt of this task"):
+        write(log, ["a"], batch=3, partition=1)
+    assert log.values() == []
+    assert write(log, ["a"], batch=3, partition=1).rows == 1
+    assert len(log.closed) == log.made
+
+
+def test_ending_what_is_open_neither_lasts_nor_fails(
+    log: MemoryLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(*messages: SinkCommit | None) -> float:
+        begin = log.clock.now()
+        end_open(options(), messages, make=log.make, clock=log.clock)
+        return float(log.clock.now() - begin)
+
+    assert end(None, None) == 0.0  # no task has said which query this is
+    assert "may stay hidden" in caplog.text
+    caplog.clear()
+    log.down_until = log.clock.now() + 1000
+    assert end(commit(0), None, None) == FENCE_S
+    assert "nobody answers" in caplog.text
+    assert len(log.closed) == log.made == 1
+    caplog.clear()
+    assert end(commit(0)) == 0.0
+    assert not caplog.text
 
 
 def commit(partition: int, **given: Any) -> SinkCommit:
