@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,6 +97,8 @@ class Driver:
         }
         self.batches: Counter[str] = Counter()
         """Batches that each query committed, and were heard of."""
+        self.begun: dict[str, float] = {}
+        """When the newest of them began, in seconds of Unix time."""
         self.failures: list[tuple[str, str]] = []
         """Queries that failed, with the text."""
         self.said: dict[str, dict[str, Any]] = {}
@@ -132,6 +135,7 @@ class Driver:
                 self.said[said["event"]] = said
                 if said["event"] == "batch":
                     self.batches[said["query"]] += 1
+                    self.begun[said["query"]] = datetime.fromisoformat(said["begun"]).timestamp()
                 elif said["event"] == "failed":
                     self.failures.append((said["query"], said["text"]))
 

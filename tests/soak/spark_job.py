@@ -151,7 +151,7 @@ class Pipeline:
             if last is not None and committed(last, self._seen.get(name)):
                 self._seen[name] = last["timestamp"]
                 self._again[name] = AGAIN
-                say("batch", query=name, batch=last["batchId"], rows=last["numInputRows"])
+                say("batch", query=name, batch=last["batchId"], begun=last["timestamp"])
             if not query.isActive:
                 if name not in self._due:
                     say("failed", query=name, text=str(query.exception()))

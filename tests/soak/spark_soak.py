@@ -44,8 +44,6 @@ SHOWN = 20
 _EXCEPTION = re.compile(r"(: )?(Caused by: )?(\w+\.)*\w+(Error|Exception): ")
 ATTEMPTS = 3
 """Drivers that may end by themselves in a row."""
-SETTLE = 0.3
-"""Seconds after which a driver has said what was committed before a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class SparkReport:
     restarts: dict[str, int] = field(default_factory=dict)
     """Queries that failed and went on from their checkpoint, by query and fault."""
     longest_recovery: dict[str, float] = field(default_factory=dict)
-    """Seconds from the beginning of a fault until every query has committed a batch again."""
+    """Seconds from the beginning of a fault until every query has committed a batch begun since."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -218,20 +216,20 @@ class SparkSoak:
         )
 
     def _progress(self, fault: str, since: float) -> None:
-        """Wait until every query has committed a batch with a driver that lives."""
-        time.sleep(SETTLE)
-        driver = self._driver
-        at_first = Counter(driver.batches)
+        """Wait until every query has committed a batch that began after the fault.
+
+        One that was running may end well although what plans the next one is dead.
+        """
+        asked = time.time()
         deadline = time.monotonic() + self.plan.patience
-        while any(driver.batches[name] <= at_first[name] for name in self.plan.stages):
+        while any(self._driver.begun.get(name, 0.0) < asked for name in self.plan.stages):
             self._note_failures(fault)
-            if not driver.alive:
+            if not self._driver.alive:
                 self._revive(fault)
-                driver, at_first = self._driver, Counter()
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f"no progress for {self.plan.patience:.0f} s after {fault}: {driver.batches} "
-                    f"after {at_first}; {driver.failures[-3:]}"
+                    f"no progress for {self.plan.patience:.0f} s after {fault}: "
+                    f"{self._driver.batches}; {self._driver.failures[-3:]}"
                 )
             time.sleep(0.1)
         self._note_failures(fault)

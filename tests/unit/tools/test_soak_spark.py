@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ class Driver:
     def __init__(self, plan: dict[str, Any]) -> None:
         self.alive = self.lives.pop(0)
         self.batches: Counter[str] = Counter()
+        self.begun: dict[str, float] = {}
         self.failures: list[tuple[str, str]] = []
         self.told: list[str] = []
 
@@ -129,6 +131,20 @@ def test_where_nothing_is_to_be_killed_another_fault_comes(bench: Bench) -> None
     assert bench.killed == []
     assert "there was no worker; a restart instead" in bench.lines[0]
     assert bench.soak._driver.told in (["restart copy"], ["restart land"])  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_began_before_the_fault_is_no_recovery(bench: Bench) -> None:
+    bench.start(True)
+    driver, soak = bench.soak._driver, bench.soak
+    soak._recent.add("planner")
+    driver.begun = {"copy": time.time() + 60, "land": time.time() - 1}
+    with pytest.raises(AssertionError, match="no progress"):
+        soak._progress("planner", time.monotonic())
+    assert soak._recent == {"planner"}
+    driver.begun["land"] = time.time() + 60
+    soak._progress("planner", time.monotonic())
+    assert soak._recent == set()
+    assert set(soak.report.longest_recovery) == {"planner"}
 
 
 def test_a_failed_query_needs_an_excuse(bench: Bench) -> None:
