@@ -38,23 +38,29 @@ def events(cluster: LocalCluster, since: int) -> list[tuple[str, int | None]]:
 
 
 def test_what_kafkas_own_producer_writes_its_consumer_reads(
-    cluster: LocalCluster, topic: str
+    mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    cluster.create_topic(topic, partitions=3)
-    cluster.console_producer(topic, TEXT)
-    assert read(cluster, topic) == sorted(LINES)
+    mortal_cluster.create_topic(topic, partitions=3)
+    mortal_cluster.console_producer(topic, TEXT)
+    assert read(mortal_cluster, topic) == sorted(LINES)
 
 
-def test_the_front_door_leads_to_the_brokers(cluster: LocalCluster) -> None:
-    view = probe.ask(address(cluster.bootstrap_servers))
+def test_the_front_door_leads_to_the_brokers(mortal_cluster: LocalCluster) -> None:
+    view = probe.ask(address(mortal_cluster.bootstrap_servers))
     assert view is not None
-    assert tuple(str(view.brokers[i]) for i in range(3)) == cluster.broker_addresses
-    assert "Kafka Server started" in cluster.logs(2)
+    assert tuple(str(view.brokers[i]) for i in range(3)) == mortal_cluster.broker_addresses
+    assert "Kafka Server started" in mortal_cluster.logs(2)
 
 
-def test_a_failing_tool_says_why(cluster: LocalCluster) -> None:
+def test_a_failing_tool_says_why(mortal_cluster: LocalCluster) -> None:
+    servers = mortal_cluster.bootstrap_servers
+    with pytest.raises(ToolError, match="Topic 'nix' does not exist"):
+        mortal_cluster.run_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            ["--bootstrap-server", servers, "--describe", "--topic", "nix"],
+        )
     with pytest.raises(ToolError, match="replication factor of 9 cannot be reached"):
-        cluster.create_topic("too-many-copies", replication_factor=9)
+        mortal_cluster.create_topic("too-many-copies", replication_factor=9)
 
 
 def test_move_keeps_data_and_id_and_changes_every_address(

@@ -9,6 +9,7 @@ addresses, know a controller, and (when all run) a leader for every partition.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -36,7 +37,11 @@ _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
 _NO_QUORUM_GRACE_S = 2.0
 _TOOL_TIMEOUT_S = 60.0
+_TOPIC_TIMEOUT_S = 60.0
 _POLL_S = 0.03
+# REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers don't agree on a controller just now.
+_LATER = (7, 41)
+_EXISTS = 36
 _NETWORK_THREADS = 4  # more than these brokers have
 
 
@@ -247,6 +252,30 @@ class BrokerSet:
                 )  # fmt: skip
         self._wait_for_certificates(_START_TIMEOUT_S)
 
+    def create_topic(self, topic: str, partitions: int, copies: int) -> None:
+        """Create a topic; every broker that runs knows it and its leaders afterwards."""
+        live = [one.plain_address for one in self.brokers if one.running and not one.paused]
+        if not live:
+            raise ToolError(f"topic {topic!r} can't be created: no broker runs")
+        deadline = time.monotonic() + _TOPIC_TIMEOUT_S
+        perhaps = False  # carried out, and the answer was lost
+        for address in itertools.cycle(live):
+            left = max(0.1, deadline - time.monotonic())
+            found = probe.create_topic(address, topic, partitions, copies, left)
+            code = found.error_code if found else None
+            if code == 0 or (code == _EXISTS and perhaps):
+                break
+            if code not in (None, *_LATER) or time.monotonic() > deadline:
+                why = f"{found.text} (error {code})" if found else "no broker answers"
+                raise ToolError(f"topic {topic!r} can't be created: {why}")
+            perhaps = True
+            time.sleep(_POLL_S)
+        for address in live:
+            while not _leads(probe.ask(address, topic=topic)):
+                if time.monotonic() > deadline:
+                    raise ToolError(f"topic {topic!r} was created, but {address} doesn't know it")
+                time.sleep(_POLL_S)
+
     def run_tool(
         self,
         main: str,
@@ -366,6 +395,14 @@ class BrokerSet:
                 f"not of {len(self.brokers)}"
             )
         return str(stored["cluster_id"])
+
+
+def _leads(view: probe.ClusterView | None) -> bool:
+    """Whether a broker knows the topics that it was asked about, with a leader for each partition.
+
+    A follower that is told of a new topic later than its clients ask would hold tests up.
+    """
+    return view is not None and not view.refused and not view.leaderless
 
 
 def _ended(broker: Broker, timeout: float) -> bool:

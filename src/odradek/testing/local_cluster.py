@@ -269,13 +269,8 @@ class LocalCluster:
     def create_topic(
         self, topic: str, partitions: int = 1, replication_factor: int | None = None
     ) -> None:
-        """Create a topic with Kafka's own tool."""
-        copies = replication_factor or min(3, self._count)
-        self.run_tool(
-            "org.apache.kafka.tools.TopicCommand",
-            ["--bootstrap-server", self._live, "--create", "--topic", topic,
-             "--partitions", str(partitions), "--replication-factor", str(copies)],
-        )  # fmt: skip
+        """Create a topic; the running brokers know it afterwards."""
+        self._now.create_topic(topic, partitions, replication_factor or min(3, self._count))
 
     def console_producer(self, topic: str, lines: bytes, *options: str) -> None:
         """Send lines with Kafka's own console producer; `options` go to it as they are."""

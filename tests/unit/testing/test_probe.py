@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.common.types import Address
+from odradek.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from odradek.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.testing.probe import ClusterView, parse
+from odradek.testing.probe import Answer, ClusterView, parse, parse_creation
 
 
 def partition(leader: int, replicas: list[int]) -> MetadataResponsePartition:
@@ -37,9 +40,18 @@ def test_brokers_controller_and_partitions_without_a_leader() -> None:
         controller=7,
         topics=3,
         leaderless=2,
+        refused=1,
     )
 
 
 def test_a_broker_that_knows_nobody() -> None:
     data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in MetadataResponse().encode(1))
     assert parse(data) == ClusterView({}, -1, 0, 0)
+
+
+@pytest.mark.parametrize(("code", "text"), [(0, None), (38, "too many copies")])
+def test_what_became_of_a_topic(code: int, text: str | None) -> None:
+    topic = CreatableTopicResult(name="tópic", error_code=code, error_message=text)
+    answer = CreateTopicsResponse(throttle_time_ms=7, topics=[topic])
+    data = b"\x00\x00\x00\x01" + b"".join(bytes(part) for part in answer.encode(2))
+    assert parse_creation(data) == Answer(code, text or "")
