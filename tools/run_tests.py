@@ -6,6 +6,7 @@ to pytest.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,15 +28,15 @@ SUITES = {
     "docs": ("docs",),
 }
 
-# These go through two processes at a time: suites that only compute, and those that mostly wait for
-# brokers and Spark (each process has clusters and a session of its own). The others measure time.
+# These go through several processes at a time: suites that only compute, and those that mostly wait
+# for brokers and Spark (each process has clusters and a session of its own). The others measure
+# time.
 SIDE_BY_SIDE = {
-    "unit": "worksteal",
-    "simulation": "worksteal",
-    "integration": "loadgroup",
-    "spark": "loadfile",  # modules have clusters of their own
+    "unit": (2, "worksteal"),
+    "simulation": (2, "worksteal"),
+    "integration": (3, "loadgroup"),  # as its conftest forms groups
+    "spark": (2, "loadfile"),  # modules have clusters of their own
 }
-PROCESSES = 2
 
 # These start brokers; fetching Kafka's jars is set-up and no part of their time.
 WITH_BROKERS = {"integration", "interop", "spark", "docs"}
@@ -62,6 +63,15 @@ def make_older_spark() -> None:
     print(f"set-up: Spark 4.2.0 with its JVM connector {words} ({seconds:.0f} s)", flush=True)
 
 
+def environment() -> dict[str, str]:
+    """Ours, but compiled modules are kept, whatever is set.
+
+    Else each process of a suite would compile all of ours anew, Spark's workers and the programs
+    that tests start, too: for a process of pytest alone that is eight seconds of a processor.
+    """
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | None:
     """Run one suite; return passed, failed, skipped and seconds, None when it has no tests."""
     folders = [ROOT / "tests" / folder for folder in SUITES[name]]
@@ -74,12 +84,13 @@ def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | 
         report = Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
         if name in SIDE_BY_SIDE:
-            command += ["-n", str(PROCESSES), "--dist", SIDE_BY_SIDE[name]]
+            processes, how = SIDE_BY_SIDE[name]
+            command += ["-n", str(processes), "--dist", how]
         if name in WITH_BROKERS:
             command += ["--durations=12", "--durations-min=10"]  # who keeps everybody waiting
         command += [f"--junitxml={report}", *arguments]
         command += [str(folder.relative_to(ROOT)) for folder in folders]
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        status = subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
         passed, failed, skipped = count(report)
     # A crash of pytest or an empty suite leaves no failed test behind; it is one all the same.
     if status != 0 and failed == 0:

@@ -3,15 +3,19 @@
 `cluster`: tests use topics of their own (`topic`) and do nothing to its brokers. `mortal_cluster`:
 tests kill, freeze, move and replace its brokers; what they leave behind is put right.
 
-Idle brokers cost as much as busy tests on a small machine. So tests go by groups, one for each kind
-of cluster: a group runs in one process, and its clusters end with it.
+Idle brokers cost as much as busy tests on a small machine. So tests go by groups of modules that
+share clusters: a group runs in one process, and its clusters end with it. pytest-xdist's own
+loadgroup looks for groups where pytest 9.1 and newer doesn't keep them (it then starts each cluster
+in every process); so the groups are made of the modules' names here.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,41 +25,67 @@ from odradek.testing.shared_clusters import SharedClusters
 HERE = Path(__file__).parent
 _numbers = itertools.count()
 _running: list[SharedClusters] = []
-# Begun first, so that no process waits for another one's at the end.
-LONG_GROUPS = ("secure_recovery", "hurt", "whole", "soak")
-LONG = ("test_demo_versus.py", "test_no_java.py", "test_porting.py", "test_security_errors.py")
+# Modules by the clusters that they share, in the order in which processes take them: the longest
+# first, so that no process waits for another one's at the end. (A second cluster that stays whole
+# costs less than a process that goes on alone.) A module that isn't named is a group for itself.
+GROUPS = {
+    "secured": ("secure_recovery",),
+    "hurt": ("soak", "consumer_outages"),
+    "hurt too": ("producer_outages", "local_cluster"),
+    "whole": ("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+    "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
+    "alone": ("demo_versus",),
+    "errors": ("security_errors",),
+    "no java": ("no_java",),
+}
+_PLACES = {
+    f"test_{module}.py": (place, name)
+    for place, (name, modules) in enumerate(GROUPS.items())
+    for module in modules
+}
+# A process takes the next group when it begins the last test of one, so that is no long one.
+LONG = ("test_nothing_is_lost_doubled_or_out_of_order", "test_transactions_and_groups_survive")
 
 
-def group(item: pytest.Item) -> str:
-    """The tests that share clusters with this one."""
-    marker = item.get_closest_marker("xdist_group")
-    if marker is not None:
-        return str(marker.args[0])
-    names = getattr(item, "fixturenames", ())
-    if "mortal_cluster" in names:
-        return "soak" if item.path.name == "test_soak.py" else "hurt"
-    return "whole" if "cluster" in names else ""
+def group(name: str) -> str:
+    """The tests that share clusters with those of this module."""
+    return _PLACES[name][1] if name in _PLACES else name
 
 
-def rank(item: pytest.Item) -> tuple[int, int]:
+def rank(item: pytest.Item) -> tuple[int, str, bool]:
     """Where a test stands in the order; groups stay together."""
     if item.path.parent != HERE:
-        return len(LONG_GROUPS) + 1, 0
-    name = group(item)
-    if name in LONG_GROUPS:
-        return LONG_GROUPS.index(name), 0
-    return len(LONG_GROUPS), LONG.index(item.path.name) if item.path.name in LONG else len(LONG)
+        return len(GROUPS) + 1, "", False
+    place, name = _PLACES.get(item.path.name, (len(GROUPS), item.path.name))
+    return place, name, item.name not in LONG
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Whole groups go to processes; the next one when the last test of one begins."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    base: Any = importlib.import_module("xdist.scheduler").LoadScopeScheduling
+
+    class ByGroups(base):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid.partition("::")[0].rpartition("/")[2])
+
+        def _reschedule(self, node: Any) -> None:
+            # Theirs already gives out the next group when two tests are left, perhaps minutes.
+            if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
+
+    config.option.loadscopereorder = False  # it would sort by the numbers of tests
+    return ByGroups(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Marks before xdist looks for them; the order behind that of chance."""
+    """The order comes behind that of chance."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.integration)
-            name = group(item)
-            if name and item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(name))
     yield
     items.sort(key=rank)
 
@@ -66,7 +96,7 @@ def pytest_runtest_teardown(
 ) -> Generator[None, None, None]:
     """After the last test of a group its clusters are closed."""
     yield
-    if nextitem is None or group(nextitem) != group(item):
+    if nextitem is None or group(nextitem.path.name) != group(item.path.name):
         for clusters in _running:
             clusters.close()
 

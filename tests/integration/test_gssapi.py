@@ -25,10 +25,7 @@ LACKING = "; ".join(
         *([] if find_spec("gssapi") else ["the package gssapi (odradek[gssapi])"]),
     ]
 )
-pytestmark = [
-    pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {LACKING}"),
-    pytest.mark.xdist_group("gssapi"),
-]
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not on this machine: {LACKING}")
 PATIENCE = 30.0
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 

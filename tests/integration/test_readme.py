@@ -13,8 +13,6 @@ import pytest
 
 from odradek.testing import LocalCluster
 
-# In one process, because they share what is set up.
-pytestmark = pytest.mark.xdist_group("readme")
 README = Path(__file__).parents[2] / "README.md"
 PRINTED = "localhost:9092"
 

@@ -18,9 +18,6 @@ from odradek.common.kafka_errors import (
 from odradek.testing import LocalCluster
 from odradek.testing.shared_clusters import SharedClusters
 
-# One cluster, however many processes.
-pytestmark = pytest.mark.xdist_group("rights")
-
 OPTIONS = {
     "brokers": 1,
     "security": "SASL_PLAINTEXT",

@@ -20,9 +20,6 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
-# One cluster, however many processes.
-pytestmark = pytest.mark.xdist_group("secure_changes")
-
 SESSION = 2.0
 """Seconds until brokers want a client to prove again who it is (KIP-368)."""
 

@@ -17,9 +17,6 @@ from odradek.api.properties import read_properties
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.testing import LocalCluster
 
-# One cluster, however many processes.
-pytestmark = pytest.mark.xdist_group("oauth")
-
 PATIENCE = 30.0
 
 

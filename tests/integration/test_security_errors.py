@@ -32,9 +32,6 @@ from odradek.testing import Authority, LocalCluster
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.security import token_function
 
-# One cluster, however many processes.
-pytestmark = pytest.mark.xdist_group("security_errors")
-
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 ATTEMPT = 5.0
 """Seconds within which every call has its error; the setup timeout, which ends the slowest of all

@@ -20,8 +20,6 @@ from odradek.testing import LocalCluster
 from odradek.testing.loopback import LoopbackServer
 
 GROUP, TRANSACTION = 0, 1
-# In one process, because they share what is set up.
-pytestmark = pytest.mark.xdist_group("simulated_transactions")
 SOON = {
     error.code
     for error in (
