@@ -6,19 +6,16 @@ standard error, so that standard output keeps the result alone at its end).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
+
 SHOWN = 14
-PLAIN_INTERVAL = 5.0
 
 
 class Lines:
@@ -36,12 +33,11 @@ def _line(at: float, text: str, style: str) -> Text:
     return Text(f"{at:7.2f} s  {text}", style=style)
 
 
-class Display:
+class Display(LiveView):
     """Progress bars (name → text) and a timeline; bars only while it is entered."""
 
     def __init__(self, bars: Mapping[str, str], *, to_stderr: bool) -> None:
-        self.console = Console(stderr=to_stderr, highlight=False)
-        self._lines: deque[Text] = deque(maxlen=SHOWN)
+        super().__init__(lines=SHOWN, to_stderr=to_stderr)
         self._bars = Progress(
             TextColumn("{task.description:<29}"),
             BarColumn(bar_width=40),
@@ -53,34 +49,11 @@ class Display:
             name: self._bars.add_task(text, total=1, start=False) for name, text in bars.items()
         }
         self._status = Text("")
-        self._live: Live | None = None
         self._plain_at = -PLAIN_INTERVAL
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live = Live(self._picture(), console=self.console, refresh_per_second=4)
-            self._live.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.update(self._picture())
-            self._live.__exit__(kind, error, trace)
-            self._live = None
 
     def tell(self, at: float, text: str, *, style: str = "") -> None:
         """Add a line to the timeline; `at` in seconds since the start."""
-        line = _line(at, text, style)
-        self._lines.append(line)
-        if self._live is None:
-            self.console.print(line, soft_wrap=True)
-        else:
-            self._live.update(self._picture())
+        self._add(_line(at, text, style))
 
     def begin(self, total: int) -> None:
         """The bars run from now on."""
@@ -94,14 +67,12 @@ class Display:
             self._bars.update(self._tasks[name], completed=value)
         lag = max(rows.values()) - min(rows.values())
         self._status = Text(f"lag {lag:,} rows")
-        if self._live is not None:
-            self._live.update(self._picture())
-        elif at - self._plain_at >= PLAIN_INTERVAL:
+        if at - self._plain_at >= PLAIN_INTERVAL:
             self._plain_at = at
             words = "  ".join(f"{name} {value:,}" for name, value in rows.items())
-            self.console.print(f"{at:7.2f} s  {words}  lag {lag:,}", soft_wrap=True)
+            self._plainly(f"{at:7.2f} s  {words}  lag {lag:,}")
 
-    def _picture(self) -> Group:
+    def _draw(self) -> Group:
         return Group(
             Panel(Group(self._bars, self._status), title="flights", expand=False),
             Panel(Group(*self._lines) if self._lines else Text(""), title="what happened"),

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
 from odradek.cli.pipeline.outages import Outage
 from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.spec import Pipeline
 
 SHOWN = 12
-PLAIN_INTERVAL = 5.0
-"""Seconds between two plain lines about batches of one flow."""
 MOST_LAGGING = 3
 """Partitions that the view names, those with the most lag."""
 
@@ -82,56 +79,35 @@ class JsonLines:
         print(json.dumps({"time": round(time.time(), 3), "event": event, **fields}), flush=True)
 
 
-class View:
+class View(LiveView):
     """A table of flows and a few lines of what happened."""
 
-    def __init__(self, pipeline: Pipeline, *, to_stderr: bool = False) -> None:
-        self.console = Console(stderr=to_stderr, highlight=False)
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(lines=SHOWN, to_stderr=False)
         self._began = time.monotonic()
-        self._lines: deque[Text] = deque(maxlen=SHOWN)
         self._flows: dict[str, tuple[Batch, int]] = {}
         self._names = list(pipeline.sinks)
         self._title = pipeline.name
         self._out: dict[str, Outage] = {}
         self._plain_at: dict[str, float] = {}
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self._draw)
-            self._live.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.__exit__(kind, error, trace)
-            self._live = None
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """Add a line."""
         style = {"failed": "bold red", "outage": "bold red", "back": "bold green"}.get(event, "")
-        line = Text(f"{time.monotonic() - self._began:8.1f} s  {text}", style=style)
-        self._lines.append(line)
-        if self._live is None:
-            self.console.print(line, soft_wrap=True)
+        self._add(Text(f"{time.monotonic() - self._began:8.1f} s  {text}", style=style))
 
     def batch(self, batch: Batch, rows: int) -> None:
         """Show a flow's newest batch; without a terminal a line now and then."""
         self._flows[batch.flow] = (batch, rows)
         now = time.monotonic()
         due = self._plain_at.get(batch.flow, -PLAIN_INTERVAL) + PLAIN_INTERVAL
-        if self._live is None and batch.rows and now >= due:
+        if batch.rows and now >= due:
             self._plain_at[batch.flow] = now
             words = (
                 f"{batch.flow}: batch {batch.number}, {batch.rows:,} rows in {batch.seconds:.2f} s "
                 f"({batch.rate:,.0f} rows/s), {rows:,} in all, lag {lag_in_words(batch.lag)}"
             )
-            self.console.print(f"{now - self._began:8.1f} s  {words}", soft_wrap=True)
+            self._plainly(f"{now - self._began:8.1f} s  {words}")
 
     def outage(self, event: str, outage: Outage) -> None:
         """Tell of an outage's beginning and end, and of the first rows after it."""
@@ -162,7 +138,7 @@ class View:
             )  # fmt: skip
         out = [
             Text(f"{name}: no answer for {time.time() - one.begun:.0f} s", style="bold red")
-            for name, one in self._out.items()
+            for name, one in list(self._out.items())
         ]
         return Group(table, *out, *self._lines)
 

@@ -1,0 +1,61 @@
+"""What long commands show while they run: a picture that is drawn anew, or plain lines.
+
+In: lines of what happened; a subclass draws them with whatever else it knows. Out: the picture
+where there is a terminal, else each line as it comes. Must not: know what a command does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+PLAIN_INTERVAL = 5.0
+"""Seconds between two plain lines about progress, where there is no terminal."""
+
+
+class LiveView:
+    """A picture of four times a second; only while it is entered."""
+
+    def __init__(self, *, lines: int, to_stderr: bool) -> None:
+        self.console = Console(stderr=to_stderr, highlight=False)
+        self._lines: deque[Text] = deque(maxlen=lines)
+        """The newest of what happened."""
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self._draw)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)  # which draws it once more
+            self._live = None
+
+    def _draw(self) -> RenderableType:
+        """Make the picture, in a thread of rich: what may change meanwhile has to be copied."""
+        raise NotImplementedError
+
+    def _add(self, line: Text) -> None:
+        """Add a line."""
+        self._lines.append(line)
+        self._plainly(line)
+
+    def _plainly(self, line: Text | str) -> None:
+        """Print a line where there is no picture."""
+        if self._live is None:
+            self.console.print(line, soft_wrap=True)
