@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odradek.cli.console.properties import UsageError, read_client_file
 from odradek.cli.spark_session import spark_session
+from odradek.common.config import CONSUMER
+from odradek.common.secret import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +39,13 @@ def tables(
         list[str] | None,
         typer.Option(help="NAME=VALUE for format('odradek'): kafka.bootstrap.servers=host:port …"),
     ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with options of the client, in Java's properties form: the place for "
+            "passwords, since everybody on the machine can read a command line."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder that gets each table as Parquet.")
     ] = None,
@@ -54,14 +64,12 @@ def tables(
     """
     if (folder is None) == (topic is None):
         raise typer.BadParameter("give either a folder or --topic")
-    options = {}
-    for text in option or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"--option takes NAME=VALUE, not {name!r}")
-        options[name] = value
+    options = _options(option or [], command_config)
     if topic is not None and "kafka.bootstrap.servers" not in options:
-        raise typer.BadParameter("--topic needs --option kafka.bootstrap.servers=host:port")
+        raise typer.BadParameter(
+            "--topic needs --option kafka.bootstrap.servers=host:port, or a --command-config that "
+            "has bootstrap.servers"
+        )
     if folder is not None and not folder.is_dir():
         raise typer.BadParameter(f"there is no folder {folder}")
     found = _made(folder, topic, options, out, storm, master)
@@ -71,6 +79,25 @@ def tables(
         _show(found, out)
     if not found["events"]:
         raise typer.Exit(1)
+
+
+def _options(given: list[str], file: Path | None) -> dict[str, str]:
+    """Options of the source: those of the file as `kafka.*`, beneath those of the command line."""
+    try:
+        settings = read_client_file(file, CONSUMER)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+    options = {f"kafka.{name}": _plain(value) for name, value in settings.items()}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--option takes NAME=VALUE, not {name!r}")
+        options[name] = value
+    return options
+
+
+def _plain(value: Any) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)
 
 
 def _made(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from typer.testing import CliRunner
 
-from odradek.cli import spark_session
+from odradek.cli import events, spark_session
 from odradek.cli.events import app
 
 
@@ -17,6 +20,7 @@ from odradek.cli.events import app
         (["tables", "--topic", "t"], "kafka.bootstrap.servers"),
         (["tables", "--topic", "t", "--option", "secret-without-equals"], "NAME=VALUE"),
         (["tables", "not-there"], "no folder"),
+        (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
     ],
 )
 def test_wrong_use(words: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +29,19 @@ def test_wrong_use(words: list[str], says: str, monkeypatch: pytest.MonkeyPatch)
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
     assert says in result.stderr
+
+
+def test_passwords_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=a:1\nsasl.password=hunter2\nlinger.ms=5\n")
+    given: list[Any] = []
+
+    def made(*words: Any) -> dict[str, Any]:
+        given.extend(words)
+        return {"events": 0}
+
+    monkeypatch.setattr(events, "_made", made)
+    words = ["tables", "--topic", "t", "--command-config", str(file), "--json"]
+    result = CliRunner().invoke(app, [*words, "--option", "kafka.bootstrap.servers=b:2"])
+    assert (result.exit_code, result.stdout) == (1, '{"events": 0}\n')
+    assert given[2] == {"kafka.bootstrap.servers": "b:2", "kafka.sasl.password": "hunter2"}
