@@ -15,6 +15,7 @@ import json as jsonlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -49,7 +50,7 @@ def plan(spec: SpecPath, json: Json = False, log: Log = None) -> None:
         from odradek.cli.pipeline.spec import parse
 
         pipeline = parse(read(spec, os.environ))
-        found = describe(pipeline, log=log)
+        found = describe(pipeline, log=log, say=partial(typer.echo, err=True))
         if json:
             typer.echo(jsonlib.dumps(found.to_dict(), indent=2))
         else:

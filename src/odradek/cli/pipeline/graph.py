@@ -11,12 +11,13 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from odradek.cli.pipeline.document import Problems
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Pipeline, Sink, Source, View
+from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 
 _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
@@ -24,7 +25,10 @@ _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
 def session(pipeline: Pipeline, log: Path | None) -> Any:
-    """Start (or find) Spark; what its JVM prints goes to the log."""
+    """Start (or find) Spark; what its JVM prints goes to the log.
+
+    Raises `ConfigurationError` where it can't be started: settings or a Java that don't fit.
+    """
     from pyspark.sql import SparkSession
 
     if "spark.remote" not in pipeline.spark:
@@ -38,11 +42,16 @@ def session(pipeline: Pipeline, log: Path | None) -> Any:
     settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    if log is None:
-        return builder.getOrCreate()
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with _stderr_to(log):  # the JVM and its workers keep what they inherit here
-        return builder.getOrCreate()
+    where: AbstractContextManager[None] = nullcontext()
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        where = _stderr_to(log)
+    try:
+        with where:  # the JVM and its workers keep what they inherit here
+            return builder.getOrCreate()
+    except Exception as error:  # the JVM's and PySpark's own, whichever it is
+        hint = "" if log is None else f"; its log is {log}"
+        raise ConfigurationError(f"Spark didn't start: {text_of(error)}{hint}") from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ topic that isn't there, SQL that can't be meant) as `SpecError` with their lines
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 BATCH, STREAM = "batch", "stream"
-PATIENCE = 30.0
+PATIENCE = 20.0
 """Seconds for a cluster to answer before it is taken for a wrong address."""
 SHOWN = 10
 """Topics of a source that are named."""
@@ -120,12 +120,20 @@ def _state(w: Writing) -> str:
     return f"goes on {after}{again}"
 
 
-def describe(pipeline: Pipeline, *, log: Path | None, spark: Any = None) -> Plan:
+def describe(
+    pipeline: Pipeline,
+    *,
+    log: Path | None,
+    spark: Any = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> Plan:
     """Find out all of it; raises every problem of a step together. A session given goes on."""
-    readings = ask_clusters(pipeline)
+    readings = ask_clusters(pipeline, say=say)
     if spark is not None:
         return _described(pipeline, spark, readings)
-    spark = session(pipeline, log or _log(pipeline))
+    log = log or _log(pipeline)
+    say(f"starting Spark; its log is {log}")
+    spark = session(pipeline, log)
     try:
         return _described(pipeline, spark, readings)
     finally:
@@ -151,7 +159,12 @@ def _log(pipeline: Pipeline) -> Path:
     return Path(tempfile.mkdtemp(prefix="odradek-plan-")) / "spark.log"
 
 
-def ask_clusters(pipeline: Pipeline, *, only_new: bool = False) -> tuple[Reading, ...]:
+def ask_clusters(
+    pipeline: Pipeline,
+    *,
+    only_new: bool = False,
+    say: Callable[[str], object] = lambda text: None,
+) -> tuple[Reading, ...]:
     """Look at what is read, and whether each sink's cluster and topic are there.
 
     `only_new`: no more than what queries need that have no checkpoint yet. The others wait for a
@@ -166,6 +179,9 @@ def ask_clusters(pipeline: Pipeline, *, only_new: bool = False) -> tuple[Reading
         sinks = [s for s in sinks if s.name in new]
         needed = {name for s in sinks for name in pipeline.behind(s)} - old
         places = {name: place for name, place in places.items() if name in needed}
+    asked = {p.cluster.name for p in (*places.values(), *sinks) if p.format == OURS and p.cluster}
+    if asked:
+        say(f"asking {', '.join(f'cluster {name}' for name in sorted(asked))}")
     found = [_reading(pipeline, place, silent) for place in places.values()]
     for sink in sinks:
         if sink.format == OURS:

@@ -188,7 +188,9 @@ class Running:
 
     def run(self) -> int:
         """Start, watch and stop it; gives the exit status."""
-        ask_clusters(self._pipeline, only_new=True)
+        ask_clusters(
+            self._pipeline, only_new=True, say=lambda text: self._display.say("starting", text)
+        )
         self._clear_events()
         if self._given is not None:
             return self._run(self._given)

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from odradek.cli.pipeline.document import SpecError, read
-from odradek.cli.pipeline.graph import Graph, text_of
+from odradek.cli.pipeline.graph import Graph, session, text_of
 from odradek.cli.pipeline.spec import parse
+from odradek.common.errors import ConfigurationError
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "pipelines"
 ANALYSIS = (
@@ -55,3 +57,19 @@ def test_a_statement_s_problem_has_its_line_in_the_file(error: str) -> None:
     second = path.read_text().splitlines().index("    SELECT key, value FROM orders") + 2
     with pytest.raises(SpecError, match=rf"copy\.yml:{second}: view large: \["):
         Graph(pipeline, Spark(error), None).analyse()
+
+
+def test_a_spark_that_does_not_start_is_told_in_few_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(builder: Any) -> Any:
+        raise ValueError("[MASTER_URL_NOT_VALID] Could not parse Master URL: 'nonsense'\n\tat org")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    monkeypatch.setattr("odradek.testing.ensure_java_environment", lambda: None)
+    monkeypatch.setenv("PYSPARK_PYTHON", "python")
+    pipeline = parse(read(EXAMPLES / "copy.yml", {"KAFKA": "localhost:9092"}))
+    log = tmp_path / "new" / "spark.log"
+    with pytest.raises(ConfigurationError, match="Spark didn't start: .*nonsense.*; its log is .*"):
+        session(pipeline, log)
+    assert log.exists()

@@ -74,7 +74,9 @@ def begun(folder: Path, sink: str) -> None:
 
 def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: Any) -> None:
     world.produce("events-a", [b"1", b"2"])
-    events, names = found = ask_clusters(spec())
+    said: list[str] = []
+    events, names = found = ask_clusters(spec(), say=said.append)
+    assert said == ["asking cluster main, cluster other"]
     assert (events.kind, events.topics, events.records) == (
         "source",
         {"events-a": 2, "events-b": 1},
