@@ -107,9 +107,13 @@ class AvroDecoder:
         import pyarrow as pa
 
         require_fastavro()
+        from fastavro import schemaless_reader
+
+        self._read: Any = schemaless_reader
         self._target, self._form = target, form
-        self._writer, self._reader = form.schemas()
-        self._raw = (self._reader or self._writer).raw
+        written, read = form.schemas()
+        self._written, self._wanted = written.parsed, read.parsed if read else None
+        self._raw = (read or written).raw
         self._begin = _RECORD_AT if form.confluent else 0
         self._refused = (*_UNREADABLE, pa.ArrowInvalid)
 
@@ -138,18 +142,15 @@ class AvroDecoder:
 
     def _record(self, value: bytes) -> dict[str, Any]:
         """Read one record, all bytes of it."""
-        from fastavro import schemaless_reader
-
-        if self._form.confluent:
-            self._check_header(value)
         stream = io.BytesIO(value)
-        stream.seek(self._begin)
-        reader = self._reader.parsed if self._reader else None
-        found: Any = schemaless_reader(stream, self._writer.parsed, reader)
+        if self._begin:
+            self._check_header(value)
+            stream.seek(self._begin)
+        found: dict[str, Any] = self._read(stream, self._written, self._wanted)
         if stream.tell() != len(value):
             left = len(value) - stream.tell()
             raise ValueError(f"the record ends {left} bytes before the value does")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _check_header(self, value: bytes) -> None:
         if len(value) < _RECORD_AT or value[0] != 0:

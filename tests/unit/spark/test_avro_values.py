@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.spark.avro_examples import (
+    EVERYTHING,
+    READ,
+    VARIANTS,
+    WRITTEN,
+    encoded,
+    logical,
+    record,
+)
 
 from odradek.common.types import TopicPartition
 from odradek.spark.avro_values import AvroDecoder, AvroFormat
@@ -24,88 +31,6 @@ from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, full_schema
 from odradek.spark.values import TOGETHER, ValueDecodeError, parse_value_format
-
-NOW = datetime(2024, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
-UUID = "00000000-0000-0000-0000-000000000001"
-
-
-def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "logicalType": name, **more}
-
-
-def record(name: str = "R", **fields: Any) -> dict[str, Any]:
-    made = [{"name": field, "type": kind} for field, kind in fields.items()]
-    return {"type": "record", "name": name, "fields": made}
-
-
-EVERYTHING = record(
-    null="null",
-    boolean="boolean",
-    int="int",
-    long="long",
-    float="float",
-    double="double",
-    bytes="bytes",
-    string="string",
-    fixed={"type": "fixed", "name": "F", "size": 2},
-    enum={"type": "enum", "name": "E", "symbols": ["A", "B"]},
-    date=logical("int", "date"),
-    millis=logical("long", "timestamp-millis"),
-    micros=logical("long", "timestamp-micros"),
-    local_millis=logical("long", "local-timestamp-millis"),
-    local_micros=logical("long", "local-timestamp-micros"),
-    time=logical("int", "time-millis"),
-    uuid=logical("string", "uuid"),
-    decimal=logical("bytes", "decimal", precision=38, scale=2),
-    in_fixed={"name": "D", "size": 5, **logical("fixed", "decimal", precision=9, scale=1)},
-    array={"type": "array", "items": ["null", logical("int", "date")]},
-    map={"type": "map", "values": {"type": "array", "items": logical("long", "timestamp-millis")}},
-    inner=["null", record("Inner", x="int", again="F")],
-    maybe=["string", "null"],
-    number=["null", "int", "long"],
-    union=["int", "null", {"type": "map", "values": "E"}, {"type": "array", "items": "E"}, "Inner"],
-)
-WRITTEN: dict[str, Any] = {
-    "null": None,
-    "boolean": True,
-    "int": -(2**31),
-    "long": 2**63 - 1,
-    "float": 1.5,
-    "double": -0.1,
-    "bytes": b"\x00\xff",
-    "string": "ä€\U0001f600",
-    "fixed": b"ab",
-    "enum": "B",
-    "date": date(1900, 1, 1),
-    "millis": NOW,
-    "micros": NOW,
-    "local_millis": NOW.replace(tzinfo=None),
-    "local_micros": NOW.replace(tzinfo=None),
-    "time": 5,
-    "uuid": UUID,
-    "decimal": Decimal("-1234567890123456789012345678901234.56"),
-    "in_fixed": Decimal("-12345678.9"),
-    "array": [None, date(2024, 1, 1)],
-    "map": {"a": [NOW], "b": []},
-    "inner": {"x": 1, "again": b"cd"},
-    "maybe": None,
-    "number": 2**40,
-    "union": {"k": "A"},
-}
-NOTHING: dict[str, Any] = dict.fromkeys(WRITTEN)
-
-
-def members(which: int | None, value: Any = None) -> dict[str, Any]:
-    return {f"member{n}": value if n == which else None for n in range(4)}
-
-
-READ = WRITTEN | {"map": [("a", [NOW]), ("b", [])], "union": members(1, [("k", "A")])}
-
-
-def encoded(value: Any, schema: Any = EVERYTHING) -> bytes:
-    stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
-    return stream.getvalue()
 
 
 def decoder(schema: Any = EVERYTHING, read_as: Any = None, **more: Any) -> AvroDecoder:
@@ -122,20 +47,8 @@ def decoded(*values: bytes | None, schema: Any = EVERYTHING, **more: Any) -> lis
 
 
 def test_every_type_is_read() -> None:
-    others: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"union": ["A", "B"], "number": 3}, {"union": members(2, ["A", "B"]), "number": 3}),
-        (
-            {"union": {"x": 7, "again": b"ef"}, "maybe": "x"},
-            {"union": members(3, {"x": 7, "again": b"ef"}), "maybe": "x"},
-        ),
-        (
-            {"union": None, "number": None, "inner": None, "decimal": Decimal(0), "array": []},
-            {"union": None, "number": None, "inner": None, "decimal": Decimal("0.00"), "array": []},
-        ),
-        ({"union": 5, "map": {}}, {"union": members(0, 5), "map": []}),
-    ]
-    values = [encoded(WRITTEN), None, *(encoded(WRITTEN | given) for given, _ in others)]
-    assert decoded(*values) == [READ, None, *(READ | wanted for _, wanted in others)]
+    values = [encoded(WRITTEN), None, *(encoded(WRITTEN | given) for given, _ in VARIANTS)]
+    assert decoded(*values) == [READ, None, *(READ | wanted for _, wanted in VARIANTS)]
     assert decoded() == []
     assert decoded(*values, fail_fast=True) == decoded(*values)
 
