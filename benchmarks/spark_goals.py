@@ -37,6 +37,11 @@ def cpu(run: Found) -> float:
     return float(run["cpu_s"] / run["rows"] * 1e6)
 
 
+def python_cpu(run: Found) -> float:
+    """Microseconds of it in Python: what isn't Spark's own."""
+    return float(run.get("python_s", 0.0) / run["rows"] * 1e6)
+
+
 def ratio(
     row: Found, lane: str, against: str, figure: Callable[[Found], float] = rate
 ) -> float | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark_goals import cpu, judged, median, rate, ratio, runs_of
+from benchmarks.spark_goals import cpu, judged, median, python_cpu, rate, ratio, runs_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOUND = ROOT / "artifacts" / "bench-spark.json"
@@ -105,18 +105,20 @@ def details(store: dict[str, Any]) -> str:
 
 def _speeds(row: dict[str, Any]) -> str:
     others = [lane for lane in ("jvm", "jvm-tuned", "executors-1") if lane in row["lanes"]]
-    head = ["", "Spark", "M rows/s", "range", "µs CPU a row", *(f"× {other}" for other in others)]
+    head = ["", "Spark", "M rows/s", "range", "µs CPU a row", "of it Python"]
+    head += [f"× {other}" for other in others]
     lines = [_line(head), _line(["---"] * len(head))]
     for name, lane in row["lanes"].items():
         speeds = [rate(run) / 1e6 for run in runs_of(lane)]
         middle, used = median(row, name, rate), median(row, name, cpu)
+        python = median(row, name, python_cpu)
         if middle is None:
             lines.append(_failed(lane, len(head)))
             continue
         against = [ratio(row, name, other) for other in others]
         lines.append(_line([
             lane["title"], lane["spark"], f"{middle / 1e6:.2f}",
-            f"{min(speeds):.2f}–{max(speeds):.2f}", f"{used:.2f}",
+            f"{min(speeds):.2f}–{max(speeds):.2f}", f"{used:.2f}", f"{python:.2f}",
             *(f"{found:.2f}" if found is not None else "" for found in against),
         ]))  # fmt: skip
     return "\n".join(lines)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def frame_of(spark: SparkSession, job: Job) -> DataFrame:
 
 def read(spark: SparkSession, job: Job) -> Job:
     """Time one batch query over a whole topic."""
-    begin, cpu = time.perf_counter(), cpu_seconds()
+    begin, cpu = time.perf_counter(), Cpu.now()
     frame = frame_of(spark, job)
     if job.get("select"):
         frame = frame.select(*job["select"])
@@ -94,8 +95,8 @@ def read(spark: SparkSession, job: Job) -> Job:
     else:
         rows = frame.count()
     seconds = time.perf_counter() - begin
-    used = cpu_seconds() - cpu
-    return {"seconds": seconds, "cpu_s": used, "rows": rows, "value_bytes": size}
+    used = Cpu.now().since(cpu)
+    return {"seconds": seconds, **used, "rows": rows, "value_bytes": size}
 
 
 def write(spark: SparkSession, job: Job) -> Job:
@@ -103,7 +104,7 @@ def write(spark: SparkSession, job: Job) -> Job:
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", job["rows"])
     rows = rate.option("numPartitions", job["tasks"]).load()
     rows = rows.selectExpr(*(column.format(n="value") for column in _ROW))
-    cpu = cpu_seconds()
+    cpu = Cpu.now()
     with tempfile.TemporaryDirectory() as folder:
         query = (
             rows.writeStream.format(job["format"])
@@ -116,7 +117,7 @@ def write(spark: SparkSession, job: Job) -> Job:
         batch = next(p for p in query.recentProgress if p["numInputRows"])
     return {
         "seconds": batch["durationMs"]["addBatch"] / 1000,
-        "cpu_s": cpu_seconds() - cpu,
+        **Cpu.now().since(cpu),
         "rows": batch["numInputRows"],
     }
 
@@ -154,17 +155,32 @@ def batches(spark: SparkSession, job: Job) -> Job:
     }
 
 
-def cpu_seconds() -> float:
+@dataclass(frozen=True, slots=True)
+class Cpu:
     """CPU time of all processes of this session: the driver, its JVM, executors, workers."""
-    own, total = os.getsid(0), 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        if int(fields[3]) == own:
-            total += sum(int(ticks) for ticks in fields[11:15])
-    return total / TICKS
+
+    jvm: float
+    python: float
+
+    @classmethod
+    def now(cls) -> Cpu:
+        """What they have used so far."""
+        own, jvm, python = os.getsid(0), 0, 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                begin, _, end = stat.read_text().rpartition(")")
+            except OSError:  # it has just ended
+                continue
+            fields = end.split()
+            if int(fields[3]) == own:
+                used = sum(int(ticks) for ticks in fields[11:15])
+                jvm, python = (jvm + used, python) if "(java" in begin else (jvm, python + used)
+        return cls(jvm / TICKS, python / TICKS)
+
+    def since(self, before: Cpu) -> Job:
+        """What was used since then."""
+        python = self.python - before.python
+        return {"cpu_s": self.jvm - before.jvm + python, "python_s": python}
 
 
 KINDS = {"read": read, "write": write, "generate": generate, "batches": batches}
