@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
@@ -111,4 +112,10 @@ def _means_secret(name: str, value: Any) -> bool:
         return may_hold_password(value)
     if meaning in SECURITY_OPTIONS:
         return meaning in SECRETS
-    return bool(difflib.get_close_matches(meaning, SECRETS, n=1, cutoff=0.8))
+    return _resembles_secret(meaning)
+
+
+@lru_cache(1024)
+def _resembles_secret(name: str) -> bool:
+    """Whether it is a secret's name with a slip; remembered, since clients are made often."""
+    return bool(difflib.get_close_matches(name, SECRETS, n=1, cutoff=0.8))
