@@ -174,13 +174,13 @@ class Broker:
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def copy_format_from(self, other: Broker) -> None:
-        """Take over another broker's freshly formatted storage, under our own ids.
+    def copy_format_from(self, source: Path, cluster_id: str) -> None:
+        """Take over storage that was formatted with the same configuration, under our own ids.
 
         The format tool needs a JVM for each broker and writes the same files for all of them but
-        for two ids; with static voters nothing else in them depends on the broker.
+        for the ids; with static voters nothing else in them depends on the broker or the cluster.
         """
-        source, target = other.directory / "data", self.directory / "data"
+        target = self.directory / "data"
         target.mkdir()
         for path in source.iterdir():
             content = path.read_bytes()
@@ -188,10 +188,15 @@ class Broker:
                 kept = [
                     line
                     for line in content.decode().splitlines()
-                    if not line.startswith(("node.id=", "directory.id=", "#"))
+                    if not line.startswith(("cluster.id=", "node.id=", "directory.id=", "#"))
                 ]
-                ids = [f"node.id={self.node_id}", f"directory.id={random_kafka_id()}"]
-                content = ("\n".join(kept + ids) + "\n").encode()
+                ids = {
+                    "cluster.id": cluster_id,
+                    "node.id": self.node_id,
+                    "directory.id": random_kafka_id(),
+                }
+                kept += [f"{name}={value}" for name, value in ids.items()]
+                content = ("\n".join(kept) + "\n").encode()
             (target / path.name).write_bytes(content)
 
 
@@ -212,6 +217,11 @@ class JavaSetup:
         identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
         name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
         return self.cache / name
+
+    @property
+    def formatted(self) -> Path:
+        """Where storage that the format tool of these jars made is kept."""
+        return self.cache / f"formatted-{self.jars.name}"
 
     def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
         """Return the command line of a Kafka main class."""

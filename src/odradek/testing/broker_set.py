@@ -117,26 +117,39 @@ class BrokerSet:
         self._write_properties()
         if self._remembered():
             return
-        first, *others = self.brokers
-        try:
-            self.run_tool(
-                "kafka.tools.StorageTool",
-                [
-                    "format",
-                    "-t",
-                    self.cluster_id,
-                    "-c",
-                    str(first.properties),
-                    *self._security.format_arguments(),
-                ],
-            )
-        except ToolError as error:
-            raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
-        for broker in others:
-            broker.copy_format_from(first)
+        # Users are written into the storage, and features may be if somebody asks for new ones.
+        asks = any(name.startswith("unstable.") for name in self._config)
+        alike = not asks and not self._security.format_arguments()
+        source, first = self._java.formatted, 0
+        if not alike or not source.is_dir():
+            source, first = self._run_format_tool(), 1
+            if alike:
+                self._keep_formatted(source)
+        for broker in self.brokers[first:]:
+            broker.copy_format_from(source, self.cluster_id)
         (self.directory / "cluster.json").write_text(
             json.dumps({"cluster_id": self.cluster_id, "brokers": len(self.brokers)})
         )
+
+    def _run_format_tool(self) -> Path:
+        """Format the first broker's storage; return where it is."""
+        first, users = self.brokers[0], self._security.format_arguments()
+        arguments = ["format", "-t", self.cluster_id, "-c", str(first.properties), *users]
+        try:
+            self.run_tool("kafka.tools.StorageTool", arguments)
+        except ToolError as error:
+            raise ClusterStartError(f"the brokers' storage can't be formatted: {error}") from error
+        return first.directory / "data"
+
+    def _keep_formatted(self, source: Path) -> None:
+        """Spare later clusters the JVM of the format tool."""
+        kept = self._java.formatted
+        temporary = kept.with_name(f"{kept.name}.{self._keeper.pid}")
+        shutil.copytree(source, temporary)
+        try:
+            temporary.rename(kept)
+        except OSError:  # another process was quicker
+            shutil.rmtree(temporary)
 
     def start_all(self) -> None:
         """Start every broker and wait until the cluster is whole."""
