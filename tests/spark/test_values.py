@@ -1,13 +1,18 @@
-"""Decoded values beside Spark's own `from_json` of the same bytes."""
+"""Decoded values beside Spark's own `from_json` and Avro reader of the same bytes."""
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Callable
+from pathlib import Path
 
+import fastavro
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from tests.unit.spark.avro_examples import EVERYTHING, VARIANTS, WRITTEN, encoded
 
-from .conftest import Topics
+from .conftest import Query, Topics
 
 SCHEMA = "a bigint, b string, d date, n double, l array<int>, s struct<q: boolean, r: string>"
 VALUES = [
@@ -44,3 +49,60 @@ def test_values_are_what_from_json_makes_of_them(
     assert differing == {}
     with pytest.raises(Exception, match=r"-0: the value at offset 2 doesn't fit"):
         read(topic, **asked, valueMode="failfast").select("value.a").collect()
+
+
+SPARKS_AVRO = "org.apache.spark.sql.avro.AvroFileFormat"
+"""What reads files in Spark; `from_avro` is the same code, in a jar that pyspark doesn't have."""
+READ_AS = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "added", "type": ["null", "int"], "default": None},
+        {"name": "int", "type": "double"},
+        {"name": "text", "aliases": ["string"], "type": "string"},
+        next(field for field in EVERYTHING["fields"] if field["name"] == "map"),
+    ],
+}
+
+
+@pytest.mark.timeout(300)
+def test_avro_is_what_spark_makes_of_it(
+    topics: Topics,
+    read: Callable[..., DataFrame],
+    stream: Callable[[str], Query],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    topic = topics.create(1)
+    rows = [WRITTEN, *(WRITTEN | given for given, _ in VARIANTS)]
+    framed = [struct.pack(">BI", 0, 7) + encoded(row) for row in rows]
+    others = [struct.pack(">BI", 0, 8) + encoded(WRITTEN), framed[0][5:], None]
+    topics.fill(topic, [(b"k", value) for value in (*framed, *others)], 1)
+    with (tmp_path / "rows.avro").open("wb") as file:
+        fastavro.writer(file, EVERYTHING, rows)
+    theirs = spark.read.format(SPARKS_AVRO)
+    asked = {
+        "valueFormat": "avro",
+        "valueSchema": json.dumps(EVERYTHING),
+        "avroWireFormat": "confluent",
+        "avroSchemaId": "7",
+    }
+
+    wanted = theirs.load(str(tmp_path / "rows.avro"))
+    found = read(topic, **asked).sort("offset")
+    assert found.select("value.*").schema == wanted.schema
+    decoded = found.select("value.*").collect()
+    assert decoded[: len(rows)] == wanted.collect()
+    nothing = [[None] * len(wanted.columns)] * len(others)
+    assert [list(row) for row in decoded[len(rows) :]] == nothing
+    nulls = [row[0] for row in found.selectExpr("value IS NULL").collect()]
+    assert nulls == [False] * (len(rows) + 2) + [True]
+    with pytest.raises(Exception, match=rf"-0: the value at offset {len(rows)} .* has id 8"):
+        read(topic, **asked, valueMode="failfast").select("value.int").collect()
+
+    read_as = json.dumps(READ_AS)
+    wanted = theirs.option("avroSchema", read_as).load(str(tmp_path / "rows.avro"))
+    stream(topic).run(None, **asked, avroSchema=read_as, startingOffsets="earliest")
+    written = spark.read.parquet(str(tmp_path / "rows")).sort("offset").select("value.*")
+    assert written.schema == wanted.schema
+    assert written.limit(len(rows)).collect() == wanted.collect()
