@@ -35,6 +35,7 @@ SIDE_BY_SIDE = {
     "unit": (2, "worksteal"),
     "simulation": (2, "worksteal"),
     "integration": (3, "loadgroup"),  # as its conftest forms groups
+    "interop": (2, "loadfile"),
     "spark": (2, "loadfile"),  # modules have clusters of their own
 }
 
@@ -61,6 +62,16 @@ def make_older_spark() -> None:
         words = f"can't be had, so its tests are skipped: {done.stderr.strip()[-500:]}"
     seconds = time.monotonic() - start
     print(f"set-up: Spark 4.2.0 with its JVM connector {words} ({seconds:.0f} s)", flush=True)
+
+
+def archive_spark_classes() -> None:
+    """Make the archives from which the Spark suite's JVMs start, or say why not."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "tests.spark.class_archives"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    for line in (done.stdout if done.returncode == 0 else done.stderr[-500:]).splitlines():
+        print(f"set-up: classes for {line}", flush=True)
+    print(f"set-up: {time.monotonic() - start:.0f} s for them", flush=True)
 
 
 def environment() -> dict[str, str]:
@@ -127,6 +138,7 @@ def main() -> None:
         fetch_jars()
     if "spark" in names:
         make_older_spark()
+        archive_spark_classes()
     results = {}
     for name in names:
         result = run_suite(name, rest)

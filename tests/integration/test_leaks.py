@@ -17,7 +17,7 @@ from odradek.common.errors import ClientForkedError
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
-CLIENTS = int(os.environ.get("LEAK_CLIENTS", "600"))
+CLIENTS = int(os.environ.get("LEAK_CLIENTS", "300"))
 MEGABYTE = 1 << 20
 
 
