@@ -108,6 +108,7 @@ class AvroDecoder:
 
         require_fastavro()
         from fastavro import schemaless_reader
+        from fastavro.read import SchemaResolutionError
 
         self._read: Any = schemaless_reader
         self._target, self._form = target, form
@@ -115,7 +116,7 @@ class AvroDecoder:
         self._written, self._wanted = written.parsed, read.parsed if read else None
         self._raw = (read or written).raw
         self._begin = _RECORD_AT if form.confluent else 0
-        self._refused = (*_UNREADABLE, pa.ArrowInvalid)
+        self._refused = (*_UNREADABLE, pa.ArrowInvalid, SchemaResolutionError)
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""

@@ -170,6 +170,21 @@ def test_values_are_read_as_another_schema() -> None:
     assert found[4] == dict.fromkeys(wanted)
 
 
+def test_a_branch_or_symbol_that_the_reader_lacks_does_not_fit() -> None:
+    letters = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    schema = record(s=["null", "string"], e=letters, u=["int", "boolean"])
+    read_as = record(s="string", e=letters | {"symbols": ["A"]}, u=["int", "bytes"])
+    good: dict[str, Any] = {"s": "x", "e": "A", "u": 1}
+    rows = [good, good | {"s": None}, good | {"e": "B"}, good | {"u": True}]
+    values = [encoded(row, schema) for row in rows]
+    found = decoded(*values, schema=schema, read_as=read_as)
+    assert found == [good | {"u": {"member0": 1, "member1": None}}, *[dict.fromkeys(good)] * 3]
+    for row, value in enumerate(values):
+        if row:
+            with pytest.raises(ValueDecodeError):
+                decoded(value, schema=schema, read_as=read_as, fail_fast=True)
+
+
 @pytest.mark.parametrize(
     ("written", "read_as", "told"),
     [
