@@ -229,8 +229,8 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "the key log is for everybody",
         "TLS",
         KEY_LOG,
-        "os.O_CLOEXEC, 0o600)",
-        "os.O_CLOEXEC, 0o666)",
+        "os.open(path, FLAGS, 0o600)",
+        "os.open(path, FLAGS, 0o666)",
         "tests/unit/runtime/test_key_log.py",
     ),
     # Proxies and secrets
