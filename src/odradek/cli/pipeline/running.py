@@ -33,6 +33,8 @@ from odradek.cli.pipeline.spec import OURS, Pipeline
 POLL = 0.25
 POLL_STOPPING = 0.02
 """Often enough to stop a query between its batches when they follow each other at once."""
+PATIENT = 5.0
+"""Seconds in which a stop waits for a moment when a query does nothing at all."""
 
 
 class Stop:
@@ -78,15 +80,20 @@ class Flow:
     left: Checkpoint | None = None
     """What the checkpoint said after the stop."""
 
-    def between_batches(self) -> bool:
+    def between_batches(self, *, patient: bool) -> bool:
         """Whether stopping it now interrupts no batch, as far as its status tells.
 
         Spark has no stop that waits for a batch's end, so the next one may begin before the stop
-        arrives: `stop` looks at the checkpoint afterwards.
+        arrives: `stop` looks at the checkpoint afterwards. While a query asks for new offsets a
+        stop doesn't reach it, and a batch begins if there are any: the second best moment, taken
+        where batches follow each other at once and no better one was met (`patient` is over).
         """
         status = self.query.status
-        looking = status["message"].startswith(("Getting offsets", "Waiting for", "Initializing"))
-        return looking or not status["isTriggerActive"]
+        if not status["isTriggerActive"]:
+            return True
+        second_best = () if patient else ("Getting offsets",)
+        found: bool = status["message"].startswith(("Waiting for", "Initializing", *second_best))
+        return found
 
     def stop(self, *, forced: bool) -> None:
         """Stop it, and find out whether a batch was cut by that."""
@@ -141,12 +148,13 @@ class Queries:
 
         Side by side: while one waits for its end, another would go into its next batch.
         """
-        end = self._now() + timeout
+        begin = self._now()
+        end = begin + timeout
 
         def stop(flow: Flow) -> None:
             between = False
-            while self._now() < end and not hurried() and flow.query.isActive:
-                between = flow.between_batches()
+            while (now := self._now()) < end and not hurried() and flow.query.isActive:
+                between = flow.between_batches(patient=now < begin + PATIENT)
                 if between:
                     break
                 self._sleep(POLL_STOPPING)

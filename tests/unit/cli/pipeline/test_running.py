@@ -89,9 +89,18 @@ def checkpoint(folder: Path, begun: int, committed: int) -> str:
     ("steps", "looks"),
     [
         ([(False, "Waiting for next trigger", 3)], 1),
-        ([(True, BUSY, 3), (True, OFFSETS, 3)], 1),
-        # The next one began at once, and isn't cut either.
-        ([(True, BUSY, 3), (True, BUSY, 3), (True, BUSY, 4), (True, OFFSETS, 4)], 3),
+        ([(True, BUSY, 3), (True, BUSY, 3), (False, "Waiting for next trigger", 3)], 2),
+        # A query that asks for offsets has more to do, perhaps: a better moment comes.
+        ([(True, BUSY, 3), (True, OFFSETS, 3), (True, "Waiting for data to arrive", 3)], 2),
+        # The next one began at once, again and again: after some seconds that has to do.
+        (
+            [
+                *[(True, BUSY, 3), (True, OFFSETS, 3)] * 2,
+                *[(True, BUSY, 4)] * 3,
+                (True, OFFSETS, 5),
+            ],
+            7,
+        ),
     ],
 )
 def test_a_flow_is_stopped_between_its_batches(
