@@ -175,12 +175,16 @@ class Bench:
     def start(self, name: str, master: str = "local[2]") -> Spark:
         """Start one of the two Sparks."""
         log = self.folder / f"spark-{name}-{len(list(self.folder.iterdir()))}.log"
-        variables = environment.variables_of(sys.executable)
+        old = self.made if name == OLD else None
+        variables = old.variables() if old else environment.variables_of(sys.executable)
+        # As installed packages have it: no process compiles what another one compiled before.
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        variables["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         if master.startswith("local-cluster"):
             variables["SPARK_HOME"] = str(home_of_executors(self.folder))
-        if name == NEW or self.made is None:
-            return Spark(sys.executable, variables, (), master, log)
-        return Spark(self.made.python, self.made.variables(), self.made.jars, master, log)
+        if old:
+            return Spark(old.python, variables, old.jars, master, log)
+        return Spark(sys.executable, variables, (), master, log)
 
     def run(self) -> None:
         """All parts that were asked for."""
