@@ -161,8 +161,9 @@ class ClientCache:
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
-            for key in [k for k in kept if k[0] != pid]:
-                kept.pop(key)  # the parent's: not ours to close
+            # Of a copy, which no other thread can change on the way: the timer's may.
+            for key in [k for k in tuple(kept) if k[0] != pid]:
+                kept.pop(key, None)  # the parent's: not ours to close
         key = (pid, fingerprint(config))
         # Whoever takes the entry out of `_idle` owns the client: a task, or the timer's thread.
         idle = self._idle.pop(key, None)
@@ -185,16 +186,26 @@ class ClientCache:
         key = next((k for k, used in self._used.items() if used is client), None)
         if key is None:
             return  # dropped meanwhile
-        client.assign([])
+        try:
+            client.assign([])
+        except KafkaError:  # it ended; its task has what it wanted
+            self.drop(client)
+            return
         del self._used[key]
+        other = self._idle.pop(key, None)
         self._idle[key] = Idle(client, self._clock.now())
+        if other is not None:  # which the timer had in hand when this one was made
+            self.drop(other.client)
         if self._watched_in != key[0]:
             self._watch(IDLE_S)
 
     def _watch(self, seconds: float) -> None:
         """One timer for all: a thread for each task would cost as much as a small task."""
         self._watched_in = self._pid()
-        self._later(seconds, self._close_idle)
+        try:
+            self._later(seconds, self._close_idle)
+        except RuntimeError:  # no more threads, or the interpreter is ending: not a task's failure
+            self._watched_in = None
 
     def _close_idle(self) -> None:
         """In the timer's thread; a task may check a client out meanwhile."""

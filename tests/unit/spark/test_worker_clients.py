@@ -179,3 +179,93 @@ def test_a_client_that_ended_while_nobody_used_it_is_not_used_again(process: Pro
     assert second is not first
     assert first.closed
     assert process.checkout({"a": "1"}) is second
+
+
+class Racing(dict[Any, Any]):
+    """Has something else happen, once, in the middle of what a thread does with it."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _race(self) -> None:
+        action, self.meanwhile = self.meanwhile, None
+        if action is not None:
+            action()
+
+    def pop(self, *args: Any) -> Any:
+        found = super().pop(*args)
+        self._race()
+        return found
+
+    def items(self) -> Any:
+        found = list(super().items())
+        self._race()
+        return found
+
+
+class Pid(int):
+    """Has something happen while keys are compared with it."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def __ne__(self, other: object) -> bool:
+        self.meanwhile()
+        return int(self) != other
+
+
+def test_the_timer_may_close_a_client_while_a_task_looks_for_one(process: Process) -> None:
+    old = process.checkout({"a": "1"})
+    process.cache.release(old)
+    process.at += IDLE_S
+    process.pid = pid = Pid(1)
+    pid.meanwhile = process.timers[0][1]
+    assert process.checkout({"a": "1"}) is not old
+    assert old.closed
+
+
+def test_what_the_timer_puts_back_too_late_is_closed_when_the_next_is_released(
+    process: Process,
+) -> None:
+    """Used and released again, and asked for in the moment in which the timer holds it."""
+    first = process.checkout({"a": "1"})
+    process.cache.release(first)
+    process.at += IDLE_S
+    racing = process.cache._idle = Racing(process.cache._idle)
+    made: list[Any] = []
+
+    def again() -> None:
+        process.cache.release(process.checkout({"a": "1"}))
+        racing.meanwhile = lambda: made.append(process.checkout({"a": "1"}))
+
+    racing.meanwhile = again
+    process.timers[0][1]()
+    (second,) = made
+    assert second is not first
+    process.cache.release(second)
+    assert first.closed
+    assert not second.closed
+
+
+def test_giving_a_client_back_never_fails_the_task(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read all that it was to read."""
+
+    def ended(_: object) -> None:
+        raise KafkaError("ended meanwhile")
+
+    def no_more(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    first = process.checkout({"a": "1"})
+    monkeypatch.setattr(first, "assign", ended)
+    process.cache.release(first)
+    assert first.closed
+    second = process.checkout({"a": "1"})
+    assert second is not first
+    monkeypatch.setattr(process.cache, "_later", no_more)
+    process.cache.release(second)
+    assert process.checkout({"a": "1"}) is second
+    monkeypatch.undo()
+    process.cache.release(second)
+    process.wait(IDLE_S)
+    assert second.closed
