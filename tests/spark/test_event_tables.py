@@ -1,15 +1,20 @@
-"""Events as tables: a fleet's and hand-written ones, from a folder and from a topic."""
+"""Events as tables: a fleet's, hand-written and real ones, from a folder and from a topic."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import Topics
 from typer.testing import CliRunner
 
+from odradek import Consumer, KafkaTimeoutError, Producer
+from odradek.cli import events
 from odradek.cli.simulate import app
 from odradek.spark.event_tables import from_folder, from_topic, tables
 from odradek.testing import LocalCluster
@@ -17,22 +22,22 @@ from odradek.testing import LocalCluster
 BROKER = {"address": "b:1"}
 
 
-def test_a_fleets_events_and_real_ones_become_tables(
+def test_a_fleets_events_and_hand_written_ones_become_tables(
     spark: SparkSession, cluster: LocalCluster, topics: Topics, tmp_path: Path
 ) -> None:
     words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
     assert CliRunner().invoke(app, words).exit_code == 0
     lines = [line.encode() for line in _one_client()]
     (tmp_path / "events-h-7.jsonl").write_bytes(b"\n".join([*lines, b"{torn"]))
-    events = from_folder(spark, str(tmp_path)).cache()
-    found = {name: rows(table) for name, table in tables(events).items()}
+    read = from_folder(spark, str(tmp_path)).cache()
+    found = {name: rows(table) for name, table in tables(read).items()}
 
     name = topics.create(2)
     files = sorted(tmp_path.glob("*.jsonl"))
     published = [line for file in files for line in file.read_bytes().splitlines()]
     topics.fill(name, [(b"c", line) for line in published])
     options = {f"kafka.{key}": value for key, value in cluster.client_config().items()}
-    assert rows(from_topic(spark, name, options)) == rows(events)  # so the tables are, too
+    assert rows(from_topic(spark, name, options)) == rows(read)  # so the tables are, too
 
     fleet = [one for one in found["recoveries"] if one["host"] == "simulated"]
     assert len(fleet) == 12
@@ -56,6 +61,48 @@ def test_a_fleets_events_and_real_ones_become_tables(
     ]  # fmt: skip
     held_up = [(one["began"], one["ended"]) for one in found["recoveries"] if one["client"] == "c"]
     assert held_up == [(11.0, 13.5), (20.0, None)]
+
+
+def test_what_real_clients_publish_becomes_tables(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    topics: Topics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One finds its cluster; the other one never does, and publishes that elsewhere."""
+    monkeypatch.setattr(events, "spark_session", lambda *_: nullcontext(spark))
+    told, name = topics.create(2), topics.create(1)
+    config = cluster.client_config()
+    heard: Counter[tuple[str, str]] = Counter()
+    with Producer({**config, "client.id": "found", "events.topic": told}) as producer:
+        producer.listen(lambda e: heard.update([(e.kind, str(e.fields.get("address")))]))
+        producer.send(name, b"x").result(30)
+    lost = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "events.bootstrap.servers": cluster.bootstrap_servers,
+    }
+    with Consumer({**lost, "client.id": "lost", "events.topic": told}) as consumer:
+        consumer.listen(lambda e: heard.update([(e.kind, str(e.fields.get("address")))]))
+        with pytest.raises(KafkaTimeoutError):
+            consumer.cluster_id(timeout=0.5)
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+    words = ["tables", "--topic", told, "--command-config", str(file), "--out", str(tmp_path)]
+    done = CliRunner().invoke(events.app, [*words, "--json"], catch_exceptions=False)
+    counts = json.loads(done.stdout)
+    assert counts["events"] == heard.total()
+    found = {
+        table: rows(spark.read.parquet(str(tmp_path / table))) for table in ("load", "outages")
+    }
+    loaded: Counter[tuple[str, str]] = Counter()
+    for row in found["load"]:
+        loaded[("dial", row["address"])] += row["dials"]
+        loaded[("dial_failed", row["address"])] += row["failed"]
+    assert +loaded == Counter({who: n for who, n in heard.items() if who[0].startswith("dial")})
+    [outage] = found["outages"]
+    assert (outage["client"], outage["address"], outage["ended"]) == ("lost", "127.0.0.1:1", None)
+    assert outage["failures"] == heard["dial_failed", "127.0.0.1:1"] > 0
 
 
 def _one_client() -> list[str]:
