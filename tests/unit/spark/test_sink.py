@@ -79,3 +79,17 @@ def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFix
         writer.abort([SinkCommit(0, 5, 0), None], 5)
     assert "batch 4 has 12 rows of 2 tasks" in caplog.text
     assert "batch 5 failed; 1 of 2 tasks" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
+def test_the_driver_ends_open_transactions_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    ended: list[object] = []
+    monkeypatch.setattr("odradek.spark.sink.end_open", lambda *args, **_: ended.append(args[1]))
+    given = {"delivery": "exactly_once", **({"jobId": "job"} if kind == "writer" else {})}
+    more = () if kind == "writer" else (3,)
+    for options in (OPTIONS, {**OPTIONS, **given}):
+        writer: Any = getattr(KafkaDataSource(options), kind)(VALUE, overwrite=False)
+        writer.abort([SinkCommit(0, 5, 0), None], *more)
+    assert ended == [[SinkCommit(0, 5, 0), None]]
