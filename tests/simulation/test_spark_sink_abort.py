@@ -11,7 +11,7 @@ from tests.simulation.transactional import PROTOCOLS, Scene, send
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import ProducerFencedError
 from odradek.simulation import World
-from odradek.spark.exactly_once import FENCE_S, end_open
+from odradek.spark.exactly_once import CONTACT_S, end_open
 from odradek.spark.option_table import BATCH
 from odradek.spark.sink_messages import SinkCommit
 from odradek.spark.sink_options import SinkOptions, parse_sink_options
@@ -79,5 +79,5 @@ def test_without_brokers_the_driver_doesnt_wait_for_long(caplog: pytest.LogCaptu
         driver.scene.cluster.crash(broker)
     begin = driver.scene.world.now
     driver.abort()
-    assert driver.scene.world.now - begin < FENCE_S + 1.0
+    assert driver.scene.world.now - begin < CONTACT_S + 1.0
     assert "may stay hidden" in caplog.text

@@ -50,6 +50,8 @@ BEYOND = 16
 """So many partitions behind the last one are looked at for markers of a wider first run."""
 FENCE_S = 10.0
 """Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
+CONTACT_S = 2.0
+"""Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
@@ -372,7 +374,8 @@ def end_open(
             if left <= 0.0:
                 why = f"there was no time for more in {FENCE_S:.0f} s"
                 break
-            _fence(make(options.producer_config(sink_id(options, query, number))), left)
+            name = sink_id(options, query, number)
+            _fence(make(options.producer_config(name)), left, clock)
             ended += 1
     except Exception as error:  # whatever it is: Spark has to tell the user of another one
         why = f"{type(error).__name__}: {error}"
@@ -386,9 +389,11 @@ def end_open(
         )
 
 
-def _fence(producer: TransactionalProducer, seconds: float) -> None:
+def _fence(producer: TransactionalProducer, seconds: float, clock: Clock) -> None:
+    begin = clock.now()
     try:
-        producer.init_transactions(seconds)
+        producer.cluster_id(min(CONTACT_S, seconds))
+        producer.init_transactions(max(0.0, seconds - (clock.now() - begin)))
     finally:
         with contextlib.suppress(Exception):
             producer.close(CLOSE_TIMEOUT)

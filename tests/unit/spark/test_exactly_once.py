@@ -13,7 +13,7 @@ from odradek.common.kafka_errors import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.exactly_once import (
     BEYOND,
-    FENCE_S,
+    CONTACT_S,
     TransactionalTask,
     check_batch,
     end_open,
@@ -245,7 +245,7 @@ def test_ending_what_is_open_neither_lasts_nor_fails(
     assert "may stay hidden" in caplog.text
     caplog.clear()
     log.down_until = log.clock.now() + 1000
-    assert end(commit(0), None, None) == FENCE_S
+    assert end(commit(0), None, None) == CONTACT_S
     assert "nobody answers" in caplog.text
     assert len(log.closed) == log.made == 1
     caplog.clear()
