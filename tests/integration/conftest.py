@@ -37,6 +37,9 @@ GROUPS = {
     "alone": ("demo_versus",),
     "errors": ("security_errors",),
     "no java": ("no_java",),
+    "plugin": ("testing_plugin",),
+    "changes": ("secure_changes",),
+    "read me": ("readme",),
 }
 _PLACES = {
     f"test_{module}.py": (place, name)
