@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.unit.spark.avro_examples import EVERYTHING, VARIANTS, WRITTEN, encoded
 
+from odradek.spark.avro_schema import avro_schema
+
 from .conftest import Query, Topics
 
 SCHEMA = "a bigint, b string, d date, n double, l array<int>, s struct<q: boolean, r: string>"
