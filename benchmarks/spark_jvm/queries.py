@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,16 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
     return {}
 
 
-_KINDS = {"batch": _batch, "write": _write}
+def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
+    """Call `run` of a file; what it sends to workers goes there by value, since it is no module."""
+    program = types.ModuleType("_program")
+    code = compile(Path(case["file"]).read_text(), case["file"], "exec")
+    exec(code, program.__dict__)  # noqa: S102 - a file of ours
+    found: dict[str, Any] = program.run(spark, case, folder)
+    return found
+
+
+_KINDS = {"batch": _batch, "write": _write, "program": _program}
 
 
 def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSession:

@@ -20,7 +20,7 @@ class Case:
     name: str
     options: dict[str, str]
     named: str = ""
-    """For what both refuse: what our error has to say."""
+    """For what both refuse: what our own sentence has to say (traces of Spark have any word)."""
     kind: str = "batch"
     count_partitions: bool = False
     stricter: bool = False
@@ -314,22 +314,32 @@ WRITES = (
           f"SELECT 'k9' key, 'null headers' value, if(rand() > 1, {HEADERS}, NULL) headers"),
     write("write: other columns", "SELECT 'k10' key, 'beside others' value, 7 other"),
     write("write: order of columns", "SELECT 'reversed' value, 'k11' key"),
-    write("write: no value", "SELECT 'k' key", None, "value"),
-    write("write: no topic", "SELECT 'k' key, 'v' value", {}, "topic"),
-    write("write: a null topic", "SELECT cast(NULL AS string) topic, 'v' value", {}, "topic"),
-    write("write: a number", "SELECT 1 value", None, "value"),
-    write("write: a number as a key", "SELECT 1 key, 'v' value", None, "key"),
-    write("write: a text as a partition", "SELECT '0' partition, 'v' value", None, "partition"),
-    write("write: a number as a topic", "SELECT 1 topic, 'v' value", {}, "topic"),
-    write("write: headers that are none", "SELECT 'h' headers, 'v' value", None, "headers"),
+    write("write: no value", "SELECT 'k' key", None, "a column 'value' is missing"),
+    write("write: no topic", "SELECT 'k' key, 'v' value", {}, "a column 'topic' is missing"),
+    write("write: a null topic", "SELECT cast(NULL AS string) topic, 'v' value", {},
+          "row 0 of this task has a null in column topic"),
+    write("write: a number", "SELECT 1 value", None, "column value has type int"),
+    write("write: a number as a key", "SELECT 1 key, 'v' value", None,
+          "column key has type int"),
+    write("write: a text as a partition", "SELECT '0' partition, 'v' value", None,
+          "column partition has type string"),
+    write("write: a number as a topic", "SELECT 1 topic, 'v' value", {},
+          "column topic has type int"),
+    write("write: headers that are none", "SELECT 'h' headers, 'v' value", None,
+          "column headers has type string"),
     write("write: a serializer", "SELECT 'v' value",
-          {"topic": "SINK", "kafka.key.serializer": "x"}, "key.serializer"),
+          {"topic": "SINK", "kafka.key.serializer": "x"},
+          "option kafka.key.serializer can't be set"),
     write("write: another serializer", "SELECT 'v' value",
-          {"topic": "SINK", "kafka.value.serializer": "x"}, "value.serializer"),
+          {"topic": "SINK", "kafka.value.serializer": "x"},
+          "option kafka.value.serializer can't be set"),
     write("write: no address", "SELECT 'v' value",
-          {"topic": "SINK", "kafka.bootstrap.servers": "(none)"}, "kafka.bootstrap.servers"),
-    write("write: overwrite", "SELECT 'v' value", mode="overwrite", named="append"),
-    write("write: ignore", "SELECT 'v' value", mode="ignore", named="append"),
+          {"topic": "SINK", "kafka.bootstrap.servers": "(none)"},
+          "option kafka.bootstrap.servers is missing"),
+    write("write: overwrite", "SELECT 'v' value", mode="overwrite",
+          named="a topic can't be overwritten"),
+    write("write: ignore", "SELECT 'v' value", mode="ignore",
+          named='cannot be written in the "Ignore" mode'),
 )  # fmt: skip
 STREAM_SINK = stream(
     "stream: into a topic", {**of("headers"), **EARLY, "includeHeaders": "true"},

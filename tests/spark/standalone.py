@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Self
 
 from tests.soak.spark_driver import processes, spark_home
+from tests.spark.class_archives import java_options
 
 from odradek.testing import ensure_java_environment
 
 DEPLOY = "org.apache.spark.deploy"
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Programs:
@@ -108,7 +108,7 @@ class StandaloneSpark(Programs):
         return self.folder / "work"
 
     def _daemon(self, name: str, *arguments: str) -> None:
-        small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+        small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": java_options()}
         program = f"{DEPLOY}.{name.lower()}.{name}"
         command = [str(self.home / "bin" / "spark-class"), program, *arguments]
         self._start(name, command, small)

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from tests.interop.other_client import read_all
 from tests.planted_secrets import plant
-from tests.spark.conftest import QUICK_JVM, USERS, Topics, numbered, spark_options
+from tests.spark.class_archives import java_options
+from tests.spark.conftest import USERS, Topics, numbered, spark_options
 from tests.spark.standalone import ConnectServer, StandaloneSpark
 
 from odradek.testing import LocalCluster
@@ -123,8 +124,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "640m",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.executor.cores": "1",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.ui.port": "0",
@@ -224,7 +224,6 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
         submit = submit.replace("spark-submit", str(spark.home / "bin" / "spark-submit"))
         environment = {
             "SPARK_HOME": str(spark.home),
-            "SPARK_SUBMIT_OPTS": QUICK_JVM,
             "PYTHONPATH": "",
         }
         result = work(

@@ -1,4 +1,8 @@
-"""Streaming queries whose cluster moves or is another one, and whose driver dies."""
+"""Streaming queries whose cluster moves or is another one, and whose driver dies.
+
+On a cluster that lets nobody in without TLS and a password, once with the settings that the JVM
+connector's users have. Without them: `test_pipelines` (a move), `test_faults` (what is killed).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,17 @@ from odradek.testing import LocalCluster
 Stream = Callable[[str], Any]
 
 DRIVER = Path(__file__).parent / "driver_to_kill.py"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        brokers=2,
+        security="SASL_SSL",
+        mechanisms=["SCRAM-SHA-512"],
+        users={"spark": "spark-secret"},
+    ) as running:
+        yield running
 
 
 def rows(start: int, stop: int) -> list[tuple[None, bytes]]:
@@ -101,3 +116,18 @@ def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
     job = stream(topic)  # over the same folder
     job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
     assert job.values() == list(range(total))
+
+
+def test_a_checkpoint_is_continued_elsewhere(
+    stream: Stream, topics: Any, cluster: LocalCluster
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, rows(0, 100))
+    job = stream(topic)
+    job.config = cluster.java_config(stores="JKS")
+    assert job.config["sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.")
+    job.run(startingOffsets="earliest")
+    cluster.move()
+    topics.fill(topic, rows(100, 150))
+    job.run()
+    assert job.values() == list(range(150))

@@ -23,8 +23,6 @@ from odradek.cli.pipeline.spec import Pipeline, parse
 from odradek.testing import LocalCluster, ensure_java_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
-QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""What short queries gain by it is more than long ones would lose."""
 NAMES = {"c0": "Amira", "c1": "Bo", "c2": "Chandra", "c3": "Dolores"}
 
 
@@ -137,7 +135,6 @@ def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "moving.py", "600"],
         capture_output=True, text=True, timeout=220, check=False,
-        env={**os.environ, **QUICK_START},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     result = json.loads(done.stdout)
@@ -155,8 +152,9 @@ def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: P
     ensure_java_environment()
     environment = {
         **os.environ, "KAFKA": filled.cluster.bootstrap_servers, "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1", **QUICK_START,
+        "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
+    del environment["SPARK_HOME"]  # as a user starts it
 
     def start(what: str) -> subprocess.Popen[str]:
         program = str(Path(sys.executable).with_name("spark-pipelines"))

@@ -1,0 +1,91 @@
+"""Archives of the classes that Spark loads: with one, a JVM's start and first queries take half.
+
+In: a Python with PySpark, a Java that can write archives. Out: the options with which Spark's JVMs
+start in these tests (`java_options`). Made once for each machine, in the set-up of `make test`
+(`python -m tests.spark.class_archives`) by the program `class_training`; where there is none, Spark
+starts without. The JVM checks that an archive fits, and leaves it aside if not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from benchmarks.spark_jvm import environment
+
+from odradek.testing.java import cache_directory, java_home
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Small queries spend half of their time in Java's second compiler, which pays off much later."""
+TRAINING = Path(__file__).with_name("class_training.py")
+PATIENCE_S = 300
+
+
+def jars_of(python: str) -> Path:
+    """The folder of the jars that a Python's Spark has."""
+    (found,) = Path(python).parent.parent.glob("lib/python3*/site-packages/pyspark/jars")
+    return found
+
+
+def archive_of(python: str) -> Path:
+    """Where the archive for this Python's Spark and the Java that we found is, or would be."""
+    home, jars = java_home(), jars_of(python)
+    release = home / "release"
+    text = release.read_text() if release.is_file() else ""
+    identity = f"{home}:{text}:{jars}:{jars.stat().st_mtime_ns}"
+    return cache_directory() / f"classes-spark-{zlib.crc32(identity.encode()):08x}.jsa"
+
+
+def java_options(python: str = sys.executable) -> str:
+    """The options of a JVM that starts this Python's Spark for a short time."""
+    archive = archive_of(python)
+    if not archive.is_file():
+        return QUICK_JVM
+    return f"{QUICK_JVM} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
+
+
+def make(python: str) -> str:
+    """Make the archive for a Python's Spark, unless it is there; says what came of it."""
+    archive = archive_of(python)
+    if archive.is_file():
+        return "is there"
+    if not (java_home() / "lib" / "server" / "classes.jsa").exists():
+        return "can't be had: this Java has no archive of its own, so it can't write ours"
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        made = Path(folder) / archive.name
+        variables = environment.variables_of(python)
+        variables["SPARK_SUBMIT_OPTS"] = (
+            f"{QUICK_JVM} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
+        )
+        done = subprocess.run(
+            [python, str(TRAINING), folder],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        if done.returncode != 0 or not made.is_file():
+            return f"can't be had: {done.stderr.strip()[-500:]}"
+        os.replace(made, archive)  # noqa: PTH105 - in one step, over another's if there is one
+    return "was made"
+
+
+def main() -> None:
+    """Make the archives for the Spark of the project and for the oldest one."""
+    said = [f"Spark of the project: {make(sys.executable)}"]
+    try:
+        said.append(f"oldest Spark: {make(environment.make().python)}")
+    except environment.UnavailableError as error:
+        said.append(f"oldest Spark: {error}")
+    sys.stdout.write("\n".join(said) + "\n")
+
+
+if __name__ == "__main__":
+    main()
