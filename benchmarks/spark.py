@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from benchmarks.topics import Topics, new_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "4.2.0", "project"
-PARTS = ("read", "sink", "batches", "scale", "planning")
+PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 SUNK = Shape(share=0.5)
 """What the sinks write: half as many rows, since each run makes a new topic of them."""
@@ -143,7 +144,8 @@ class Spark:
         return found
 
     def close(self) -> None:
-        self._given.close()
+        with suppress(OSError):  # it may have died with a job unread
+            self._given.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:  # in the middle of a job
@@ -189,18 +191,28 @@ class Bench:
     def run(self) -> None:
         """All parts that were asked for."""
         if {"read", "sink", "batches"} & set(self.options.parts):
-            for name in (NEW,) if self.skipped else (OLD, NEW):
+            for name in (OLD, NEW) if self.made else (NEW,):
                 self.sparks[name] = self.start(name)
             try:
                 for part in PARTS[:3]:
-                    if part in self.options.parts:
-                        getattr(self, part)()
+                    self.attempt(part)
             finally:
                 for spark in self.sparks.values():
                     spark.close()
         for part in PARTS[3:]:
-            if part in self.options.parts:
-                getattr(self, part)()
+            self.attempt(part)
+
+    def attempt(self, part: str) -> None:
+        """Run a part if it was asked for; one that can't go on doesn't keep the others from it."""
+        if part not in self.options.parts:
+            return
+        try:
+            getattr(self, part)()
+        except Exception as error:
+            text = f"{part}: {type(error).__name__}: {error}"[-500:]
+            progress(f"given up: {text}")
+            self.skipped = "; ".join(filter(None, (self.skipped, text)))
+            self.save({"skipped": self.skipped, "rows": self.found})
 
     def read(self) -> None:
         """Batch queries over one topic."""
