@@ -60,6 +60,8 @@ class SparkPlan:
     stages: tuple[str, ...] = ("copy", "land")
     """Without copy the source's topic is landed itself."""
     master: str = MASTER
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """More of Spark's."""
     partitions: int = 4
     rate: float = 100.0
     """Records a second."""
@@ -205,6 +207,7 @@ class SparkSoak:
                 {
                     "folder": str(plan.folder),
                     "master": plan.master,
+                    "settings": dict(plan.settings),
                     "stages": plan.stages,
                     "config": self.cluster.client_config(),
                     "source": SOURCE,
