@@ -104,10 +104,11 @@ class Runner:
         if name == "read":
             spark.read.format("odradek").options(**options).load().count()
         elif name == "write":
-            rows = spark.range(2).selectExpr("cast(id as string) value")
+            rows = spark.range(2, numPartitions=1).selectExpr("cast(id as string) value")
             rows.write.format("odradek").options(**options).mode("append").save()
         else:
-            source: Any = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "2")
+            source: Any = spark.readStream.format("rate-micro-batch")
+            source = source.option("rowsPerBatch", "2").option("numPartitions", "1")
             if name == "read a stream":
                 source = spark.readStream.format("odradek").options(**options)
             writer = source.load().selectExpr("cast(value as string) value").writeStream
@@ -140,7 +141,7 @@ def test_each_says_soon_what_is_wrong(
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
     begin: dict[str, Any] = {"initializer": make_active, "initargs": (spark,)}
-    # A sink waits in a task, and Spark has two places for tasks; a source waits in the driver.
+    # A sink waits in its task, and Spark has places for two; a source waits in the driver.
     with ThreadPoolExecutor(3, **begin) as readers, ThreadPoolExecutor(2, **begin) as writers:
         answers = [
             (readers if name in READS else writers).submit(run, name, wrong)
