@@ -90,3 +90,4 @@ def test_chance_alone_makes_peaks_in_small_fleets() -> None:
     assert by_chance(1.0, 4000) > 5.0
     assert 1.3 < by_chance(100.0, 4000) < 1.5
     assert by_chance(0.0, 10) == 0.0
+    assert 1.02 < by_chance(11_000.0, 4000) < 1.05  # a million clients: exp(-11,000) is zero

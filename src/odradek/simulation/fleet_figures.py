@@ -161,13 +161,13 @@ def by_chance(mean: float, bins: int) -> float:
     """
     if mean <= 0 or bins < 1:
         return 0.0
-    count, tail = 0, 1.0
-    term = math.exp(-mean)
-    while bins * tail > 0.7:  # median of the fullest bin
-        tail -= term
-        count += 1
-        term *= mean / count
-    return (count - 1) / mean
+    # From far above downwards, and in logarithms: exp(-mean) is zero for a large fleet.
+    count, tail = math.ceil(mean + 12 * math.sqrt(mean) + 40), 0.0
+    while True:
+        tail += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+        if bins * tail > 0.7 or count == 0:  # median of the fullest bin
+            return count / mean
+        count -= 1
 
 
 def bare(policy: ExponentialBackoff, clients: int, seconds: float, seed: int) -> list[float]:
