@@ -6,6 +6,7 @@ where there is a terminal, else each line as it comes. Must not: know what a com
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -21,7 +22,7 @@ PLAIN_INTERVAL = 5.0
 """Seconds between two plain lines about progress, where there is no terminal."""
 
 
-class LiveView:
+class LiveView(ABC):
     """A picture of four times a second; only while it is entered."""
 
     def __init__(self, *, lines: int, to_stderr: bool) -> None:
@@ -46,9 +47,9 @@ class LiveView:
             self._live.__exit__(kind, error, trace)  # which draws it once more
             self._live = None
 
+    @abstractmethod
     def _draw(self) -> RenderableType:
         """Make the picture, in a thread of rich: what may change meanwhile has to be copied."""
-        raise NotImplementedError
 
     def _add(self, line: Text) -> None:
         """Add a line."""

@@ -19,7 +19,7 @@ from odradek.spark.avro_resolution import clash
 from odradek.spark.avro_schema import AvroSchema, avro_schema
 from odradek.spark.option_values import INT_MAX, choice, whole
 from odradek.spark.problems import OptionError
-from odradek.spark.values import TOGETHER, ValueDecodeError
+from odradek.spark.values import ValueDecodeError, in_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,14 +120,7 @@ class AvroDecoder:
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""
-        import pyarrow as pa
-
-        parts = [
-            self._part(values.slice(at, TOGETHER), at) for at in range(0, len(values), TOGETHER)
-        ]
-        if not parts:
-            return pa.nulls(0, self._target)
-        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return in_parts(self._part, values, self._target)
 
     def _part(self, values: pa.Array, first: int) -> pa.Array:
         rows: list[dict[str, Any] | None] = []

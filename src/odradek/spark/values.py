@@ -92,6 +92,18 @@ def parse_value_format(plain: Mapping[str, str]) -> JsonFormat | AvroFormat | No
     return JsonFormat(text, mode == "FAILFAST")
 
 
+def in_parts(
+    part: Callable[[pa.Array, int], pa.Array], values: pa.Array, target: pa.DataType
+) -> pa.Array:
+    """Decode so many values at a time; `part` also gets the place of its first one."""
+    import pyarrow as pa
+
+    parts = [part(values.slice(at, TOGETHER), at) for at in range(0, len(values), TOGETHER)]
+    if not parts:
+        return pa.nulls(0, target)
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
 class JsonDecoder:
     """Decodes the JSON values of one task."""
 
@@ -106,14 +118,7 @@ class JsonDecoder:
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""
-        import pyarrow as pa
-
-        parts = [
-            self._part(values.slice(at, TOGETHER), at) for at in range(0, len(values), TOGETHER)
-        ]
-        if not parts:
-            return pa.nulls(0, self._target)
-        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return in_parts(self._part, values, self._target)
 
     def _part(self, values: pa.Array, first: int) -> pa.Array:
         import pyarrow as pa
