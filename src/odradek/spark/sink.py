@@ -26,6 +26,7 @@ from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from odradek.spark.sink_problems import SinkSchemaError
 from odradek.spark.sink_schema import SinkColumns, check_columns
 from odradek.spark.sink_sending import Patience, RowSender
+from odradek.spark.worker_process import task_begins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,7 @@ def write_task(
     options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
     """Write one task's rows with the guarantee that was asked for."""
+    task_begins()
     if options.delivery == AT_LEAST_ONCE:
         return write_rows(options, columns, task, batches)
     writer = TransactionalTask(options, columns, task, make=make_producer, clock=SystemClock())

@@ -21,6 +21,7 @@ from odradek.spark.schema import arrow_schema, check_schema
 from odradek.spark.tracker import Plan
 from odradek.spark.values import Decoder
 from odradek.spark.worker_clients import Hint, known_topic_id, process_clients
+from odradek.spark.worker_process import task_begins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,7 @@ def read_partition(
     """Read one partition in a task; the generator of batches that Spark drains."""
     if not isinstance(partition, KafkaInputPartition):
         return  # Spark replaces an empty list of partitions by one InputPartition(None)
+    task_begins()
     clients = process_clients()
     config = task_config(options, partition.cluster)
     consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)

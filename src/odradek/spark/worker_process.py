@@ -1,0 +1,70 @@
+"""Spark's Python worker between two tasks, where small tasks would spend most of their time.
+
+In: a call at the beginning of each task. Out: nothing. A worker is forked by Spark's daemon, runs
+one task after the other and collects garbage after each. Measured beside a Python source that does
+nothing (docs/performance.md, "Spark"), two waits come of that, and both are taken away:
+
+- The collection walks through every object of every module that was imported, 10 to 50 ms, and the
+  next task waits for it. What is alive when the second task begins has just been through one, so it
+  is set aside (`gc.freeze`), once.
+- Spark's JVM sends a task in several small writes. Its socket holds the second one back until the
+  first is acknowledged, and the kernel delays that by 40 ms for a peer that has answered so far. So
+  the kernel is told, after each task, to acknowledge at once. It forgets that with the next answer,
+  and the only code that runs between two tasks is the collection's. Where
+  `spark.python.unix.domain.socket.enabled` is set there is no TCP and no such wait.
+
+Must not do anything in a process that isn't such a worker.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
+
+REUSED = "SPARK_REUSE_WORKER"
+"""Set by Spark's JVM for workers that get more than one task; its daemon asks for it, too."""
+FULL = 2
+"""The generation of a full collection, as the daemon's is."""
+
+
+class WorkerProcess:
+    """This process, if Spark uses it again: how many tasks it has had, and how they come to it."""
+
+    __slots__ = ("_connections", "_environment", "_freeze", "_tasks")
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] = os.environ,
+        freeze: Callable[[], None] = gc.freeze,
+    ) -> None:
+        self._environment, self._freeze = environment, freeze
+        self._tasks = 0
+        self._connections: tuple[int, ...] = ()
+
+    def task_begins(self) -> None:
+        """Call it before a task makes connections of its own."""
+        if REUSED not in self._environment:
+            return
+        self._tasks += 1
+        if self._tasks == 1:
+            self._connections = tcp_connections()
+            if self._connections:
+                gc.callbacks.append(self._collected)
+        elif self._tasks == 2:
+            self._freeze()
+
+    def _collected(self, phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "stop" and info["generation"] == FULL:
+            acknowledge_at_once(self._connections)
+
+
+_WORKER = WorkerProcess()
+
+
+def task_begins() -> None:
+    """Tell this process that a task begins; nothing where Spark doesn't use it again."""
+    _WORKER.task_begins()

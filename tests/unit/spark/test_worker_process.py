@@ -1,0 +1,109 @@
+"""What is done once in a Python worker of Spark: its garbage, and its connection to the JVM."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
+from odradek.spark.worker_process import REUSED, WorkerProcess
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK and /proc are Linux's")
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """A worker's end of a connection over loopback, and the JVM's."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        jvm = socket.create_connection(server.getsockname())
+        worker, _ = server.accept()
+        with jvm, worker:
+            yield worker, jvm
+
+
+@pytest.fixture(autouse=True)
+def callbacks() -> Iterator[None]:
+    """Leave the process as it was."""
+    before = list(gc.callbacks)
+    yield
+    gc.callbacks[:] = before
+
+
+def talk(worker: socket.socket, jvm: socket.socket) -> None:
+    """Ask and answer, until the kernel takes the worker for one that always answers."""
+    for _ in range(20):
+        jvm.sendall(b"task")
+        assert worker.recv(4) == b"task"
+        worker.sendall(b"rows")
+        assert jvm.recv(4) == b"rows"
+
+
+def delays(worker: socket.socket) -> bool:
+    """Whether the kernel delays what it acknowledges."""
+    return not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+
+@LINUX
+def test_after_each_collection_the_next_task_is_acknowledged_at_once(pair: Pair) -> None:
+    worker, jvm = pair
+    process = WorkerProcess({REUSED: "1"}, lambda: None)
+    process.task_begins()
+    for _ in range(3):
+        talk(worker, jvm)
+        assert delays(worker)
+        gc.collect(1)
+        assert delays(worker), "only a full collection is the daemon's"
+        gc.collect()
+        assert not delays(worker)
+        process.task_begins()
+
+
+@LINUX
+def test_connections_are_found_among_all_descriptors(pair: Pair) -> None:
+    worker, jvm = pair
+    here, there = socket.socketpair()
+    with here, there, socket.create_server(("127.0.0.1", 0)) as server:
+        found = tcp_connections()
+        assert {worker.fileno(), jvm.fileno()} <= set(found)
+        assert not {here.fileno(), there.fileno(), server.fileno()} & set(found)
+    assert worker.fileno() >= 0
+    jvm.sendall(b"still open")
+    assert worker.recv(10) == b"still open"
+
+
+def test_what_is_no_connection_any_more_is_left_alone(pair: Pair) -> None:
+    worker, _ = pair
+    closed = worker.fileno()
+    worker.close()
+    reading, writing = os.pipe()
+    try:
+        acknowledge_at_once([closed, reading, writing, 10_000])
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_what_is_there_when_the_second_task_begins_is_set_aside_once() -> None:
+    frozen: list[int] = []
+    process = WorkerProcess({REUSED: "1"}, lambda: frozen.append(1))
+    process.task_begins()
+    assert not frozen, "the first task's imports are garbage's too, until it was collected once"
+    process.task_begins()
+    process.task_begins()
+    assert frozen == [1]
+
+
+def test_other_processes_are_left_alone(pair: Pair) -> None:
+    frozen: list[int] = []
+    before = list(gc.callbacks)
+    process = WorkerProcess({}, lambda: frozen.append(1))
+    for _ in range(3):
+        process.task_begins()
+    assert not frozen
+    assert gc.callbacks == before
