@@ -12,46 +12,34 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyspark
 from benchmarks import about, spark_planning, spark_table
 from benchmarks.rows import Shape
-from benchmarks.spark_jvm import environment, timing
+from benchmarks.spark_jvm import environment
+from benchmarks.spark_process import Job, Result, Spark
 from benchmarks.topics import Topics, new_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
-SUNK = Shape(share=0.5)
-"""What the sinks write: half as many rows, since each run makes a new topic of them."""
+SUNK = SHAPE
+"""What the sinks write, into a new topic each time."""
+MOST_TASKS = 16
+"""That Spark makes of the files, at most."""
 SMALL = 30
 """Micro-batches of the part `batches`, each with a record of every partition."""
 MANY = (10_000, 100_000)
 """Partitions whose batches are planned."""
-Job = dict[str, Any]
-Result = dict[str, Any]
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.numRecentProgressUpdates": "100",
-}
 TUNED = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -96,61 +84,6 @@ QUERIES: dict[str, tuple[str, Job]] = {
     "count": ("count", {"query": "count"}),
     "value": ("value only into noop", {"query": "noop"}),
 }
-
-
-class Spark:
-    """One Spark in a process of its own, which does what it is told, line by line."""
-
-    def __init__(
-        self, python: str, variables: dict[str, str], jars: tuple[str, ...], master: str, log: Path
-    ) -> None:
-        settings = {**SETTINGS, "spark.master": master, "spark.jars": ",".join(jars)}
-        settings["spark.sql.warehouse.dir"] = str(log.parent / "warehouse")
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [python, timing.__file__, json.dumps(settings)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-                env=variables, cwd=log.parent,
-                start_new_session=True,  # its processes are told by their session
-            )  # fmt: skip
-        if self._process.stdin is None or self._process.stdout is None:
-            raise RuntimeError("pipes were asked for")
-        self._given, self._told = self._process.stdin, self._process.stdout
-        self._log = log
-        self.version = ""
-        try:
-            self.version = self._answer()["spark"]
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def run(self, job: Job) -> Result:
-        """Do one job and tell how long it took."""
-        self._given.write(json.dumps(job) + "\n")
-        self._given.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        line = self._told.readline()
-        if not line:
-            raise RuntimeError(f"Spark died: {self._log.read_text()[-2000:]}")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def close(self) -> None:
-        with suppress(OSError):  # it may have died with a job unread
-            self._given.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:  # in the middle of a job
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
 
 class Bench:
@@ -257,32 +190,44 @@ class Bench:
         return {**self.reading(topic, query, lane), "query": "check"}
 
     def sink(self) -> None:
-        """A stream's batch of generated rows into a topic."""
-        rows = self.topics.records_of(SUNK)
-        generator = Lane("generator", "making the rows, no sink", NEW, "noop")
+        """A stream's batch of rows from Parquet files into a topic, and from a topic."""
+        rows, folder = self.topics.records_of(SUNK), str(self.folder / "rows")
+        stored = {"rows": str(rows), "tasks": str(SUNK.partitions), "folder": folder}
+        self.sparks[NEW].run({"kind": "stored", **stored})
+        reading = Lane("reading", "reading the rows, no sink", NEW, "noop")
 
         def writing(lane: Lane) -> Job:
             options = {"kafka.bootstrap.servers": self.topics.bootstrap, **lane.options}
-            if lane is not generator:
+            if lane is not reading:
                 options["topic"] = self.topics.empty(SUNK)
-            kind = "generate" if lane is generator else "write"
-            return {"kind": kind, "rows": str(rows), "tasks": str(SUNK.partitions),
-                    "format": lane.format, "options": options}  # fmt: skip
+            kind = "unsunk" if lane is reading else "write"
+            return {"kind": kind, "folder": folder, "format": lane.format, "options": options}
+
+        def copying(lane: Lane) -> Job:
+            source = {
+                "kafka.bootstrap.servers": self.topics.bootstrap,
+                "subscribe": self.topics.loaded(SHAPE), "startingOffsets": "earliest",
+                **(TUNED if lane.options is TUNED_SINK else {}),
+            }  # fmt: skip
+            return {**writing(lane), "kind": "copy", "from": source}
 
         def check(lane: Lane, job: Job, result: Result) -> str:
-            if lane is generator:
+            if lane is reading:
                 return "" if result["rows"] == rows else f"{result['rows']} rows"
             return self.check_written(lane, job["options"]["topic"], rows)
 
-        title = "generated rows into a topic"
-        self.turns("sink", title, (generator, *WRITERS), writing, before=writing, check=check)
+        title = "rows of Parquet files into a topic"
+        self.turns("sink", title, (reading, *WRITERS), writing, before=writing, check=check)
+        self.turns("copy", "a topic into a topic", WRITERS, copying, before=copying, check=check)
 
     def check_written(self, lane: Lane, topic: str, rows: int) -> str:
         """Say what is wrong with a topic's ends, and delete it."""
         end = self.topics.end(topic)
         self.topics.drop(topic)
         # Each of a task's transactions ends with a marker in each partition that it wrote to.
-        markers = SUNK.partitions**2 if lane.options.get("delivery") == "exactly_once" else 0
+        markers = (
+            SUNK.partitions * MOST_TASKS if lane.options.get("delivery") == "exactly_once" else 0
+        )
         if rows <= end <= rows + markers:
             return ""
         return f"the topic ends at {end}, {rows} rows were written"

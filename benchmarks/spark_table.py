@@ -29,6 +29,7 @@ SHORT = (
     ("read/count", "`count`"),
     ("read/value", "`value` alone into noop"),
     ("sink", "the sink, at_least_once"),
+    ("copy", "a topic into a topic, at_least_once"),
 )
 
 

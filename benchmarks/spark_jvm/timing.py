@@ -26,9 +26,10 @@ Job = dict[str, Any]
 TICKS = os.sysconf("SC_CLK_TCK")
 COLD_BATCHES = 5
 _ROW = (
-    "cast(lpad(cast({n} AS string), 16, '0') AS binary) key",
-    "cast(lpad(cast({n} AS string), 100, 'value ') AS binary) value",
+    "cast(lpad(cast(id AS string), 16, '0') AS binary) key",
+    "cast(lpad(cast(id AS string), 100, 'value ') AS binary) value",
 )
+_ROW_SCHEMA = "key binary, value binary"
 
 
 class EmptySource(DataSource):
@@ -99,11 +100,32 @@ def read(spark: SparkSession, job: Job) -> Job:
     return {"seconds": seconds, **used, "rows": rows, "value_bytes": size}
 
 
+def stored(spark: SparkSession, job: Job) -> Job:
+    """Make the rows that `write` writes, as Parquet files. Not timed."""
+    rows = spark.range(0, int(job["rows"]), 1, int(job["tasks"]))
+    rows.selectExpr(*_ROW).write.parquet(job["folder"], compression="snappy")
+    return {"rows": int(job["rows"]), "seconds": 0.0, "cpu_s": 0.0}
+
+
 def write(spark: SparkSession, job: Job) -> Job:
-    """Time the one batch of a stream of generated rows into a topic."""
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", job["rows"])
-    rows = rate.option("numPartitions", job["tasks"]).load()
-    rows = rows.selectExpr(*(column.format(n="value") for column in _ROW))
+    """Time the one batch of a stream of stored rows into a topic."""
+    return _one_batch(spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
+
+
+def unsunk(spark: SparkSession, job: Job) -> Job:
+    """Time reading the rows of `write` alone."""
+    return write(spark, {**job, "format": "noop", "options": {}})
+
+
+def copy(spark: SparkSession, job: Job) -> Job:
+    """Time the one batch of a stream from a topic into a topic."""
+    source = spark.readStream.format(job["format"]).options(**job["from"])
+    schema = _ROW_SCHEMA if job["format"] == "odradek" else None
+    rows = (source.schema(schema) if schema else source).load().select("key", "value")
+    return _one_batch(rows, job)
+
+
+def _one_batch(rows: DataFrame, job: Job) -> Job:
     cpu = Cpu.now()
     with tempfile.TemporaryDirectory() as folder:
         query = (
@@ -120,11 +142,6 @@ def write(spark: SparkSession, job: Job) -> Job:
         **Cpu.now().since(cpu),
         "rows": batch["numInputRows"],
     }
-
-
-def generate(spark: SparkSession, job: Job) -> Job:
-    """Time making the rows of `write` alone."""
-    return write(spark, {**job, "format": "noop", "options": {}})
 
 
 def batches(spark: SparkSession, job: Job) -> Job:
@@ -183,7 +200,14 @@ class Cpu:
         return {"cpu_s": self.jvm - before.jvm + python, "python_s": python}
 
 
-KINDS = {"read": read, "write": write, "generate": generate, "batches": batches}
+KINDS = {
+    "read": read,
+    "stored": stored,
+    "write": write,
+    "unsunk": unsunk,
+    "copy": copy,
+    "batches": batches,
+}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tests.fuzz.sent import exact
@@ -16,6 +17,7 @@ from tests.fuzz.sent import exact
 from odradek.record import rows, survey
 from odradek.record.columns import BinaryColumn, DecodedRecords, RecordColumns
 
+_MASK = (1 << 64) - 1
 _LIES = (-1, 1, 3, 300, (1 << 31) - 1, -(1 << 31), 100_000)
 _FAR = (-1, 1, 2, 8, (1 << 63) - 1, -(1 << 63), 1 << 40, (1 << 62))
 
@@ -32,6 +34,22 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Any
     leader_epoch: int
+
+
+def text_hash(text: bytes) -> int:
+    """What `odradek.spark.row_digest` stores in clusters, number by number."""
+
+    def mixed(word: int) -> int:
+        word ^= word >> 32
+        word = word * 0xD6E8FEB86659FD93 & _MASK
+        return word ^ word >> 29
+
+    total = len(text) * 0x9E3779B97F4A7C15
+    padded = text + bytes(8 - len(text) % 8)
+    for place in range(1, len(padded) // 8 + 1):
+        word = int.from_bytes(padded[8 * place - 8 : 8 * place], "little")
+        total += mixed(word + place * 0xC2B2AE3D27D4EB4F & _MASK)
+    return mixed(total & _MASK)
 
 
 class Services:
@@ -76,6 +94,8 @@ class Services:
                 data = data[: len(data) - 1 - self._pick(3)]
             elif bits is not None:
                 bits = bytes(bits)[:-1]
+        if self._chance() < 0.2:
+            self._hashes(ends, data)
         lengths = memoryview(exact(ends.tobytes())).cast("i")
         there = None if bits is None else exact(bytes(bits))
         try:
@@ -95,6 +115,20 @@ class Services:
             there = bits is None or bits[i >> 3] >> (i & 7) & 1
             told.append(data[ends[i] : ends[i + 1]] if there else None)
         return told
+
+    def _hashes(self, ends: Any, data: bytes) -> None:
+        """Hash all entries, wherever they are said to be."""
+        sound = all(0 <= a <= b <= len(data) for a, b in pairwise(ends))
+        offsets = memoryview(exact(array("q", ends).tobytes())).cast("q")
+        count = len(ends) - 1 + (self._pick(3) - 1) * (self._chance() < 0.1)
+        found = memoryview(array("Q", [0]) * max(count, 0))
+        try:
+            self._kernel.text_hashes(exact(data), offsets, found)
+        except ValueError:
+            assert not sound or count != len(ends) - 1, "sound entries were refused"
+            return
+        assert sound, "bytes that aren't there were hashed"
+        assert list(found) == [text_hash(data[a:b]) for a, b in pairwise(ends)]
 
     def _far(self) -> int:
         found = _FAR[self._pick(len(_FAR))]

@@ -8,6 +8,7 @@ changes nothing for them. Must not import pyarrow: `record/arrow.py` does, on it
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.record import kernel_sources
@@ -65,6 +66,7 @@ __all__ = [
     "read_header",
     "set_pool_limit",
     "survey_batches",
+    "text_hashes",
     "wide_types",
 ]
 
@@ -106,6 +108,13 @@ else:
     def set_pool_limit(limit: int) -> None:
         """There is no pool to be limited."""
 
+
+text_hashes: Callable[[Any, Any, Any], None] | None = None
+"""Where there is no kernel, `odradek.spark.row_digest` has numpy do it."""
+if _decoder == "native":
+    from odradek.record import kernel
+
+    text_hashes = kernel.text_hashes
 
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder

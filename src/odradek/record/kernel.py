@@ -46,6 +46,7 @@ from cython.cimports.odradek.record.native import (
     copy_near,
     get32,
     get64,
+    low64,
     odradek_block_give,
     odradek_block_grow,
     odradek_block_take,
@@ -1588,3 +1589,72 @@ def crc32c_by_table(data: cython.const[uint8_t][::1]) -> int:
     if data.shape[0] == 0:
         return 0
     return odradek_crc_by_table(cython.address(data[0]), data.shape[0])
+
+
+# ---------------------------------------------------------------- hashes of texts
+
+WHOLE = cython.declare(uint64_t, 0x9E3779B97F4A7C15)
+SPREAD = cython.declare(uint64_t, 0xC2B2AE3D27D4EB4F)
+MIX = cython.declare(uint64_t, 0xD6E8FEB86659FD93)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _mixed(word: uint64_t) -> uint64_t:
+    word ^= word >> 32
+    word *= MIX
+    return word ^ (word >> 29)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _text_hash(text: Source, size: int64_t) -> uint64_t:
+    """Words of eight bytes by their places, the last one partial or empty; then the length."""
+    total: uint64_t = 0
+    last: uint64_t = 0
+    place: uint64_t = SPREAD
+    words: int64_t = size >> 3
+    index: int64_t
+    for index in range(words):
+        total += _mixed(low64(text + 8 * index) + place)
+        place += SPREAD
+    for index in range(words * 8, size):
+        last |= cython.cast(uint64_t, text[index]) << (8 * (index & 7))
+    return _mixed(total + _mixed(last + place) + cython.cast(uint64_t, size) * WHOLE)
+
+
+def text_hashes(
+    data: cython.const[uint8_t][::1],
+    offsets: cython.const[int64_t][::1],
+    found: uint64_t[::1],
+) -> None:
+    """Hash each entry of a binary column, as `odradek.spark.row_digest` does without a kernel.
+
+    `offsets` has one number more than `found`: entry i is `data[offsets[i]:offsets[i + 1]]`.
+    Raises ValueError where they don't lie in the data, one behind the other.
+    """
+    count: int64_t = found.shape[0]
+    size: int64_t = data.shape[0]
+    bad: int64_t = -1
+    index: int64_t
+    nothing: uint8_t = 0
+    source: Source = cython.address(nothing)
+    if offsets.shape[0] != count + 1:
+        raise ValueError(f"{offsets.shape[0]} offsets for {count} entries")
+    if size > 0:
+        source = cython.address(data[0])
+    with cython.nogil:
+        for index in range(count):
+            if offsets[index] < 0 or offsets[index + 1] > size:
+                bad = index
+                break
+            if offsets[index + 1] < offsets[index]:
+                bad = index
+                break
+            found[index] = _text_hash(source + offsets[index], offsets[index + 1] - offsets[index])
+    if bad >= 0:
+        raise ValueError(f"entry {bad} doesn't lie in the {size} bytes of data")

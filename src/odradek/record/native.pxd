@@ -36,6 +36,15 @@ cdef inline uint64_t get64(const uint8_t* at) noexcept nogil:
     return (<uint64_t>get32(at) << 32) | get32(at + 4)
 
 
+cdef inline uint64_t low64(const uint8_t* at) noexcept nogil:
+    """Eight bytes, the lowest first: one load where the processor has it so."""
+    return (
+        <uint64_t>at[0] | (<uint64_t>at[1] << 8) | (<uint64_t>at[2] << 16)
+        | (<uint64_t>at[3] << 24) | (<uint64_t>at[4] << 32) | (<uint64_t>at[5] << 40)
+        | (<uint64_t>at[6] << 48) | (<uint64_t>at[7] << 56)
+    )
+
+
 cdef inline void put32(uint8_t* at, uint32_t value) noexcept nogil:
     at[0] = value >> 24
     at[1] = (value >> 16) & 255

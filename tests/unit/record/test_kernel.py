@@ -15,11 +15,13 @@ import sys
 import threading
 from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import google_crc32c
 import pytest
+from tests.fuzz.services import text_hash
 
 from odradek.common.errors import CorruptRecordError
 from odradek.record import kernel_sources, reference
@@ -411,3 +413,27 @@ def test_checksums(size: int) -> None:
         part = memoryview(data)[start : start + size]
         wanted = google_crc32c.value(part.tobytes())
         assert kernel.crc32c(part) == kernel.crc32c_by_table(part) == wanted
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 8, 9, 63, 64, 65, 1000])
+def test_hashes_of_texts(kept: int) -> None:
+    data = random.Random(kept).randbytes(kept + 40)
+    offsets = array("q", [3, 3, 3 + kept, 20 + kept, 20 + kept])
+    found = array("Q", [1] * 4)
+    kernel.text_hashes(data, offsets, found)
+    assert list(found) == [text_hash(data[a:b]) for a, b in pairwise(offsets)]
+
+
+@pytest.mark.parametrize(
+    "offsets", [[0, 5], [0, 3, 2, 5], [-1, 2], [4, 5, 6], [0, -(1 << 63), 0], [0, (1 << 63) - 1]]
+)
+def test_hashes_of_texts_that_are_not_there(offsets: list[int]) -> None:
+    found = array("Q", [0] * (len(offsets) - 1))
+    with pytest.raises(ValueError, match=r"entry \d doesn't lie in the 4 bytes"):
+        kernel.text_hashes(memoryview(b"12345678")[:4], array("q", offsets), found)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_hashes_of_another_number_of_texts(count: int) -> None:
+    with pytest.raises(ValueError, match=f"3 offsets for {count} entries"):
+        kernel.text_hashes(b"1234", array("q", [0, 1, 4]), array("Q", [0] * count))

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek import record
 from odradek.spark import row_digest
 from odradek.spark.row_digest import MASK, VERSION, digest
 
@@ -21,6 +22,15 @@ SCHEMA = pa.schema(
         ("topic", pa.string()),
     ]
 )
+
+
+@pytest.fixture(params=["kernel", "numpy"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the kernel, and as where it isn't built."""
+    if request.param == "numpy":
+        monkeypatch.setattr(record, "text_hashes", None)
+    elif record.text_hashes is None:
+        pytest.skip("no kernel here: ODRADEK_KERNEL, or nothing that compiles")
 
 
 def one(**given: Any) -> int:
