@@ -62,6 +62,8 @@ class Goal:
     aim: float | None = None
     at_most: bool = False
     unit: str = " ×"
+    or_next: bool = False
+    """Whether the goal behind it is enough."""
 
     def met(self, reached: float, limit: float) -> bool:
         """Whether it is enough."""
@@ -69,7 +71,8 @@ class Goal:
 
     def verdict(self, reached: float) -> str:
         """In words; the aim counts only where there is one."""
-        said = "met" if self.met(reached, self.limit) else "**missed**"
+        short = "not met, so the next counts" if self.or_next else "**missed**"
+        said = "met" if self.met(reached, self.limit) else short
         if self.aim is not None:
             said += f", aim {'met' if self.met(reached, self.aim) else 'missed'}"
         return said
@@ -132,8 +135,9 @@ GOALS: tuple[Goal, ...] = (
          lambda found, mine: ratio(found, mine, "jvm")),
     *_quick("batches", "cold micro-batch", "cold_s"),
     *_quick("batches", "warm micro-batch", "warm_s"),
-    Goal("scale", "two executors, beside one", "executors-2", 1.7, scaled),
-    Goal("scale", "CPU of a row with two, beside one", "executors-2", 1.1,
+    Goal("scale", "two executors, beside one, where the broker allows it", "executors-2", 1.7,
+         scaled, or_next=True),
+    Goal("scale", "… else CPU of a row with two, beside one", "executors-2", 1.1,
          lambda found, mine: ratio(found, mine, "executors-1", cpu), at_most=True),
     Goal("planning", "planning 10,000 partitions, warm", "10000", 1, _planned("warm_s"),
          at_most=True, unit=" s"),
