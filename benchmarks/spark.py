@@ -34,6 +34,8 @@ PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 SUNK = SHAPE
 """What the sinks write, into a new topic each time."""
+FEW = Shape(value_size=102, share=1e-4)
+"""What wakes the sinks."""
 MOST_TASKS = 16
 """That Spark makes of the files, at most."""
 SMALL = 30
@@ -191,34 +193,41 @@ class Bench:
 
     def sink(self) -> None:
         """A stream's batch of rows from Parquet files into a topic, and from a topic."""
-        rows, folder = self.topics.records_of(SUNK), str(self.folder / "rows")
-        stored = {"rows": str(rows), "tasks": str(SUNK.partitions), "folder": folder}
-        self.sparks[NEW].run({"kind": "stored", **stored})
+        rows = {True: self.topics.records_of(SUNK), False: self.topics.records_of(FEW)}
+        folders = {whole: str(self.folder / f"rows-{count}") for whole, count in rows.items()}
+        for whole, folder in folders.items():
+            stored = {"rows": str(rows[whole]), "tasks": str(SUNK.partitions), "folder": folder}
+            self.sparks[NEW].run({"kind": "stored", **stored})
         reading = Lane("reading", "reading the rows, no sink", NEW, "noop")
 
-        def writing(lane: Lane) -> Job:
+        def writing(lane: Lane, *, whole: bool = True) -> Job:
             options = {"kafka.bootstrap.servers": self.topics.bootstrap, **lane.options}
             if lane is not reading:
                 options["topic"] = self.topics.empty(SUNK)
             kind = "unsunk" if lane is reading else "write"
-            return {"kind": kind, "folder": folder, "format": lane.format, "options": options}
+            return {"kind": kind, "folder": folders[whole], "format": lane.format,
+                    "options": options, "expected": rows[whole]}  # fmt: skip
 
-        def copying(lane: Lane) -> Job:
+        def copying(lane: Lane, *, whole: bool = True) -> Job:
             source = {
                 "kafka.bootstrap.servers": self.topics.bootstrap,
-                "subscribe": self.topics.loaded(SHAPE), "startingOffsets": "earliest",
+                "subscribe": self.topics.loaded(SHAPE if whole else FEW),
+                "startingOffsets": "earliest",
                 **(TUNED if lane.options is TUNED_SINK else {}),
             }  # fmt: skip
-            return {**writing(lane), "kind": "copy", "from": source}
+            return {**writing(lane, whole=whole), "kind": "copy", "from": source}
 
         def check(lane: Lane, job: Job, result: Result) -> str:
             if lane is reading:
-                return "" if result["rows"] == rows else f"{result['rows']} rows"
-            return self.check_written(lane, job["options"]["topic"], rows)
+                found = result.get("rows")
+                return "" if found == job["expected"] else f"{found} rows"
+            return self.check_written(lane, job["options"]["topic"], job["expected"])
 
         title = "rows of Parquet files into a topic"
-        self.turns("sink", title, (reading, *WRITERS), writing, before=writing, check=check)
-        self.turns("copy", "a topic into a topic", WRITERS, copying, before=copying, check=check)
+        self.turns("sink", title, (reading, *WRITERS), writing, before=writing, check=check,
+                   awake=partial(writing, whole=False))  # fmt: skip
+        self.turns("copy", "a topic into a topic", WRITERS, copying, before=copying, check=check,
+                   awake=partial(copying, whole=False))  # fmt: skip
 
     def check_written(self, lane: Lane, topic: str, rows: int) -> str:
         """Say what is wrong with a topic's ends, and delete it."""
@@ -314,13 +323,21 @@ class Bench:
         *,
         check: Callable[[Lane, Job, Result], str],
         before: Callable[[Lane], Job] | None = None,
+        awake: Callable[[Lane], Job] | None = None,
     ) -> None:
-        """Measure the lanes of a row by turns; `before` is what each does first, not timed."""
+        """Measure the lanes of a row by turns.
+
+        Not timed: `before`, which each lane does once, and `awake`, a small job before each
+        of its turns, because Spark ends Python workers that were idle for a minute.
+        """
         lanes = tuple(lane for lane in lanes if lane.spark in self.sparks)
         runs: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
         wrong: dict[str, str] = {}
         for turn in range(0 if before is None else -1, self.options.runs):
             for lane in lanes if turn % 2 == 0 else reversed(lanes):
+                if awake is not None:
+                    small = awake(lane)
+                    check(lane, small, self.sparks[lane.spark].run(small))
                 job = job_of(lane) if turn >= 0 or before is None else before(lane)
                 result = self.sparks[lane.spark].run(job)
                 if "error" not in result and (found := check(lane, job, result)):

@@ -50,6 +50,8 @@ def taken(store: dict[str, Any]) -> str:
         f"{sitting['records']:,} records of 100 bytes with keys of 16 in 4 partitions, "
         f"medians of {sitting['runs']} runs (lowest–highest)."
     )
+    for later in store.get("again", []):
+        text += f"\n\n{', '.join(later['rows'])}: once more on {later['id']} UTC ({later['why']})."
     if store["skipped"]:
         text += f"\n\nNot measured: {store['skipped']}"
     return text

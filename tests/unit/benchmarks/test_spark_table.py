@@ -131,3 +131,9 @@ def test_pages_are_filled_between_their_marks() -> None:
     assert text.endswith("|\n\n<!-- end -->\nbehind\n")
     assert "old" not in text
     assert spark_table.filled(text, STORE) == text
+
+
+def test_rows_that_were_taken_again_are_named() -> None:
+    again = {"rows": ["sink", "copy"], "id": "2026-01-02", "why": "workers are awake"}
+    text = spark_table.markdown({**STORE, "again": [again]})
+    assert "sink, copy: once more on 2026-01-02 UTC (workers are awake)." in text
