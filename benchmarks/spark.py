@@ -32,8 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
-SUNK = SHAPE
-"""What the sinks write, into a new topic each time."""
 FEW = Shape(value_size=102, share=1e-4)
 """What wakes the sinks."""
 MOST_TASKS = 16
@@ -193,17 +191,19 @@ class Bench:
 
     def sink(self) -> None:
         """A stream's batch of rows from Parquet files into a topic, and from a topic."""
-        rows = {True: self.topics.records_of(SUNK), False: self.topics.records_of(FEW)}
+        rows = {True: self.topics.records_of(SHAPE), False: self.topics.records_of(FEW)}
         folders = {whole: str(self.folder / f"rows-{count}") for whole, count in rows.items()}
         for whole, folder in folders.items():
-            stored = {"rows": str(rows[whole]), "tasks": str(SUNK.partitions), "folder": folder}
-            self.sparks[NEW].run({"kind": "stored", **stored})
+            stored = {"rows": str(rows[whole]), "tasks": str(SHAPE.partitions), "folder": folder}
+            made = self.sparks[NEW].run({"kind": "stored", **stored})
+            if "error" in made:
+                raise RuntimeError(f"no rows to write: {made['error']}")
         reading = Lane("reading", "reading the rows, no sink", NEW, "noop")
 
         def writing(lane: Lane, *, whole: bool = True) -> Job:
             options = {"kafka.bootstrap.servers": self.topics.bootstrap, **lane.options}
             if lane is not reading:
-                options["topic"] = self.topics.empty(SUNK)
+                options["topic"] = self.topics.empty(SHAPE)
             kind = "unsunk" if lane is reading else "write"
             return {"kind": kind, "folder": folders[whole], "format": lane.format,
                     "options": options, "expected": rows[whole]}  # fmt: skip
@@ -215,12 +215,13 @@ class Bench:
                 "startingOffsets": "earliest",
                 **(TUNED if lane.options is TUNED_SINK else {}),
             }  # fmt: skip
-            return {**writing(lane, whole=whole), "kind": "copy", "from": source}
+            job = {**writing(lane, whole=whole), "kind": "copy", "from": source}
+            # As in `reading`: a user of the JVM connector selects, ours is told by the schema.
+            return job | ({} if lane.format == "kafka" else {"schema": "key binary, value binary"})
 
         def check(lane: Lane, job: Job, result: Result) -> str:
             if lane is reading:
-                found = result.get("rows")
-                return "" if found == job["expected"] else f"{found} rows"
+                return "" if result["rows"] == job["expected"] else f"{result['rows']} rows"
             return self.check_written(lane, job["options"]["topic"], job["expected"])
 
         title = "rows of Parquet files into a topic"
@@ -234,9 +235,8 @@ class Bench:
         end = self.topics.end(topic)
         self.topics.drop(topic)
         # Each of a task's transactions ends with a marker in each partition that it wrote to.
-        markers = (
-            SUNK.partitions * MOST_TASKS if lane.options.get("delivery") == "exactly_once" else 0
-        )
+        once = lane.options.get("delivery") == "exactly_once"
+        markers = SHAPE.partitions * MOST_TASKS if once else 0
         if rows <= end <= rows + markers:
             return ""
         return f"the topic ends at {end}, {rows} rows were written"
@@ -259,7 +259,7 @@ class Bench:
         def piping(lane: Lane) -> Job:
             once = {"delivery": "exactly_once"} if lane.key == "odradek-once" else {}
             into = {"kafka.bootstrap.servers": self.topics.bootstrap,
-                    "topic": self.topics.empty(SUNK), **once}  # fmt: skip
+                    "topic": self.topics.empty(SHAPE), **once}  # fmt: skip
             return {**flowing(lane), "into": into}
 
         def check(lane: Lane, job: Job, result: Result) -> str:
@@ -335,13 +335,11 @@ class Bench:
         wrong: dict[str, str] = {}
         for turn in range(0 if before is None else -1, self.options.runs):
             for lane in lanes if turn % 2 == 0 else reversed(lanes):
-                if awake is not None:
-                    small = awake(lane)
-                    check(lane, small, self.sparks[lane.spark].run(small))
+                woken = self.checked(lane, awake(lane), check) if awake is not None else {}
                 job = job_of(lane) if turn >= 0 or before is None else before(lane)
-                result = self.sparks[lane.spark].run(job)
-                if "error" not in result and (found := check(lane, job, result)):
-                    result["error"] = found
+                result = self.checked(lane, job, check)
+                if "error" in woken:
+                    result.setdefault("error", f"in the job that wakes it: {woken['error']}")
                 if turn < 0 and "error" in result:
                     wrong[lane.key] = f"in the run before the timed ones: {result['error']}"
                 elif lane.key in wrong:
@@ -351,6 +349,13 @@ class Bench:
                 if turn >= 0:
                     runs[lane.key].append(result)
             self.keep(row, title, lanes, runs)
+
+    def checked(self, lane: Lane, job: Job, check: Callable[[Lane, Job, Result], str]) -> Result:
+        """Run a job; what it did wrong is its error."""
+        result = self.sparks[lane.spark].run(job)
+        if "error" not in result and (found := check(lane, job, result)):
+            result["error"] = found
+        return result
 
     def keep(
         self, row: str, title: str, lanes: tuple[Lane, ...], runs: dict[str, list[Result]]
