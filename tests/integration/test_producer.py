@@ -13,6 +13,7 @@ import polars
 import pyarrow as pa
 import pytest
 from tests.interop.other_client import Row, read_all
+from tests.own_time import ends_at
 
 from odradek.api.producer import Producer
 from odradek.clients.producer.delivery import OffsetRange
@@ -193,17 +194,17 @@ def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> No
 
 def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic)
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=300) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1500) as producer:
         producer.send(topic, b"warm")
         producer.flush(timeout=10)
         begin = time.monotonic()
         producer.send(topic, b"alone").result(timeout=10)
-        assert 0.28 <= time.monotonic() - begin <= 2.0
+        assert 1.48 <= time.monotonic() - begin <= 5.0
         begin = time.monotonic()
         future = producer.send(topic, b"flushed")
         producer.flush(timeout=10)
         assert future.done()
-        assert time.monotonic() - begin < 0.28
+        assert time.monotonic() - begin < 1.48
 
 
 def test_batches_above_the_limit_of_their_topic_are_split(
@@ -241,10 +242,9 @@ def test_batches_above_the_limit_of_their_topic_are_split(
 
 def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1000) as producer:
-        begin = time.monotonic()
-        with pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION"):
+        expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
+        with ends_at(1.0), expected:
             producer.send(topic, b"nowhere")
-        assert 1.0 <= time.monotonic() - begin <= 1.1
         cluster.create_topic(topic, partitions=2)
         assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]
         with pytest.raises(ConfigurationError, match="0 to 1, not 2"):
