@@ -1,7 +1,10 @@
 """`commitOffsets=group`: where finished batches ended, told to a group for tools that watch lag.
 
 In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order.
-Must not fail or hold up the query, and nobody reads back what is committed here.
+Must not fail or hold up the query, and nobody reads back what is committed here. A run's first
+commit is waited for a second at most: it opens the connections, and Spark kills this process at
+the end of a run without a word, which a short run (`availableNow` that finds nothing new) reaches
+before that. Later ones take a millisecond of the time that a batch lasts.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import Positions, StreamOffset
 from odradek.spark.options import SourceOptions
@@ -21,10 +24,14 @@ logger = logging.getLogger("odradek.spark")
 ALL_EVERY_S = 60.0
 """All offsets are told again so often, in case some were refused; between, only what moved."""
 
+FIRST_WAIT_S = 1.0
+"""So long a run's first commit is waited for."""
+
 
 class Committer(Protocol):
     """What is used of a consumer with a `group.id`, whose own thread does the work."""
 
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout: float) -> object: ...
     def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None: ...
     def close(self, timeout: float = 5.0) -> None: ...
 
@@ -42,7 +49,7 @@ class GroupProgress:
         self._all_at: float | None = None
 
     def commit(self, end: StreamOffset | None) -> None:
-        """Tell the group where a batch ended; returns at once."""
+        """Tell the group where a batch ended; returns at once, but for a run's first."""
         if self._options.commit_group is None or end is None or end.cluster is None:
             return
         now = self._clock.now()
@@ -55,14 +62,25 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-            self._client.commit_async(news)  # what fails later, the client logs
+                self._first(self._client, news)
+            else:
+                self._client.commit_async(news)  # what fails later, the client logs
         except KafkaError as error:
-            self._client, self._all_at = None, None
+            self.close()
+            self._all_at = None
             logger.warning(
                 "commitOffsets: group %s couldn't be told where the query is (it goes on): %s",
                 self._options.commit_group,
                 error,
             )
+
+    def _first(self, client: Committer, news: Positions) -> None:
+        try:
+            client.commit(news, timeout=FIRST_WAIT_S)
+        except (
+            KafkaTimeoutError
+        ):  # an outage, a slow coordinator: it goes on without being waited for
+            client.commit_async(news)
 
     def close(self) -> None:
         """Close the client; it gives what is under way a second."""

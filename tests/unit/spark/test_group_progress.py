@@ -1,0 +1,125 @@
+"""`commitOffsets=group`: what is told when, and that a query goes on whatever the group says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.group_progress import ALL_EVERY_S, FIRST_WAIT_S, GroupProgress
+from odradek.spark.offsets import StreamOffset
+from odradek.spark.options import STREAM, parse_options
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+OPTIONS = {
+    "kafka.bootstrap.servers": "127.0.0.1:9092",
+    "subscribe": "t",
+    "commitOffsets": "group",
+    "kafka.group.id": "lag",
+}
+
+Call = tuple[str, dict[TopicPartition, int]]
+
+
+class FakeCommitter:
+    def __init__(self, failures: list[KafkaError]) -> None:
+        self.calls: list[Call] = []
+        self._failures = failures
+        self.waited: list[float] = []
+        self.closed = False
+
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
+        self.calls.append(("waits", dict(offsets)))
+        self.waited.append(timeout)
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.calls.append(("goes on", dict(offsets)))
+
+    def close(self, timeout: float = 5.0) -> None:
+        assert timeout <= 1.0
+        self.closed = True
+
+
+class SteppedClock:
+    at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        raise AssertionError("the driver waits for nothing here")
+
+
+class Run:
+    """One run of a query with its group."""
+
+    def __init__(self, *failures: KafkaError, **options: str) -> None:
+        self.clock = SteppedClock()
+        self.made: list[FakeCommitter] = []
+        self._failures = list(failures)
+        parsed = parse_options({**OPTIONS, **options}, STREAM)
+        self.progress = GroupProgress(parsed, self._make, self.clock)
+
+    def _make(self, config: Mapping[str, Any]) -> FakeCommitter:
+        assert config["group.id"] == "lag"
+        self.made.append(FakeCommitter(self._failures))
+        return self.made[-1]
+
+    def commit(self, *ends: int, cluster: str | None = "c") -> None:
+        positions = dict(zip((ZERO, ONE), ends, strict=False))
+        self.progress.commit(StreamOffset(positions, cluster))
+
+    @property
+    def calls(self) -> list[Call]:
+        return [call for client in self.made for call in client.calls]
+
+
+def test_only_the_first_is_waited_for_and_only_what_moved_is_told() -> None:
+    run = Run()
+    run.commit(5, 7)
+    run.commit(6, 7)
+    run.commit(6, 7)
+    assert run.calls == [("waits", {ZERO: 5, ONE: 7}), ("goes on", {ZERO: 6})]
+    assert run.made[0].waited == [FIRST_WAIT_S]
+    run.clock.at += ALL_EVERY_S
+    run.commit(6, 8)
+    assert run.calls[2:] == [("goes on", {ZERO: 6, ONE: 8})]
+    run.progress.close()
+    assert run.made[0].closed
+
+
+def test_a_group_that_does_not_answer_in_time_is_told_in_the_background() -> None:
+    run = Run(KafkaTimeoutError("no answer"))
+    run.commit(5, 7)
+    run.commit(6, 7)
+    assert [how for how, _ in run.calls] == ["waits", "goes on", "goes on"]
+    assert run.calls[1][1] == {ZERO: 5, ONE: 7}
+    assert len(run.made) == 1
+
+
+def test_a_refusal_is_logged_and_the_next_batch_tries_all_of_it_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = Run(KafkaError("not for you"))
+    with caplog.at_level(logging.WARNING, "odradek.spark"):
+        run.commit(5, 7)
+    assert "group lag couldn't be told" in caplog.text
+    assert "not for you" in caplog.text
+    assert run.made[0].closed
+    run.commit(5, 8)
+    assert run.calls[1:] == [("waits", {ZERO: 5, ONE: 8})]
+    assert len(run.made) == 2
+
+
+def test_nothing_is_told_without_a_group_or_of_offsets_whose_cluster_is_not_known() -> None:
+    run = Run()
+    run.commit(5, 7, cluster=None)
+    run.progress.commit(None)
+    assert not run.made
+    run.progress.close()
