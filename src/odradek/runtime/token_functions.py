@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import json
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -227,7 +228,9 @@ def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> T
     lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
 
     def fetch() -> Token:
-        now = wall_clock()
+        # As a whole millisecond, and never a later one: brokers round it, and refuse a token of
+        # the future, be it by half a millisecond.
+        now = math.floor(wall_clock() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + lifetime}
         parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]
         return Token(Secret(".".join([*parts, ""])), now + lifetime)

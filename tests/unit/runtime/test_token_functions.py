@@ -20,7 +20,7 @@ from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token, read_token
 from odradek.runtime.jwt_assertion import AssertionSettings, assertion_of
-from odradek.runtime.token_functions import token_function
+from odradek.runtime.token_functions import token_function, unsecured
 
 BASE = {
     "bootstrap.servers": "localhost:9093",
@@ -176,6 +176,15 @@ def test_unsecured_tokens() -> None:
     claims = decoded(body)
     assert claims["exp"] == token.expires_at == claims["iat"] + 3600
     assert (claims["sub"], claims["n"], claims["scope"]) == ("alice", 7, ["a", "b"])
+
+
+@pytest.mark.parametrize("now", [1_700_000_000.9996, 1_700_000_000.123, 1_700_000_001.0])
+def test_an_unsecured_token_is_never_of_the_future(now: float) -> None:
+    """A broker has `Math.round(1000 * iat)` beside its clock's whole milliseconds."""
+    made = unsecured({"StringClaim_sub": "alice"}, lambda: now)()
+    assert isinstance(made, Token)
+    claims = decoded(made.value.reveal().split(".")[1])
+    assert int(now * 1000) - 1 <= round(claims["iat"] * 1000) <= int(now * 1000)
 
 
 def pem(key: Any, password: bytes | None = None) -> bytes:
