@@ -47,6 +47,8 @@ TUNED = {
     "kafka.receive.buffer.bytes": str(1 << 20),
 }
 TUNED_SINK = {"kafka.linger.ms": "50", "kafka.batch.size": str(1 << 20), "kafka.acks": "1"}
+NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+"""Spark asks for an Arrow batch's size after each row that goes to Python, but not with this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Lane:
     spark: str
     format: str
     options: dict[str, str] = field(default_factory=dict)
+    session: dict[str, str] = field(default_factory=dict)
+    """Spark's own settings."""
 
 
 JVM = Lane("jvm", "JVM connector", OLD, "kafka")
@@ -71,7 +75,10 @@ WRITERS = (
     Lane("odradek-4.2", "Odradek, at_least_once", OLD, "odradek"),
     Lane("odradek", "Odradek, at_least_once", NEW, "odradek"),
     Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek", {"delivery": "exactly_once"}),
-)
+    Lane("odradek-tuned", "Odradek, at_least_once, Spark tuned", NEW, "odradek", {}, NO_BYTE_LIMIT),
+    Lane("odradek-once-tuned", "Odradek, exactly_once, Spark tuned", NEW, "odradek",
+         {"delivery": "exactly_once"}, NO_BYTE_LIMIT),
+)  # fmt: skip
 EMPTY = tuple(
     Lane(f"empty-{name}", "a Python source without Kafka", spark, "empty")
     for name, spark in (("4.2", OLD), ("new", NEW))
@@ -206,7 +213,8 @@ class Bench:
                 options["topic"] = self.topics.empty(SHAPE)
             kind = "unsunk" if lane is reading else "write"
             return {"kind": kind, "folder": folders[whole], "format": lane.format,
-                    "options": options, "expected": rows[whole]}  # fmt: skip
+                    "options": options, "session": lane.session,
+                    "expected": rows[whole]}  # fmt: skip
 
         def copying(lane: Lane, *, whole: bool = True) -> Job:
             source = {

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,8 @@ def stored(spark: SparkSession, job: Job) -> Job:
 
 def write(spark: SparkSession, job: Job) -> Job:
     """Time the one batch of a stream of stored rows into a topic."""
-    return _one_batch(spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
+    with told(spark, job):
+        return _one_batch(spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
 
 
 def unsunk(spark: SparkSession, job: Job) -> Job:
@@ -121,7 +123,20 @@ def copy(spark: SparkSession, job: Job) -> Job:
     """Time the one batch of a stream from a topic into a topic."""
     source = spark.readStream.format(job["format"]).options(**job["from"])
     rows = (source.schema(job["schema"]) if job.get("schema") else source).load()
-    return _one_batch(rows.select("key", "value"), job)
+    with told(spark, job):
+        return _one_batch(rows.select("key", "value"), job)
+
+
+@contextmanager
+def told(spark: SparkSession, job: Job) -> Iterator[None]:
+    """Spark's own settings, for one job."""
+    for name, value in job.get("session", {}).items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in job.get("session", {}):
+            spark.conf.unset(name)
 
 
 def _one_batch(rows: DataFrame, job: Job) -> Job:
@@ -172,16 +187,26 @@ def batches(spark: SparkSession, job: Job) -> Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """What one process has used so far, in seconds."""
+
+    java: bool
+    own: float
+    ended_children: float
+    """Of children that have ended, and of theirs: of their whole lives."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cpu:
     """CPU time of all processes of this session: the driver, its JVM, executors, workers."""
 
-    jvm: float
-    python: float
+    processes: dict[tuple[int, int], Process]
+    """By process id and time of birth."""
 
     @classmethod
     def now(cls) -> Cpu:
         """What they have used so far."""
-        own, jvm, python = os.getsid(0), 0, 0
+        own, found = os.getsid(0), {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 begin, _, end = stat.read_text().rpartition(")")
@@ -189,14 +214,27 @@ class Cpu:
                 continue
             fields = end.split()
             if int(fields[3]) == own:
-                used = sum(int(ticks) for ticks in fields[11:15])
-                jvm, python = (jvm + used, python) if "(java" in begin else (jvm, python + used)
-        return cls(jvm / TICKS, python / TICKS)
+                user, system, children, of_theirs = (int(t) / TICKS for t in fields[11:15])
+                key = int(begin.split()[0]), int(fields[19])
+                found[key] = Process("(java" in begin, user + system, children + of_theirs)
+        return cls(found)
 
     def since(self, before: Cpu) -> Job:
-        """What was used since then."""
-        python = self.python - before.python
-        return {"cpu_s": self.jvm - before.jvm + python, "python_s": python}
+        """What was used since then.
+
+        Spark ends Python workers that idle, and sometimes all of them with their daemon. Their
+        parents are then told of whole lives, or nobody is: only what goes beyond what they had
+        used at the beginning is of the time between.
+        """
+        nothing = Process(False, 0.0, 0.0)
+        used, ended = {True: 0.0, False: 0.0}, 0.0
+        for key, process in self.processes.items():
+            then = before.processes.get(key, nothing)
+            used[process.java] += process.own - then.own
+            ended += process.ended_children - then.ended_children
+        gone = [p for key, p in before.processes.items() if key not in self.processes]
+        python = used[False] + max(0.0, ended - sum(p.own + p.ended_children for p in gone))
+        return {"cpu_s": used[True] + python, "python_s": python}
 
 
 KINDS = {
