@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
@@ -22,7 +23,8 @@ from odradek.spark.worker_clients import Clock
 logger = logging.getLogger("odradek.spark")
 
 ALL_EVERY_S = 60.0
-"""All offsets are told again so often, in case some were refused; between, only what moved."""
+"""All offsets are told again so often, in case some were refused; between, only what moved. A
+group that refuses a first commit is left alone for as long."""
 
 FIRST_WAIT_S = 1.0
 """So long a run's first commit is waited for."""
@@ -47,12 +49,15 @@ class GroupProgress:
         self._client: Committer | None = None
         self._told: Positions = {}
         self._all_at: float | None = None
+        self._refused_at: float | None = None
 
     def commit(self, end: StreamOffset | None) -> None:
         """Tell the group where a batch ended; returns at once, but for a run's first."""
         if self._options.commit_group is None or end is None or end.cluster is None:
             return
         now = self._clock.now()
+        if self._refused_at is not None and now - self._refused_at < ALL_EVERY_S:
+            return
         if self._all_at is None or now - self._all_at >= ALL_EVERY_S:
             self._told, self._all_at = {}, now
         news = {tp: at for tp, at in end.positions.items() if self._told.get(tp) != at}
@@ -67,26 +72,27 @@ class GroupProgress:
                 self._client.commit_async(news)  # what fails later, the client logs
         except KafkaError as error:
             self.close()
-            self._all_at = None
+            self._all_at, self._refused_at = None, now
             logger.warning(
-                "commitOffsets: group %s couldn't be told where the query is (it goes on): %s",
+                "commitOffsets: group %s couldn't be told where the query is (it goes on; next try "
+                "in %.0f s): %s",
                 self._options.commit_group,
+                ALL_EVERY_S,
                 error,
             )
 
     def _first(self, client: Committer, news: Positions) -> None:
         try:
             client.commit(news, timeout=FIRST_WAIT_S)
-        except (
-            KafkaTimeoutError
-        ):  # an outage, a slow coordinator: it goes on without being waited for
+        except KafkaTimeoutError:  # an outage, a slow coordinator: it goes on in the background
             client.commit_async(news)
 
     def close(self) -> None:
         """Close the client; it gives what is under way a second."""
-        if self._client is not None:
-            self._client.close(timeout=1.0)
-            self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(KafkaError):  # what it couldn't do any more, it has logged
+                client.close(timeout=1.0)
 
 
 def make_committer(config: Mapping[str, Any]) -> Committer:

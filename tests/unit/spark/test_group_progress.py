@@ -44,6 +44,7 @@ class FakeCommitter:
     def close(self, timeout: float = 5.0) -> None:
         assert timeout <= 1.0
         self.closed = True
+        raise KafkaError("it has ended")  # which is no reason to end a query
 
 
 class SteppedClock:
@@ -103,7 +104,7 @@ def test_a_group_that_does_not_answer_in_time_is_told_in_the_background() -> Non
     assert len(run.made) == 1
 
 
-def test_a_refusal_is_logged_and_the_next_batch_tries_all_of_it_again(
+def test_a_refusal_is_logged_and_a_minute_later_all_of_it_is_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = Run(KafkaError("not for you"))
@@ -112,6 +113,9 @@ def test_a_refusal_is_logged_and_the_next_batch_tries_all_of_it_again(
     assert "group lag couldn't be told" in caplog.text
     assert "not for you" in caplog.text
     assert run.made[0].closed
+    run.commit(5, 7)
+    assert len(run.made) == 1
+    run.clock.at += ALL_EVERY_S
     run.commit(5, 8)
     assert run.calls[1:] == [("waits", {ZERO: 5, ONE: 8})]
     assert len(run.made) == 2
