@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from tests.spark.conftest import Row, Topics
 from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.display import JsonLines
 from odradek.cli.pipeline.document import SpecError, read
+from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.running import Running, Stop
 from odradek.cli.pipeline.spec import Pipeline, parse
 from odradek.testing import LocalCluster, ensure_java_environment
@@ -140,6 +143,65 @@ def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     result = json.loads(done.stdout)
     assert (result["status"], result["copied"], result["repeated"]) == (0, 600, 0)
     assert len(result["outages"]) >= 1
+
+
+class Impatient(JsonLines):
+    """Asks for the end after some batches."""
+
+    def __init__(self, stop: Stop, batches: int) -> None:
+        super().__init__()
+        self._stop, self._left = stop, batches
+        self.stopping_at = 0.0
+
+    def batch(self, batch: Batch, total: int) -> None:
+        super().batch(batch, total)
+        self._left -= 1
+        if not self._left:
+            self._stop.signals.append(signal.SIGTERM)
+
+    def say(self, event: str, text: str, **more: Any) -> None:
+        super().say(event, text, **more)
+        if event == "stopping":
+            self.stopping_at = time.time()
+
+
+def test_a_query_that_catches_up_stops_after_its_batch(
+    spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its batches follow each other at once: without the source's help a stop would cut one."""
+    topic = topics.create(2)
+    topics.fill(topic, orders(0, 3000))
+    place = tmp_path / "catching-up.yml"
+    place.write_text(f"""
+name: catching-up
+storage: {tmp_path}
+trigger: 0 seconds
+clusters:
+  main: {{bootstrap.servers: "{topics.cluster.bootstrap_servers}"}}
+sources:
+  rows:
+    options: {{subscribe: {topic}, startingOffsets: earliest, maxOffsetsPerTrigger: 30}}
+sinks:
+  files: {{from: rows, format: parquet, options: {{path: {tmp_path}/rows}}}}
+""")
+
+    done = 0
+    for batches in (1, 3):  # another moment of a batch each time
+        with Stop() as stop:
+            display = Impatient(stop, batches)
+            running = Running(
+                parse(read(place, {})), display, stop, log=None, stop_timeout=30, spark=spark
+            )
+            assert running.run() == 0
+        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (told[-1]["event"], told[-1]["repeats"]) == ("stopped", None)
+        begun = [path.stat().st_mtime for path in tmp_path.glob("checkpoints/files/offsets/[0-9]*")]
+        assert max(begun) - display.stopping_at < 2.0  # others would follow for five seconds
+        found = sum(told[-1]["positions"].values())
+        assert done < found < 3000
+        done = found
+        assert spark.read.parquet(f"{tmp_path}/rows").count() == done
+    assert not list(tmp_path.glob("pause-*"))
 
 
 @pytest.mark.timeout(240)

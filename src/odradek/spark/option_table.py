@@ -203,6 +203,16 @@ _REST = (
         own=True,
     ),
     SparkOption(
+        "pauseFile",
+        "–",
+        "Path of a file on the driver's machine. While it is there, whatever it holds, the source "
+        "says that nothing is new: the query finishes the batch it is in and begins no other, so "
+        "it can be stopped between two. For availableNow and once that is the query's end. A new "
+        "query plans its first batch all the same. `odradek pipeline` stops its queries by this.",
+        STREAMS,
+        own=True,
+    ),
+    SparkOption(
         "eventsDir", "–", "Folder where every process appends its client's events.", own=True
     ),
 )

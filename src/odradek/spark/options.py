@@ -12,6 +12,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import CONSUMER, Config
@@ -94,6 +95,8 @@ class SourceOptions:
     """How values are decoded; None: they stay bytes."""
     commit_group: str | None = None
     """The group that finished batches are committed to; None: none."""
+    pause_file: Path | None = None
+    """While it is there, no batch begins."""
 
     def value_type(self) -> StructType | None:
         """What values are decoded to; None where they stay bytes."""
@@ -158,6 +161,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         include_headers=boolean(plain, "includeHeaders", default=False),
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=_commit_group(plain, kafka),
+        pause_file=_pause_file(plain),
         value_format=parse_value_format(plain),
         **_limits_of_tasks(plain),
         **(limits if query == STREAM else {}),
@@ -216,6 +220,18 @@ def _patience(plain: Mapping[str, str]) -> dict[str, Any]:
         "fetch_attempts": whole(attempts, plain.get(attempts.lower(), "3"), INT_MAX),
         "retry_interval": whole(interval, plain.get(interval.lower(), "1000"), least=0) / 1000.0,
     }
+
+
+def _pause_file(plain: Mapping[str, str]) -> Path | None:
+    text = plain.get("pausefile")
+    if text is None:
+        return None
+    path = Path(text.removeprefix("file://"))
+    if not path.is_absolute():
+        raise OptionError(
+            f"option pauseFile must be an absolute path on the driver's machine, not {text!r:.120}"
+        )
+    return path
 
 
 def _commit_group(plain: Mapping[str, str], kafka: Mapping[str, Any]) -> str | None:

@@ -77,7 +77,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._group is None:
             # The run's first question: the batch before it was never called finished.
             self.commit(start)
+        if self._paused() and parse_offset(start) is not None:
+            return start
         return self._tracking().latest(start, everything=isinstance(limit, ReadAllAvailable))
+
+    def _paused(self) -> bool:
+        """Whether somebody asks for no further batch (option pauseFile)."""
+        path = self._options.pause_file
+        return path is not None and path.exists()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Give the newest known ends for the query's progress."""

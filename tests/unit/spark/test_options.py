@@ -147,6 +147,7 @@ def test_settings_that_the_jvm_connector_refuses_are_refused(name: str) -> None:
         ({"maxBytesPerTrigger": "0m"}, ["maxBytesPerTrigger", "0m"]),
         ({"commitOffsets": "group"}, ["commitOffsets", "kafka.group.id"]),
         ({"commitOffsets": "always"}, ["commitOffsets", "none or group"]),
+        ({"pauseFile": "state/pause"}, ["pauseFile", "absolute path", "'state/pause'"]),
         ({"endingOffsets": "latest"}, ["endingOffsets isn't for a stream"]),
         ({"endingTimestamp": "1"}, ["endingTimestamp isn't for a stream"]),
         ({"endingOffsetsByTimestamp": "{}"}, ["endingOffsetsByTimestamp isn't for a stream"]),
@@ -181,6 +182,7 @@ def test_a_stream_is_refused_by_option(given: dict[str, str], words: list[str]) 
             ["t-0: startingOffsetsByTimestamp 6 is behind endingOffsetsByTimestamp 5"],
         ),
         ({"commitOffsets": "group"}, ["commitOffsets isn't for a batch"]),
+        ({"pauseFile": "/state/pause"}, ["pauseFile isn't for a batch"]),
     ],
 )
 def test_bounds_of_a_batch_query(given: dict[str, str], words: list[str]) -> None:

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ import odradek.spark
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark import stream_source
-from odradek.spark.offsets import SENTINEL
+from odradek.spark.offsets import SENTINEL, StreamOffset
 from odradek.spark.option_values import LONG_MAX
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import OptionError
@@ -155,19 +156,44 @@ def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [False, True, "freeze", False]
 
 
+def test_nothing_is_new_while_the_pause_file_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Tracker:
+        def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
+            return {"newer": "end"}
+
+    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
+    path = tmp_path / "pause"
+    for given in (str(path), f"file://{path}"):
+        reader = source(pauseFile=given).streamReader(VALUE)
+        start = StreamOffset({TopicPartition("t", 0): 5}, "c").to_json()
+        path.touch()
+        for limit in (ReadMaxRows(7), ReadAllAvailable()):
+            assert reader.latestOffset(start, limit) == start
+        # A new query's first batch says where it started: without it there would be no offset.
+        assert reader.latestOffset(dict(SENTINEL), ReadMaxRows(7)) == {"newer": "end"}
+        path.unlink()
+        assert reader.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
+
+
 def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     told: list[Any] = []
+    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
     class Consumer:
         def __init__(self, config: Any) -> None:
             told.append((config["group.id"], config["enable.auto.commit"]))
             assert config["cluster.id.expected"] == "cluster-A"
 
+        def commit(self, offsets: Any, timeout: float) -> None:
+            told.append(dict(offsets))
+
         def commit_async(self, offsets: Any) -> None:
             told.append(dict(offsets))
-            if len(told) == 3:
+            if offsets == {p0: 95}:
                 raise KafkaTimeoutError("the group's broker is away")
 
         def close(self, timeout: float) -> None:
@@ -179,16 +205,15 @@ def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
     reader = source(**options).streamReader(VALUE)
     start = {"v": 1, "cluster": "cluster-A", "o": {"t": {"0": 90, "1": 20}}, "id": {"t": ID_1}}
     end = reader.latestOffset(start, ReadMaxRows(LONG_MAX))
-    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
     assert told == [("watched", False), {p0: 90, p1: 20}]
-    reader.commit(end)  # it raises inside: the query goes on
     reader.commit(end)
-    assert told[2:] == [{p0: 100}, ("watched", False), {p0: 100, p1: 20}]
+    reader.commit({**start, "o": {"t": {"0": 95, "1": 20}}})  # it raises inside: the query goes on
+    assert told[2:] == [{p0: 100}, {p0: 95}, "closed"]
+    reader.commit(end)
     reader.stop()
-    assert told[-1] == "closed"
     quiet = source().streamReader(VALUE)
     quiet.commit(end)
-    assert len(told) == 6
+    assert len(told) == 5
 
 
 def test_a_reader_travels_without_the_drivers_client() -> None:

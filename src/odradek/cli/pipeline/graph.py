@@ -87,14 +87,20 @@ def end_session(spark: Any) -> None:
 class Graph:
     """The views and writers of one pipeline in one session."""
 
-    def __init__(self, pipeline: Pipeline, spark: Any, events: Path | None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, spark: Any, events: Path | None, pause: Path | None = None
+    ) -> None:
+        """`events`: where the clients of each cluster tell of themselves; `pause`: a file that,
+        once it is there, keeps our sources from beginning another batch.
+        """
         self._pipeline, self._spark, self._events = pipeline, spark, events
+        self._pause = pause
         self._problems: Problems = pipeline.problems
 
     def analyse(self) -> dict[str, Any]:
         """Make all views; gives the frame of each sink. Raises all problems together."""
         for source in self._pipeline.sources.values():
-            self._loaded(source, self._spark.readStream)
+            self._loaded(source, self._spark.readStream.options(**self._pausing(source)))
         for lookup in self._pipeline.lookups.values():
             self._loaded(lookup, self._spark.read)
         self._problems.check()
@@ -134,6 +140,12 @@ class Graph:
         except Exception as error:
             text = text_of(error)
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
+
+    def _pausing(self, source: Source) -> dict[str, str]:
+        """The option that keeps a source of ours from beginning another batch."""
+        if source.format != OURS or self._pause is None or source.option("pauseFile") is not None:
+            return {}
+        return {"pauseFile": str(self._pause)}
 
     def _plain(self, place: Source | Sink) -> dict[str, str]:
         found = {name: _plain_text(value) for name, value in place.options.items()}

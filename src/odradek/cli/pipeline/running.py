@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,10 +84,11 @@ class Flow:
     def between_batches(self, *, patient: bool) -> bool:
         """Whether stopping it now interrupts no batch, as far as its status tells.
 
-        Spark has no stop that waits for a batch's end, so the next one may begin before the stop
-        arrives: `stop` looks at the checkpoint afterwards. While a query asks for new offsets a
-        stop doesn't reach it, and a batch begins if there are any: the second best moment, taken
-        where batches follow each other at once and no better one was met (`patient` is over).
+        Spark has no stop that waits for a batch's end. Our sources begin none any more (option
+        pauseFile); with others the next one may begin before the stop arrives, so `stop` looks at
+        the checkpoint afterwards. While a query asks for new offsets a stop doesn't reach it, and a
+        batch begins if there are any: the second best moment, taken where batches follow each other
+        at once and no better one was met (`patient` is over).
         """
         status = self.query.status
         if not status["isTriggerActive"]:
@@ -186,6 +188,8 @@ class Running:
         self._home = pipeline.local_storage or Path(tempfile.mkdtemp(prefix="odradek-pipeline-"))
         self._log = log or self._home / "spark.log"
         self._events = self._home / "events"
+        self._pause = (self._home / f"pause-{os.getpid()}-{id(self):x}").absolute()
+        """Made when the queries are to stop: our sources begin no batch while it is there."""
         names = {
             s.cluster.name
             for s in (*pipeline.sources.values(), *pipeline.sinks.values())
@@ -212,7 +216,10 @@ class Running:
 
     def _run(self, spark: Any) -> int:
         graph = Graph(
-            self._pipeline, spark, self._events if _is_local(self._pipeline, spark) else None
+            self._pipeline,
+            spark,
+            self._events if _is_local(self._pipeline, spark) else None,
+            self._pause if _plans_here(spark) else None,
         )
         frames = graph.analyse()
         self._stop.watch()
@@ -234,6 +241,8 @@ class Running:
         finally:
             for flow in queries.active:
                 flow.query.stop()
+            with suppress(OSError):
+                self._pause.unlink(missing_ok=True)
         return self._ended(queries)
 
     def _clear_events(self) -> None:
@@ -263,6 +272,8 @@ class Running:
                 self._display.say(
                     "stopping", "stopping after the running batches (once more: at once)"
                 )
+            with suppress(OSError):  # a full disk: then it has to be guessed when a batch is over
+                self._pause.touch()
             queries.wind_down(self._stop_timeout, lambda: len(self._stop.signals) > 1)
         self._look(queries)
 
@@ -303,6 +314,11 @@ class Running:
         if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0
+
+
+def _plans_here(spark: Any) -> bool:
+    """Whether the driver, and so what plans the batches, is on this machine: not with Connect."""
+    return getattr(spark, "_sc", None) is not None
 
 
 def _is_local(pipeline: Pipeline, spark: Any) -> bool:

@@ -59,6 +59,46 @@ def test_a_statement_s_problem_has_its_line_in_the_file(error: str) -> None:
         Graph(pipeline, Spark(error), None).analyse()
 
 
+class Noting:
+    """Takes everything, and keeps the options that its readers were given, once they load."""
+
+    def __init__(self) -> None:
+        self.loaded: list[dict[str, str]] = []
+        self._options: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self
+
+    @property
+    def read(self) -> Any:
+        self._options = {}
+        return self
+
+    @property
+    def readStream(self) -> Any:  # noqa: N802 - Spark's name
+        return self.read
+
+    def options(self, **given: str) -> Any:
+        self._options |= given
+        return self
+
+    def load(self) -> Any:
+        self.loaded.append(self._options)
+        return self
+
+
+def test_sources_of_ours_are_told_of_the_pause_file_and_nobody_else(tmp_path: Path) -> None:
+    text = (EXAMPLES / "lookup.yml").read_text()
+    file, pause = tmp_path / "lookup.yml", Path("/state/pause-1")
+    for more, expected in (("", str(pause)), ("\n      pauseFile: /mine", "/mine")):
+        file.write_text(text.replace("subscribe: orders", f"subscribe: orders{more}"))
+        pipeline = parse(read(file, {"KAFKA": "localhost:9092"}))
+        for given, found in ((pause, expected), (None, "/mine" if more else None)):
+            spark = Noting()
+            Graph(pipeline, spark, None, given).analyse()
+            assert [options.get("pauseFile") for options in spark.loaded] == [found, None]
+
+
 def test_a_spark_that_does_not_start_is_told_in_few_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
