@@ -75,6 +75,28 @@ def test_a_token_is_used_until_most_of_its_time_is_over() -> None:
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
+def test_connections_that_begin_side_by_side_share_what_the_first_was_given() -> None:
+    issuer = Issuer()
+    mechanism = issuer.mechanism()
+
+    def begun() -> tuple[Any, Outside]:
+        conversation = mechanism.conversation(BROKER, random.Random(1))
+        wanted = next(conversation)
+        assert isinstance(wanted, Outside)
+        return conversation, wanted
+
+    (first, early), (second, late) = begun(), begun()
+    given = early.function(*early.arguments)
+    # Its thread comes when the first has its token, of which the engine hasn't heard yet.
+    assert late.function(*late.arguments) is given
+    for conversation in (first, second):
+        assert b"token-1" in conversation.send(given)
+    assert issuer.asked == 1
+    with pytest.raises(CredentialsRefusedError):
+        talk(mechanism, [b'{"status":"invalid_token"}', b""])
+    assert b"token-2" in talk(mechanism, [b""])[0]  # a refused one isn't shown again
+
+
 def test_an_end_in_milliseconds_counts_as_such() -> None:
     """As Java's tokens have it; as seconds it would be in a far millennium."""
     found = read_token(("abc", 1_900_000_000_000))
