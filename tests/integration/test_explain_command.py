@@ -115,7 +115,7 @@ def test_a_dial_that_nobody_answers() -> None:
             filler.setblocking(False)
             filler.connect_ex(address)
             fillers.append(filler)
-        status, picture = explain(f"{LOOPBACK}:{address[1]}", timeout=2.5)
+        status, picture = explain(f"{LOOPBACK}:{address[1]}", timeout=4.0)
         for filler in fillers:
             filler.close()
     assert status == 1

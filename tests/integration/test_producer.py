@@ -241,9 +241,10 @@ def test_batches_above_the_limit_of_their_topic_are_split(
 
 
 def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: str) -> None:
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=1000) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=2000) as producer:
+        producer.cluster_id(timeout=10)  # connected: what is missing from now on is the topic
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
-        with ends_at(1.0), expected:
+        with ends_at(2.0), expected:
             producer.send(topic, b"nowhere")
         cluster.create_topic(topic, partitions=2)
         assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]

@@ -203,6 +203,6 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
         assert all(address in str(caught.value) for address in failed)
     with Producer(cluster.client_config()) as another:
         expected = pytest.raises(NoBrokerAvailableError, match=cluster.bootstrap_servers)
-        with ends_at(1.0), expected:
-            another.partitions_for(topic, timeout=1.0)
+        with ends_at(2.0), expected:
+            another.partitions_for(topic, timeout=2.0)
     return future
