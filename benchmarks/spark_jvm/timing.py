@@ -110,8 +110,7 @@ def stored(spark: SparkSession, job: Job) -> Job:
 
 def write(spark: SparkSession, job: Job) -> Job:
     """Time the one batch of a stream of stored rows into a topic."""
-    with told(spark, job):
-        return _one_batch(spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
+    return _one_batch(spark, spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
 
 
 def unsunk(spark: SparkSession, job: Job) -> Job:
@@ -123,8 +122,7 @@ def copy(spark: SparkSession, job: Job) -> Job:
     """Time the one batch of a stream from a topic into a topic."""
     source = spark.readStream.format(job["format"]).options(**job["from"])
     rows = (source.schema(job["schema"]) if job.get("schema") else source).load()
-    with told(spark, job):
-        return _one_batch(rows.select("key", "value"), job)
+    return _one_batch(spark, rows.select("key", "value"), job)
 
 
 @contextmanager
@@ -139,9 +137,9 @@ def told(spark: SparkSession, job: Job) -> Iterator[None]:
             spark.conf.unset(name)
 
 
-def _one_batch(rows: DataFrame, job: Job) -> Job:
+def _one_batch(spark: SparkSession, rows: DataFrame, job: Job) -> Job:
     cpu = Cpu.now()
-    with tempfile.TemporaryDirectory() as folder:
+    with told(spark, job), tempfile.TemporaryDirectory() as folder:
         query = (
             rows.writeStream.format(job["format"])
             .options(**job["options"])

@@ -4,7 +4,7 @@ In: the end of each finished batch. Out: OffsetCommit requests without a members
 Must not fail or hold up the query, and nobody reads back what is committed here. A run's first
 commit is waited for a second at most: it opens the connections, and Spark kills this process at
 the end of a run without a word, which a short run (`availableNow` that finds nothing new) reaches
-before that. Later ones take a millisecond of the time that a batch lasts.
+before that. Later ones have the time of a batch.
 """
 
 from __future__ import annotations

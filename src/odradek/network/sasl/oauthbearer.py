@@ -91,15 +91,15 @@ class Oauthbearer:
         self._refresh = refresh or Refresh()
         self._token: Token | None = None
         self._due = -math.inf
-        self._newest: tuple[int, Token | None] = (0, None)
-        """How many tokens the function gave so far, and the last one."""
+        self._newest: Token | None = None
+        """What the function gave last, of which the engine may not have heard yet."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """Show the token; a refusal is answered, as the RFC wants it, and raised."""
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
-                known, _ = self._newest
+                known = self._newest
                 token = self._take(read_token((yield Outside(self._fetched, (known,)))), rng)
             except Exception as error:
                 token = self._instead(error)
@@ -126,17 +126,16 @@ class Oauthbearer:
             cure="Check issuer, audience and scope of the token, and the machines' clocks.",
         )
 
-    def _fetched(self, known: int) -> Token:
-        """In a worker thread: a token newer than those that were known when one was wanted.
+    def _fetched(self, known: Token | None) -> Token:
+        """In a worker thread: a token newer than the one that was known when one was wanted.
 
         Connections that begin side by side want one each; the second thread may come only when
         the first has its token already, and asks for no other.
         """
-        count, token = self._newest
-        if token is None or count == known:
-            token = read_token(self._fetch())
-            self._newest = (self._newest[0] + 1, token)
-        return token
+        newest = self._newest
+        if newest is None or newest is known:
+            newest = self._newest = read_token(self._fetch())
+        return newest
 
     def _take(self, token: Token, rng: Rng) -> Token:
         now = self._wall_clock()
