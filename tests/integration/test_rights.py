@@ -32,7 +32,7 @@ MINE, SEEN, THEIRS = "mine", "seen", "theirs"
 def guarded(clusters: SharedClusters) -> LocalCluster:
     """Bob may write and read `mine`, see `seen`, and nothing about `theirs`."""
     running = clusters.start(OPTIONS)
-    with Admin({"bootstrap.servers": running.inner_servers}) as admin:
+    with Admin(running.inner_config()) as admin:
         admin.create_topics([NewTopic(t, 1, 1) for t in (MINE, SEEN, THEIRS)], timeout=30)
     running.allow("bob", "--operation", "Read", "--topic", MINE, "--group", "bobs")
     running.allow("bob", "--operation", "Write", "--topic", MINE)
@@ -138,3 +138,14 @@ def test_an_admin(guarded: LocalCluster) -> None:
             admin.delete_topics([SEEN], timeout=20)
         refused(caught.value, TopicAuthorizationError, "DELETE", f"topic {SEEN!r}")
         assert admin.list_topics(timeout=20) == [MINE, SEEN]
+
+
+def test_nobody_comes_in_where_the_brokers_do(guarded: LocalCluster) -> None:
+    """R-IN-5: a plaintext listener among the brokers would make every local user a super user."""
+    config = {"bootstrap.servers": guarded.inner_servers, "default.api.timeout.ms": 4000}
+    with Admin(config) as admin, pytest.raises(KafkaError) as caught:
+        admin.create_topics([NewTopic("by-nobody", 1, 1)])
+    assert "by-nobody" not in guarded.run_tool(
+        "org.apache.kafka.tools.TopicCommand", [*guarded.tool_arguments(), "--list"]
+    )
+    assert "sasl" in str(caught.value).lower()

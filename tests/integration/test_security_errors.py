@@ -362,7 +362,6 @@ def strict() -> Iterator[LocalCluster]:
         mechanisms=["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"],
         users=USERS,
         mutual_tls="required",
-        acls=True,
     ) as running:
         yield running
 
@@ -398,7 +397,6 @@ def test_each_waiting_call_is_told_at_once(outcomes: dict[str, Outcome], case: C
 def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
     """TLS and SASL are between client and broker; some proxies alone can resolve its name."""
     strict.create_topic(topic)
-    strict.allow("alice", "--operation", "All", "--topic", topic)
     host, _, port = strict.broker_addresses[0].rpartition(":")
     for number, scheme in enumerate(("socks5", "socks5h", "http")):
         with ProxyServer(LOGIN, names={"kafka.invalid": host}) as proxy:

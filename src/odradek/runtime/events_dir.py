@@ -2,7 +2,8 @@
 
 In: events, as a listener of the client's `EventLog`. Out: lines in a directory that others read
 while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
-write in a forked child, or trouble the client with a full disk: one warning, then silence.
+write in a forked child, follow a link or wait for a pipe that somebody put there (R-IN-5), or
+trouble the client with a full disk: one warning, then silence.
 
 Each line has `time` (seconds since the epoch), `host`, `pid`, `client`, `kind` and the event's own
 fields.
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from odradek.common.events import Event, event_line
 from odradek.runtime.fork import ForkGuard, watch
+from odradek.runtime.private_files import append_privately
 
 logger = logging.getLogger("odradek")
 
@@ -52,9 +54,8 @@ class EventFile:
 
     def _write(self, line: bytes) -> None:
         if self._descriptor is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._descriptor = os.open(self.path, flags, 0o644)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = append_privately(self.path)
             watch(self)
         if self._torn:  # a full disk has cut the line before: this one has to begin on its own
             line = b"\n" + line

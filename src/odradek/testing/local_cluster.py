@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from odradek.runtime.private_files import write_privately
 from odradek.testing import jars
 from odradek.testing.broker import FULL_JVM, SMALL_JVM, Broker, JavaSetup
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.front_door import FrontDoor
-from odradek.testing.java import cache_directory, java_home
+from odradek.testing.java import java_home, own_cache
 from odradek.testing.process import Keeper
 from odradek.testing.security import ClientCertificates, Protocol, Security, properties_text
 
@@ -43,8 +44,8 @@ class LocalCluster:
     `users` (name: password) are made; `client_config`, `java_properties` and `librdkafka_config`
     are ways in. `mutual_tls` asks clients for certificates ("required" or "requested"); with `acls`
     users may do what `allow` allowed and nothing else. OAUTHBEARER takes unsigned tokens, or those
-    signed by a key found at `jwks`. The brokers among themselves, and Kafka's tools, use plaintext
-    listeners beside it (`inner_servers`).
+    signed by a key found at `jwks`. The brokers among themselves, and Kafka's tools, use listeners
+    without TLS beside it (`inner_servers`), which ask for a password where there are `acls`.
     """
 
     def __init__(
@@ -102,9 +103,7 @@ class LocalCluster:
         self._door.start()
         try:
             folder = jars.fetch(self.version, self._report)
-            self._java = JavaSetup(
-                java_home(), folder, cache_directory(), self._heap, self._options
-            )
+            self._java = JavaSetup(java_home(), folder, own_cache(), self._heap, self._options)
             self._keeper = Keeper()
             temporary = Path(tempfile.mkdtemp(prefix="odradek-cluster-"))
             self._keeper.remove_at_end(temporary)
@@ -259,8 +258,8 @@ class LocalCluster:
         """Run one of Kafka's own Java programs (a main class) and return its standard output.
 
         `given` is its standard input, `java_options` are for its JVM; `--bootstrap-server` is the
-        caller's to say. Raises `ToolError` when it fails (unless `check` is false) or takes too
-        long.
+        caller's to say (`tool_arguments` has it). Raises `ToolError` when it fails (unless `check`
+        is false) or takes too long.
         """
         return self._now.run_tool(
             main, arguments, given=given, timeout=timeout, check=check, java_options=java_options
@@ -276,7 +275,7 @@ class LocalCluster:
         """Send lines with Kafka's own console producer; `options` go to it as they are."""
         self.run_tool(
             "org.apache.kafka.tools.ConsoleProducer",
-            ["--bootstrap-server", self._live, "--topic", topic, *options],
+            [*self.tool_arguments("--producer.config"), "--topic", topic, *options],
             given=lines,
         )
 
@@ -287,7 +286,8 @@ class LocalCluster:
 
         It ends after `max_messages`, or when nothing came for `timeout` seconds.
         """
-        arguments = ["--bootstrap-server", self._live, "--topic", topic, "--from-beginning",
+        where = self.tool_arguments("--consumer.config")
+        arguments = [*where, "--topic", topic, "--from-beginning",
                      "--timeout-ms", str(int(timeout * 1000)), *options]  # fmt: skip
         if max_messages is not None:
             arguments += ["--max-messages", str(max_messages)]
@@ -333,8 +333,7 @@ class LocalCluster:
         settings = self.java_config(user, mechanism, stores=stores)
         words = [user or "client", settings.get("sasl.mechanism", ""), stores]
         path = self._directory / f"{'-'.join(filter(None, words)).lower()}.properties"
-        path.touch(mode=0o600)
-        path.write_text(properties_text(settings))
+        write_privately(path, properties_text(settings))
         return path
 
     def librdkafka_config(
@@ -363,8 +362,18 @@ class LocalCluster:
 
     @property
     def inner_servers(self) -> str:
-        """The running brokers' plaintext addresses, where nobody is asked who he is."""
-        return self._live
+        """The running brokers' addresses for each other, without TLS.
+
+        Nobody is asked there who he is, unless there are `acls`: `inner_config` has the way in.
+        """
+        return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
+
+    def inner_config(self) -> dict[str, str]:
+        """Settings for Odradek's and Java's clients to come in where the brokers do.
+
+        Everything may be done there, also where `acls` keep the users from it.
+        """
+        return {"bootstrap.servers": self.inner_servers, **self._security.inner_java()}
 
     def change_password(self, user: str, password: str) -> None:
         """Give a user another password; connections that are there stay until they log in again.
@@ -374,7 +383,7 @@ class LocalCluster:
         for change in self._security.change_password(user, password):
             self.run_tool(
                 "kafka.admin.ConfigCommand",
-                ["--bootstrap-server", self._live, "--alter", "--entity-type", "users",
+                [*self.tool_arguments(), "--alter", "--entity-type", "users",
                  "--entity-name", user, "--add-config", change],
             )  # fmt: skip
         self._now.rewrite_properties()
@@ -394,7 +403,7 @@ class LocalCluster:
         """
         self.run_tool(
             "org.apache.kafka.tools.AclCommand",
-            ["--bootstrap-server", self._live, "--add", "--allow-principal", f"User:{user}",
+            [*self.tool_arguments(), "--add", "--allow-principal", f"User:{user}",
              *arguments],
         )  # fmt: skip
 
@@ -404,9 +413,12 @@ class LocalCluster:
             raise RuntimeError("the cluster is not open")
         return self._current
 
-    @property
-    def _live(self) -> str:
-        return ",".join(str(one.plain_address) for one in self._now.brokers if one.running)
+    def tool_arguments(self, option: str = "--command-config") -> list[str]:
+        """What makes Kafka's tools come in where the brokers do: "--bootstrap-server" and so on.
+
+        `option` is the tool's own name for a file of settings.
+        """
+        return self._now.inner_arguments((b for b in self._now.brokers if b.running), option)
 
     def _broker(self, i: int) -> Broker:
         if not 0 <= i < self._count:

@@ -1,8 +1,9 @@
 """Asks one broker who is there, or for a topic: round trips in plain `struct`, a blocking socket.
 
 In: an address. Out: the brokers it knows and the partitions without a leader, or what became of the
-topic; None when it doesn't answer. Must not: use our own client, which is what the cluster is there
-to test. (Kafka's own tool does the same, and takes a second of a processor for its JVM.)
+topic; None when it doesn't answer. `login` is a name and a password for SASL PLAIN, where the
+broker asks. Must not: use our own client, which is what the cluster is there to test. (Kafka's own
+tool does the same, and takes a second of a processor for its JVM.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ _VERSION = 1  # the oldest that Kafka 4 speaks with a controller id in the answe
 _CREATE_TOPICS = 19
 _CREATE_VERSION = 2  # the oldest that Kafka 4 speaks
 _LARGEST_ANSWER = 16 * 1024 * 1024
+_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
+
+Login = tuple[str, str]
+"""A name and a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +67,33 @@ class _Reader:
         self._at += 4 * count
 
 
-def ask(address: Address, timeout: float = 2.0, topic: str | None = None) -> ClusterView | None:
+def ask(
+    address: Address,
+    timeout: float = 2.0,
+    topic: str | None = None,
+    login: Login | None = None,
+) -> ClusterView | None:
     """Return what the broker at `address` answers about all topics or one of them.
 
     None when it can't be asked in time.
     """
     wanted = struct.pack(">i", -1) if topic is None else struct.pack(">i", 1) + _string(topic)
-    data = _exchange(address, _METADATA, _VERSION, wanted, timeout)
+    data = _exchange(address, _METADATA, _VERSION, wanted, timeout, login)
     return None if data is None else parse(data)
 
 
 def create_topic(
-    address: Address, topic: str, partitions: int, copies: int, timeout: float
+    address: Address,
+    topic: str,
+    partitions: int,
+    copies: int,
+    timeout: float,
+    login: Login | None = None,
 ) -> Answer | None:
     """Have the controller create a topic, by way of the broker at `address`."""
     body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ih", partitions, copies)
     body += struct.pack(">iiib", 0, 0, int(timeout * 1000), 0)  # nothing assigned, no settings
-    data = _exchange(address, _CREATE_TOPICS, _CREATE_VERSION, body, timeout)
+    data = _exchange(address, _CREATE_TOPICS, _CREATE_VERSION, body, timeout, login)
     return None if data is None else parse_creation(data)
 
 
@@ -88,18 +103,38 @@ def _string(text: str) -> bytes:
 
 
 def _exchange(
-    address: Address, key: int, version: int, body: bytes, timeout: float
+    address: Address, key: int, version: int, body: bytes, timeout: float, login: Login | None
 ) -> bytes | None:
     """Send a request on a connection of its own; return the answer from its correlation id on."""
-    request = struct.pack(">hhih", key, version, 1, -1) + body
     try:
         with socket.create_connection((address.host, address.port), timeout) as connection:
             connection.settimeout(timeout)
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            (length,) = struct.unpack(">i", _receive(connection, 4))
-            return _receive(connection, length) if 0 < length <= _LARGEST_ANSWER else None
+            if login is not None:
+                _log_in(connection, *login)
+            return _answer(connection, key, version, body)
     except OSError:
         return None
+
+
+def _answer(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
+    request = struct.pack(">hhih", key, version, 1, -1) + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (length,) = struct.unpack(">i", _receive(connection, 4))
+    if not 0 < length <= _LARGEST_ANSWER:
+        raise ConnectionError(f"an answer of {length} bytes")
+    return _receive(connection, length)
+
+
+def _log_in(connection: socket.socket, name: str, password: str) -> None:
+    """SASL PLAIN (RFC 4616) in Kafka's frames (KIP-152)."""
+    token = b"\0" + name.encode() + b"\0" + password.encode()
+    for key, version, body in (
+        (_SASL_HANDSHAKE, 1, _string("PLAIN")),
+        (_SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token),
+    ):
+        (code,) = struct.unpack_from(">h", _answer(connection, key, version, body), 4)
+        if code:
+            raise ConnectionError(f"the broker refuses the login (error {code})")
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:

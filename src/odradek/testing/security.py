@@ -2,14 +2,16 @@
 
 In: the security options of a `LocalCluster`. Out: lines for the brokers' properties, credentials
 for the format tool, and the same access in the words of our clients, Java's and librdkafka's.
-Must not: secure what brokers say to each other: they have plaintext listeners of their own, which
-Kafka's tools use, too.
+What brokers say to each other goes through plaintext listeners of their own, which Kafka's tools
+use, too; with `acls` these ask for a password that is made for each start, because whoever comes in
+there may do everything. Must not: let a secret stand where `ps` shows it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +41,8 @@ _LOGIN_MODULES = {
 }
 _VALIDATOR = f"{_MODULES}oauthbearer.OAuthBearerValidatorCallbackHandler"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+INNER_USER = "odradek_inner"
+"""Who the brokers are to each other where rights are asked for; he may do everything."""
 # The format tool's and the config tool's own syntax has no escape for these.
 _UNUSABLE = frozenset(',"[]=;\\ ')
 
@@ -59,6 +63,7 @@ class Security:
     jwks: str | None = None
     _authority: Authority | None = None
     _clients: dict[str, Identity] = field(default_factory=dict)
+    _inner_password: str = field(default_factory=secrets.token_urlsafe)
 
     def __post_init__(self) -> None:
         if self.protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -77,6 +82,8 @@ class Security:
             raise ValueError("mutual_tls needs security=SSL or SASL_SSL")
         if self.acls and not (self.sasl or self.mutual_tls == "required"):
             raise ValueError("acls need users that have names: SASL, or mutual_tls='required'")
+        if INNER_USER in self.users:
+            raise ValueError(f"{INNER_USER} is what the brokers call themselves")
 
     @property
     def tls(self) -> bool:
@@ -162,10 +169,39 @@ class Security:
             lines["oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = self.jwks
         found = {f"{_PREFIX}{name}": value for name, value in lines.items()}
         if self.acls:
-            # Whoever reaches the brokers' own listener is nobody by name, and may do everything.
+            # A plaintext listener would make everybody who reaches it a super user.
+            module, word = _LOGIN_MODULES["PLAIN"], _quoted(self._inner_password)
+            who = f"username={INNER_USER} password={word} user_{INNER_USER}={word}"
             found["authorizer.class.name"] = _AUTHORIZER
-            found["super.users"] = "User:ANONYMOUS"
+            found["super.users"] = f"User:{INNER_USER}"
+            found["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
+            found["sasl.mechanism.controller.protocol"] = "PLAIN"
+            for listener in ("inner", "controller"):
+                prefix = f"listener.name.{listener}."
+                found[f"{prefix}sasl.enabled.mechanisms"] = "PLAIN"
+                found[f"{prefix}plain.sasl.jaas.config"] = f"{module} required {who};"
         return found
+
+    @property
+    def among_brokers(self) -> Protocol:
+        """What the brokers' own listeners speak."""
+        return "SASL_PLAINTEXT" if self.acls else "PLAINTEXT"
+
+    @property
+    def inner_login(self) -> tuple[str, str] | None:
+        """Name and password at the brokers' own listeners; None where nobody is asked."""
+        return (INNER_USER, self._inner_password) if self.acls else None
+
+    def inner_java(self) -> dict[str, str]:
+        """Settings for the brokers' own listeners, in Kafka's words."""
+        if not self.acls:
+            return {}
+        who = f"username={INNER_USER} password={_quoted(self._inner_password)}"
+        return {
+            "security.protocol": self.among_brokers,
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f"{_LOGIN_MODULES['PLAIN']} required {who};",
+        }
 
     @property
     def java_options(self) -> tuple[str, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from odradek.testing import JarsError, jars
+from odradek.testing import ClusterStartError, JarsError, jars
 from odradek.testing.jars import Jar
 
 CONTENT = {"first": b"one", "second": b"two"}
@@ -22,6 +23,7 @@ def jar(name: str) -> Jar:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jars, "read_list", lambda _: [jar("first"), jar("second")])
+    monkeypatch.setattr(jars, "_checked", set())
     return tmp_path / "odradek"
 
 
@@ -59,6 +61,54 @@ def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     }
     assert jars.fetch("4.3") == folder
     assert ivy.calls == 1
+
+
+def _exchange(folder: Path) -> str:
+    (folder / "org.example.second-1.0.jar").write_bytes(b"planted")
+    return "org.example.second-1.0.jar: expected SHA-256"
+
+
+def _add(folder: Path) -> str:
+    (folder / "planted.jar").write_bytes(b"!")
+    return "planted.jar isn't listed"
+
+
+def _remove(folder: Path) -> str:
+    (folder / "org.example.first-1.0.jar").unlink()
+    return "org.example.first-1.0.jar is missing"
+
+
+def _open_to_all(folder: Path) -> str:
+    folder.chmod(0o777)
+    return "others than its owner may write"
+
+
+@pytest.mark.parametrize("meddle", [_exchange, _add, _remove, _open_to_all])
+def test_a_cache_that_somebody_changed_is_fetched_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[Path], str]
+) -> None:
+    """R-IN-5: hashes are looked at when the jars are used, in each process."""
+    ivy = use(monkeypatch, FakeIvy(CONTENT))
+    folder = jars.fetch("4.3")
+    why = meddle(folder)
+    monkeypatch.setattr(jars, "_checked", set())
+    told: list[str] = []
+    assert jars.fetch("4.3", told.append) == folder
+    assert any(why in line for line in told), told
+    assert ivy.calls == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "org.example.first-1.0.jar": b"one",
+        "org.example.second-1.0.jar": b"two",
+    }
+    assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
+
+
+def test_a_cache_that_others_may_fill_is_refused(cache: Path) -> None:
+    cache.mkdir()
+    cache.chmod(0o775)
+    with pytest.raises(ClusterStartError, match=r"chmod go-w"):
+        jars.fetch("4.3")
+    assert list(cache.iterdir()) == []
 
 
 def test_a_jar_with_other_content_is_refused_and_leaves_nothing(

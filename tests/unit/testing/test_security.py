@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from odradek.common.types import Address
 from odradek.testing import LocalCluster
-from odradek.testing.broker import Broker
+from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker_set import BrokerSet, Timeline
+from odradek.testing.process import Child, Exit, Keeper
 from odradek.testing.security import (
     MECHANISMS,
     Security,
@@ -33,7 +37,9 @@ def written(security: Security, tmp_path: Path) -> dict[str, str]:
     security.prepare(tmp_path)
     one = broker(tmp_path, INNER if security.secured else None)
     security.certify(one)
-    one.write_properties([one], security.broker_lines(one), security.protocol)
+    one.write_properties(
+        [one], security.broker_lines(one), security.protocol, security.among_brokers
+    )
     lines = (line.partition("=") for line in one.properties.read_text().splitlines())
     return {name: value for name, _, value in lines}
 
@@ -59,7 +65,7 @@ def test_only_the_user_reads_what_brokers_are_configured_with(tmp_path: Path) ->
 
 
 def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
-    security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"}, acls=True)
+    security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"})
     found = written(security, tmp_path)
     assert found["listener.security.protocol.map"] == (
         "CLIENT:SASL_SSL,INNER:PLAINTEXT,CONTROLLER:PLAINTEXT"
@@ -70,11 +76,87 @@ def test_brokers_talk_among_themselves_in_plaintext(tmp_path: Path) -> None:
     assert found["listener.name.client.plain.sasl.jaas.config"].endswith(
         'PlainLoginModule required user_alice="a-secret";'
     )
-    assert found["super.users"] == "User:ANONYMOUS"
+    assert "super.users" not in found
+    assert security.inner_login is None
+    assert security.inner_java() == {}
     assert security.format_arguments() == [
         "--add-scram", "SCRAM-SHA-256=[name=alice,password=a-secret]",
     ]  # fmt: skip
     assert Path(found["listener.name.client.ssl.keystore.location"]).is_file()
+
+
+def test_with_acls_nobody_comes_in_where_the_brokers_do(tmp_path: Path) -> None:
+    """A plaintext listener there would make every local user a super user."""
+    securities = [
+        Security("SASL_SSL", ["PLAIN"], {"alice": "a-secret"}, acls=True) for _ in range(2)
+    ]
+    logins = [security.inner_login for security in securities]
+    assert logins[0] != logins[1]  # made anew for each cluster
+    found = written(securities[0], tmp_path)
+    assert found["listener.security.protocol.map"] == (
+        "CLIENT:SASL_SSL,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
+    )
+    assert logins[0] is not None
+    name, word = logins[0]
+    assert found["super.users"] == f"User:{name}"
+    for listener in ("inner", "controller"):
+        assert found[f"listener.name.{listener}.sasl.enabled.mechanisms"] == "PLAIN"
+        said = found[f"listener.name.{listener}.plain.sasl.jaas.config"]
+        assert said.endswith(f'username={name} password="{word}" user_{name}="{word}";')
+    assert found["sasl.mechanism.inter.broker.protocol"] == "PLAIN"
+    assert found["sasl.mechanism.controller.protocol"] == "PLAIN"
+    assert word in securities[0].inner_java()["sasl.jaas.config"]
+    assert logins[0][0] not in str(securities[0].users)
+
+
+def test_arguments_of_tools_stand_in_a_file_of_this_user(tmp_path: Path) -> None:
+    java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path)
+    argument = r'[name=a,password="quoted \ word"]'
+    command = java.command("some.Main", ["--add-scram", argument], tmp_path / "log4j")
+    hidden = java.hidden(command, tmp_path / "tool-0.args")
+    assert hidden == [command[0], f"@{tmp_path / 'tool-0.args'}"]
+    assert stat.S_IMODE((tmp_path / "tool-0.args").stat().st_mode) == 0o600
+    lines = (tmp_path / "tool-0.args").read_text().splitlines()
+    # As Java reads such files: a word in quotes on each line, backslashes before both of these.
+    assert lines[-2:] == ['"--add-scram"', r'"[name=a,password=\"quoted \\ word\"]"']
+    assert len(lines) == len(command) - 1
+
+
+class ShownKeeper:
+    """Starts nothing, and remembers what `ps` would have shown, and what stood in the file."""
+
+    pid = 1
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.meant = ""
+
+    def spawn(self, command: Sequence[str], *, stdout: Path, stderr: Path, **_: object) -> Child:
+        self.shown += command
+        self.meant += Path(command[1].removeprefix("@")).read_text()
+        stdout.write_text("done")
+        stderr.touch()
+        child = Child(1, stdout, exit=Exit(0, 0.0, 0.0))
+        child.ended.set()
+        return child
+
+
+def test_no_password_stands_in_ps_while_a_tool_runs(tmp_path: Path) -> None:
+    security = Security("SASL_PLAINTEXT", ["SCRAM-SHA-256"], {"alice": "a-secret"})
+    keeper = ShownKeeper()
+    brokers = BrokerSet(
+        keeper=cast("Keeper", keeper),
+        java=JavaSetup(tmp_path, tmp_path / "jars", tmp_path),
+        directory=tmp_path / "cluster",
+        count=1,
+        config={},
+        timeline=Timeline(),
+        security=security,
+    )
+    assert brokers.run_tool("kafka.tools.StorageTool", security.format_arguments()) == "done"
+    assert "password=a-secret" in keeper.meant
+    assert not any("a-secret" in word for word in keeper.shown)
+    assert list(brokers.directory.glob("*.args")) == []
 
 
 def test_the_words_of_each_client(tmp_path: Path) -> None:

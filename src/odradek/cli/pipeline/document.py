@@ -3,7 +3,8 @@
 In: the path of a SPEC and the environment. Out: a tree of `Node`s, whose scalars are texts exactly
 as they stand in the file (`true` stays `true`: Spark's options are texts). All that is wrong is
 gathered with its line in `Problems` and raised at once as one `SpecError`.
-Must not: know what may stand in a SPEC (`spec` does), or show what a variable holds (a secret?).
+Must not: know what may stand in a SPEC (`spec` does), show what a variable holds (a secret?), or
+follow aliases: with them a hundred bytes stand for a billion texts (R-IN-4).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 from odradek.common.errors import ConfigurationError
 
+DEEPEST = 50
+"""How deep lists and maps may stand in each other; a SPEC needs six."""
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -91,6 +94,7 @@ class Reader:
         import yaml
 
         try:
+            self._check_shape(yaml.parse(text, Loader=yaml.SafeLoader))
             composed = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -101,6 +105,23 @@ class Reader:
         if composed is None:
             raise SpecError(f"{self._problems.path} is empty")
         return Document(self._problems.path, self._node(composed, None), self._problems)
+
+    def _check_shape(self, events: Iterable[Any]) -> None:
+        """Refuse aliases and what is too deep, before anything is made of them."""
+        import yaml
+
+        depth = 0
+        for event in events:
+            if isinstance(event, yaml.AliasEvent):
+                text = f"the alias *{event.anchor}: aliases aren't taken, write it out"
+            elif isinstance(event, yaml.CollectionStartEvent) and depth == DEEPEST:
+                text = f"more than {DEEPEST} lists and maps stand in each other"
+            else:
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                continue
+            self._problems.add(event.start_mark.line + 1, text)
+            self._problems.check()
 
     def _node(self, composed: Any, key_line: int | None) -> Node:
         line = composed.start_mark.line + 1

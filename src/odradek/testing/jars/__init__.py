@@ -2,7 +2,8 @@
 
 In: a version with a list `kafka-<version>.txt` beside this file (coordinates and SHA-256, written
 by `tools/pin_jars.py`). Out: a directory in the user's cache that holds exactly those jars.
-Must not: leave a half-filled directory behind, whatever kills it, nor trust a jar by its name.
+Must not: leave a half-filled directory behind, whatever kills it, nor trust a jar by its name or
+because it lies in the cache (R-IN-5): each process looks at the hashes once before it uses them.
 
 The Ivy in the pyspark wheel does the fetching, from Maven Central or from wherever the Ivy
 settings named by `ODRADEK_IVY_SETTINGS` lead (a company's mirror).
@@ -22,13 +23,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.runtime.private_files import trusted_directory
 from odradek.testing.errors import JarsError
-from odradek.testing.java import cache_directory, java_home
+from odradek.testing.java import java_home, own_cache
 
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.3.1"
 _FETCH_TIMEOUT_S = 600.0
 _ERROR_TAIL_LINES = 25
+_checked: set[Path] = set()
+"""Directories whose hashes this process has looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +86,46 @@ def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
 def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
     """Return the directory with the jars of a committed list; both are named alike."""
     name = listed.stem
-    target = cache_directory() / name
-    if target.is_dir():  # it appeared by a rename, complete and checked
+    target = own_cache() / name
+    jars = read_list(listed)
+    if _trusted(target, jars, report):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target.parent / f"{name}.lock"):
-        if target.is_dir():  # another process was faster
+        if _trusted(target, jars, report):  # another process was faster
             return target
         for stale in target.parent.glob(f".fetch-{name}-*"):  # of a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
-        jars = read_list(listed)
+        if target.is_dir():  # it isn't what the list says: moved aside, then removed
+            aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
+            target.rename(aside / "untrusted")
+            shutil.rmtree(aside, ignore_errors=True)
         report(f"fetching {len(jars)} jars of {name} into {target}")
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
         try:
             _run_ivy(work, jars)
             _check(work / "jars", jars)
+            (work / "jars").chmod(0o700)
             (work / "jars").rename(target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bool:
+    """Whether the directory is there and holds what is listed, and nothing else.
+
+    It appeared by a rename, complete and checked; what somebody did to it since then shows here.
+    """
+    if target in _checked:
+        return True
+    if not target.is_dir():
+        return False
+    wrong = trusted_directory(target) or "; ".join(_differences(target, jars))
+    if wrong:
+        report(f"the jars in {target} can't be trusted and are fetched again: {wrong}")
+        return False
+    _checked.add(target)
+    return True
 
 
 def find_ivy_jar() -> Path:
@@ -174,15 +199,25 @@ def _run_ivy(work: Path, jars: list[Jar]) -> None:
 
 def _check(directory: Path, jars: list[Jar]) -> None:
     """Raise unless `directory` holds exactly the listed jars with the listed contents."""
-    expected = {jar.file_name: jar for jar in jars}
+    listed = {jar.file_name for jar in jars}
     for path in directory.iterdir():
-        if path.name not in expected:
+        if path.name not in listed:
             path.unlink()  # nothing unlisted may reach a class path
-    wrong = []
+    if wrong := _differences(directory, jars):
+        raise JarsError("fetched jars are not those of the committed list:\n" + "\n".join(wrong))
+
+
+def _differences(directory: Path, jars: list[Jar]) -> list[str]:
+    """How a directory differs from the list, a line for each file."""
+    expected = {jar.file_name: jar for jar in jars}
+    found = {path.name for path in directory.iterdir()}
+    wrong = [f"{name} isn't listed" for name in sorted(found - expected.keys())]
     for name, jar in expected.items():
+        if name not in found:
+            wrong.append(f"{name} is missing")
+            continue
         with (directory / name).open("rb") as file:
             actual = hashlib.file_digest(file, "sha256").hexdigest()
         if actual != jar.sha256:
             wrong.append(f"{name}: expected SHA-256 {jar.sha256}, got {actual}")
-    if wrong:
-        raise JarsError("fetched jars are not those of the committed list:\n" + "\n".join(wrong))
+    return wrong

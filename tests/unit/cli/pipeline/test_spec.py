@@ -200,3 +200,17 @@ def test_dollars_can_be_escaped_and_defaults_given(tmp_path: Path) -> None:
     root = read(path, {"A": "1"}).root
     assert isinstance(root.value, dict)
     assert root.value["a"].value == "${HOME} 1-b"
+
+
+def test_aliases_are_refused_before_anything_is_made_of_them(tmp_path: Path) -> None:
+    """Ten lines of lists of aliases stand for ten thousand million texts."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11)]
+    [problem] = problems(tmp_path, "\n".join(lines))
+    assert problem == "2: the alias *a0: aliases aren't taken, write it out"
+
+
+def test_what_is_too_deep_is_refused(tmp_path: Path) -> None:
+    """Python's own stack would end the process's patience otherwise."""
+    [problem] = problems(tmp_path, "name: x\nviews: " + "[" * 100_000)
+    assert problem == "2: more than 50 lists and maps stand in each other"

@@ -1,0 +1,106 @@
+"""Files that only this user may use: opened so that nobody else can have put something there.
+
+In: a path that an option or the environment names. Out: a file descriptor, or `UnsafeFileError`
+with the reason; for files that are only read, what is wrong with who may read them.
+R-IN-5: no symbolic link is followed and no pipe waited for; owner and mode are checked on what was
+opened, not on its name. Must not: change the mode of a file that is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+
+logger = logging.getLogger("odradek")
+
+_BASE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+# Without the last one a pipe that nobody reads would block for ever.
+_FLAGS = _BASE | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_told: set[str] = set()
+"""Key files that were warned of: once in a process, however many clients read them."""
+
+
+class UnsafeFileError(OSError):
+    """A file is there already and isn't one that only this user may use."""
+
+
+def append_privately(path: str | os.PathLike[str]) -> int:
+    """Open a file for appending, made with mode 0600 where it isn't there.
+
+    Raises `UnsafeFileError` for what is there and is a link, no regular file, somebody else's, has
+    a second name, or may be used by others; `OSError` for what can't be opened at all.
+    """
+    try:
+        descriptor = os.open(path, _FLAGS, 0o600)
+    except OSError as error:
+        if Path(path).is_symlink():
+            raise UnsafeFileError(f"{path} is a symbolic link") from None
+        if Path(path).is_fifo():
+            raise UnsafeFileError(f"{path} isn't a file") from None
+        raise error from None
+    try:
+        found = os.fstat(descriptor)
+        wrong = "isn't a file" if not stat.S_ISREG(found.st_mode) else _shared(found)
+        if wrong:
+            raise UnsafeFileError(f"{path} {wrong}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _shared(found: os.stat_result) -> str:
+    """Why this isn't one user's own file; empty when it is."""
+    if os.name != "posix":
+        return ""
+    if found.st_uid != os.geteuid():
+        return "is somebody else's file"
+    if found.st_nlink > 1:
+        return "has a second name (a hard link): name a file that isn't there"
+    if found.st_mode & _OTHERS:
+        return (
+            "is there already, and others than its owner may use it: chmod 600, or name a file "
+            "that isn't there"
+        )
+    return ""
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write a file of our own anew, readable for this user only: passwords may stand in it."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text(text)
+
+
+def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
+    """Warn once of a file with a private key that others than its owner may read."""
+    name = os.fspath(path)
+    if os.name != "posix" or name in _told:
+        return
+    try:
+        mode = Path(name).stat().st_mode
+    except OSError:
+        return  # whoever reads it says so better
+    who = [who for who, bit in (("its group", stat.S_IRGRP), ("everybody", stat.S_IROTH))
+           if mode & bit]  # fmt: skip
+    if who:
+        _told.add(name)
+        logger.warning(
+            "%s: %s holds a private key and %s may read it (mode %o): chmod 600",
+            *(option, name, who[-1], stat.S_IMODE(mode)),
+        )
+
+
+def trusted_directory(path: Path) -> str:
+    """Why what is in a directory can't be trusted to be ours; empty when it can."""
+    if os.name != "posix":
+        return ""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user (uid {found.st_uid})"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others than its owner may write to {path} (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""

@@ -1,0 +1,127 @@
+"""R-IN-5: nobody else can put something where we write, and read keys are warned of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.common.events import Event
+from odradek.runtime import private_files
+from odradek.runtime.events_dir import EventFile
+from odradek.runtime.private_files import UnsafeFileError, append_privately, warn_of_readers
+
+
+def _link(path: Path) -> str:
+    path.symlink_to(path.with_name("victim"))
+    path.with_name("victim").write_text("before")
+    return "symbolic link"
+
+
+def _dangling_link(path: Path) -> str:
+    path.symlink_to(path.with_name("not-there"))
+    return "symbolic link"
+
+
+def _hard_link(path: Path) -> str:
+    path.with_name("victim").touch(0o600)
+    os.link(path.with_name("victim"), path)
+    return "second name"
+
+
+def _pipe(path: Path) -> str:
+    os.mkfifo(path, 0o600)
+    return "isn't a file"
+
+
+def _wide(path: Path) -> str:
+    path.touch()
+    path.chmod(0o644)
+    return "chmod 600"
+
+
+TRAPS = [_link, _dangling_link, _hard_link, _pipe, _wide]
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_what_somebody_put_there_is_refused(tmp_path: Path, trap: Callable[[Path], str]) -> None:
+    path = tmp_path / "file"
+    why = trap(path)
+    with pytest.raises(UnsafeFileError, match=why):
+        append_privately(path)
+    assert not (tmp_path / "not-there").exists()
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_events_go_through_no_trap_and_trouble_nobody(
+    tmp_path: Path, trap: Callable[[Path], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    events = EventFile(tmp_path, "c")
+    why = trap(events.path)
+    with caplog.at_level(logging.WARNING, "odradek"):
+        events(Event(0.0, "closed"))
+        events(Event(0.0, "closed"))
+    assert [why in record.getMessage() for record in caplog.records] == [True]  # once
+    victim = tmp_path / "victim"
+    assert not victim.exists() or victim.read_text() in ("", "before")
+    assert not (tmp_path / "not-there").exists()
+
+
+def test_a_pipe_that_somebody_reads_gets_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o600)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(UnsafeFileError, match="isn't a file"):
+        append_privately(path)
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+
+
+def test_what_is_made_is_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        events = EventFile(tmp_path / "events", "c")
+        events(Event(0.0, "closed"))
+    finally:
+        os.umask(before)
+    events.close()
+    assert stat.S_IMODE(events.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(events.path.parent.stat().st_mode) == 0o700
+
+
+def test_another_users_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    os.close(append_privately(path))
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(UnsafeFileError, match="somebody else's"):
+        append_privately(path)
+
+
+@pytest.mark.parametrize(("mode", "who"), [(0o640, "its group"), (0o644, "everybody")])
+def test_a_key_that_others_may_read_is_warned_of_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: int,
+    who: str,
+) -> None:
+    monkeypatch.setattr(private_files, "_told", set())
+    path = tmp_path / "key.pem"
+    path.touch()
+    path.chmod(mode)
+    for _ in range(2):
+        warn_of_readers("ssl.key.location", path)
+    [record] = caplog.records
+    assert f"ssl.key.location: {path} holds a private key and {who} may read it" in record.message
+
+
+def test_an_own_key_is_nothing_to_warn_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "key.pem"
+    path.touch(0o600)
+    warn_of_readers("ssl.key.location", path)
+    warn_of_readers("ssl.key.location", tmp_path / "not-there")
+    assert not caplog.records
