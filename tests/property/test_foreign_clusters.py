@@ -17,6 +17,11 @@ from odradek.simulation import SimulatedCluster, World
 
 OF_TODAY: dict[int, tuple[int, int]] = {}
 BY_NAME = {0: (3, 12), 1: (4, 12)}
+BEFORE_2_8 = {0: (3, 8), 1: (4, 11), 60: (0, -1)}
+"""DescribeCluster isn't spoken: whose a connection is must be asked by Metadata."""
+VERSIONS = pytest.mark.parametrize(
+    "versions", [OF_TODAY, BY_NAME, BEFORE_2_8], ids=["topic ids", "topic names", "before 2.8"]
+)
 PARTITIONS = 3
 
 
@@ -35,7 +40,7 @@ def replace(cluster: SimulatedCluster, seed: int, *, recycled: bool) -> Simulate
 
 
 @pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
-@pytest.mark.parametrize("versions", [OF_TODAY, BY_NAME], ids=["topic ids", "topic names"])
+@VERSIONS
 def test_no_record_goes_to_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
@@ -59,8 +64,31 @@ def test_no_record_goes_to_another_cluster(
         assert isinstance(producer._engine.ended, ClusterIdMismatchError), f"seed {seed}"
 
 
+@VERSIONS
+def test_no_record_goes_to_an_address_that_was_never_dialled(
+    versions: dict[int, tuple[int, int]],
+) -> None:
+    """The snapshot names it, but by the first record it is another cluster's."""
+    for seed in range(25):
+        world, cluster = clusters(seed, versions)
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
+        producer = Producer(settings, _host=world.host("producer"))
+        producer.partitions_for("t", timeout=5)
+        world.advance(5 + seed)
+        foreign = cluster.replace_with_foreign(recycle_addresses=True)
+        foreign.versions.update(cluster.versions)
+        for p in range(PARTITIONS):
+            try:
+                producer.send("t", b"first", partition=p)
+            except ClusterIdMismatchError:
+                break
+        world.advance(10)
+        found = [row for p in range(PARTITIONS) for row in foreign.records("t", p)]
+        assert not found, f"seed {seed}: {found}"
+
+
 @pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
-@pytest.mark.parametrize("versions", [OF_TODAY, BY_NAME], ids=["topic ids", "topic names"])
+@VERSIONS
 def test_no_record_comes_from_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:

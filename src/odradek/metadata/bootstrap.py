@@ -100,8 +100,12 @@ def reason(
 def check_cluster_id(
     known: str | None, found: str | None, address: Address
 ) -> ClusterIdMismatchError | None:
-    """R-RB-5: with nothing known before, anything is accepted; else the ids must be equal."""
-    if known is None or found is None or known == found:
+    """R-RB-5: with nothing known before, anything is accepted; else the ids must be equal.
+
+    An answer without an id (from brokers before 0.10.1, or through a proxy that drops it) says
+    nothing, and so nothing against it.
+    """
+    if known is None or not found or known == found:
         return None
     return ClusterIdMismatchError(known, found, address)
 

@@ -140,6 +140,8 @@ class Metadata:
         names = list(asked)
         self._crowd = partial and len(names) > 1
         snapshot = updated(old, response, names, self._epochs, now)
+        if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
+            snapshot = replace(snapshot, cluster_id=self.cluster_id)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
         for item in response.topics:
@@ -155,7 +157,7 @@ class Metadata:
         # Drawn once per answer (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
         self.snapshot = snapshot
-        if snapshot.cluster_id is not None:
+        if snapshot.cluster_id:
             self.cluster_id = snapshot.cluster_id
         if not partial:
             self.refreshed_at = now

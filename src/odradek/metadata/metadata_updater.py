@@ -314,6 +314,7 @@ class MetadataUpdater:
             serial=asked.serial,
         )
         address = asked.connection.address
+        asked.connection.ours = True  # R-RB-5: its cluster is ours, for as long as it stands
         self._events.emit(
             now,
             "metadata",

@@ -39,6 +39,7 @@ class Connection:
 
     __slots__ = (
         "address",
+        "asked_whose",
         "asks",
         "beside",
         "broker_id",
@@ -53,6 +54,7 @@ class Connection:
         "last_received",
         "last_used",
         "left_in_use",
+        "ours",
         "proved",
         "purpose",
         "reader",
@@ -105,6 +107,10 @@ class Connection:
         self.proved = False
         self.bytes_seen = False
         """Bytes came since the last step."""
+        self.ours = False
+        """An answer that came on it said nothing against its being our cluster's (R-RB-5)."""
+        self.asked_whose = False
+        """It was asked so, and hasn't answered."""
         self.for_metadata = False
         self.beside = False
         """Dialled while another dial of the address is silent; given up sooner than that one."""

@@ -129,7 +129,9 @@ class Fetcher:
                     moved = self._replicas.give_up((s for s, _, _ in parts), now) or moved
                 continue
             _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
-            if newest < TOPIC_IDS_FROM and not self._check.passed(connection, now):
+            by_name = newest < TOPIC_IDS_FROM or (before is not None and before.nameless)
+            by_name = by_name or any(topic.topic_id == NO_ID for _, topic, _ in parts)
+            if by_name and not self._check.passed(connection, now):
                 self._settled = None
                 continue
             if before is None:
