@@ -44,6 +44,11 @@ class ExponentialBackoff:
         """R-BO-2: a base that isn't below the maximum means a constant wait of the maximum."""
         return self.base >= self.maximum
 
+    @property
+    def shortest(self) -> float:
+        """The wait after a first failure, but for the jitter."""
+        return self.maximum if self.constant else self.base
+
     def delay(self, failures: int, rng: Rng) -> float:
         """Seconds to wait after a failure; `failures` counts those before it (0 for the first).
 

@@ -55,10 +55,12 @@ class AddressState:
 class ClusterConnectionStates:
     """The records of all addresses that one client has dialled."""
 
-    __slots__ = ("_reconnect", "_rng", "_setup", "_states", "find")
+    __slots__ = ("_reconnect", "_rng", "_setup", "_states", "base", "find")
 
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
+        self.base = reconnect.shortest
+        """Seconds that an address waits after a first failure, but for the jitter."""
         self._setup = setup
         self._rng = rng
         self._states: dict[Address, AddressState] = {}

@@ -3,7 +3,8 @@
 In: dials, failures, proofs. Out: when the next dial is allowed. From the first failure until a
 connection has proved itself all dials of the client, whatever for, share one spacing: short for the
 first few addresses that haven't failed, doubling to 1 s for the others; a client without a failure
-isn't limited. Must not: choose whom to dial.
+isn't limited. Where somebody has set `reconnect.backoff.ms`, no spacing is longer than that.
+Must not: choose whom to dial.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ MAX_PENDING = 6
 MAX_PER_SECOND = 6
 """R-RB-7: dials in any one second. The spacing alone doesn't bound what a burst of dials before
 the first failure and proofs that come and go add up to."""
+SHORTEST = 0.001
+"""A backoff of 0 is taken for this where dials of a second are counted."""
 
 
 class DialGovernor:
@@ -36,6 +39,8 @@ class DialGovernor:
         "_before_proof",
         "_dials",
         "_fresh",
+        "_longest",
+        "_most",
         "_recent",
         "_rng",
         "again_at",
@@ -45,14 +50,21 @@ class DialGovernor:
         "pending",
     )
 
-    def __init__(self, rng: Rng) -> None:
+    def __init__(self, rng: Rng, longest: float = math.inf) -> None:
+        """`longest`: seconds of `reconnect.backoff.ms`, where the user has set it.
+
+        KIP-144: "for users who have set `reconnect.backoff` explicitly, the behaviour will remain".
+        So no spacing is longer; what each address waits grows as it is configured to.
+        """
         self._rng = rng
+        self._longest = longest
+        self._most = max(MAX_PER_SECOND, 1 + math.ceil(1.0 / max(longest, SHORTEST)))
         self._dials = 0
         self._before_proof = 0
         self._fresh = 0
         self.again_at = -math.inf
         """When an address that failed may be dialled, as far as this limit goes."""
-        self._recent: deque[float] = deque(maxlen=MAX_PER_SECOND)
+        self._recent: deque[float] = deque(maxlen=self._most)
         self.engaged = False
         self.metadata_only = False
         """Set while no metadata can be had: leaders wait for the round's success."""
@@ -76,7 +88,7 @@ class DialGovernor:
             return math.inf
         at = self.again_at if again else self.next_dial_at
         recent = self._recent
-        if len(recent) == MAX_PER_SECOND and recent[0] + 1.001 > at:  # a bit more: floats
+        if len(recent) == self._most and recent[0] + 1.001 > at:  # a bit more: floats
             at = recent[0] + 1.001
         return at - now if at > now else 0.0
 
@@ -88,14 +100,17 @@ class DialGovernor:
         self._recent.append(now)
         if self.engaged or for_metadata or failed:
             fresh = self._fresh < FRESH
-            self.again_at = self.next_dial_at = now + SPACING.delay(self._dials, self._rng)
+            self.again_at = self.next_dial_at = now + self._spacing(SPACING, self._dials)
             if fresh:
-                self.next_dial_at = now + FRESH_SPACING.delay(0, self._rng)
+                self.next_dial_at = now + self._spacing(FRESH_SPACING)
             if fresh and not again:
                 self._fresh += 1
                 self._dials = max(self._dials, 1)  # all of them together are the first try
             else:
                 self._dials += 1
+
+    def _spacing(self, spacing: ExponentialBackoff, dials: int = 0) -> float:
+        return min(spacing.delay(dials, self._rng), self._longest)
 
     def left(self, asked_at: float, now: float) -> None:
         """A dial whose name took time to resolve leaves only now: it counts from now on."""
@@ -111,8 +126,8 @@ class DialGovernor:
         """Note a failure, of a dial or of a connection in use: from now on dials are spaced."""
         if not self.engaged:
             self.engaged = True
-            self.next_dial_at = max(self.next_dial_at, now + FRESH_SPACING.delay(0, self._rng))
-            self.again_at = max(self.again_at, now + SPACING.delay(0, self._rng))
+            self.next_dial_at = max(self.next_dial_at, now + self._spacing(FRESH_SPACING))
+            self.again_at = max(self.again_at, now + self._spacing(SPACING))
             self._dials = max(self._dials, 1)
 
     def proved(self) -> None:

@@ -71,7 +71,8 @@ class NetworkClient(HostInputs):
             config.backoff("socket.connection.setup.timeout"),
             rng,
         )
-        self.governor = DialGovernor(rng)
+        own = "reconnect.backoff.ms" in config.given
+        self.governor = DialGovernor(rng, self.states.base if own else math.inf)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}

@@ -134,3 +134,36 @@ def test_a_dial_that_waits_for_its_name_counts_when_it_leaves() -> None:
     g.left(0.0, 0.6)  # the first one's name took so long
     assert g.wait(1.05, for_metadata=True) > 0.04  # six since 0.1
     assert g.wait(1.11, for_metadata=True) < 0.8
+
+
+def test_a_backoff_that_the_user_has_set_is_the_longest_spacing() -> None:
+    g, now = DialGovernor(random.Random(1), longest=0.02), 0.0
+    g.failed(now)
+    for _ in range(200):
+        wait = g.wait(now, for_metadata=True, failed=True, again=True)
+        assert wait <= 0.02 + 1e-9
+        now += wait
+        g.dialled(now, for_metadata=True, failed=True, again=True)
+        g.ended()
+    assert 3.9 <= now <= 4.1  # and as many in a second as that makes
+
+
+def test_a_longer_one_changes_nothing_but_the_longest() -> None:
+    g, now, waits = DialGovernor(random.Random(1), longest=0.3), 0.0, []
+    g.failed(now)
+    for _ in range(5):
+        now += g.wait(now, for_metadata=True, failed=True, again=True)
+        g.dialled(now, for_metadata=True, failed=True, again=True)
+        g.ended()
+        waits.append(g.wait(now, for_metadata=True, failed=True, again=True))
+    assert 0.16 <= waits[0] <= 0.24
+    assert all(abs(wait - 0.3) < 1e-9 for wait in waits[2:])
+
+
+def test_no_backoff_at_all_is_no_limit_of_six() -> None:
+    g = DialGovernor(random.Random(1), longest=0.0)
+    g.failed(0.0)
+    for _ in range(100):
+        assert g.wait(0.0, for_metadata=False, failed=True, again=True) == 0.0
+        g.dialled(0.0, for_metadata=False, failed=True, again=True)
+        g.ended()
