@@ -113,6 +113,8 @@ class ConsumerGroup:
         self.asked_at = 0.0
         """When the caller asked for records, or was last given some."""
         self._polling = False
+        self.dispossessed = False
+        """Partitions were lost since some were assigned: what was handed out can't be committed."""
 
     @property
     def config(self) -> Config:
@@ -211,6 +213,7 @@ class ConsumerGroup:
                 "group %s: %d partitions were lost, others may read them already",
                 *(self.group_id, len(states)),
             )
+            self.dispossessed = True
             told = self._announced(states)
             self._drop(states)
             self._queue(ON_LOST, self._listeners.on_lost, told)
@@ -219,6 +222,7 @@ class ConsumerGroup:
     def assign(self, partitions: Collection[TopicPartition], now: float) -> Flow[float]:
         """Add these; on_assigned at the next poll, before records of them are handed out."""
         now = yield START
+        self.dispossessed = False
         added = [p for p in partitions if p not in self._subscription.partitions]
         self._subscription.add(added)
         self.engine.metadata.want(dict.fromkeys(p.topic for p in added))
@@ -409,7 +413,7 @@ class ConsumerGroup:
             self._queue(ON_LOST if lost else ON_REVOKED, listener, self._announced(states))
         yield from self._called_back(until)
         yield from membership.leave(deadline)
-        self.membership = None
+        self.membership, self.dispossessed = None, False
         self.turns.clear()
         self._drop(states)
         self._listeners = NOBODY

@@ -89,13 +89,16 @@ class GroupCommits:
         """
         now = yield START
         chosen = self.positions() if offsets is None else dict(offsets)
+        membership = self._group.membership
+        if membership is not None and not self._group.is_member:
+            # Positions that were lost are still what `commit()` is about, though none is left.
+            if chosen or self._group.dispossessed:
+                # An empty group would take it: from one who may have been away for hours.
+                raise lost_membership(
+                    self._group.group_id, f"its state is {membership.state.value}"
+                ) from self._group.error
         if not chosen:
             return chosen
-        if self._group.membership is not None and not self._group.is_member:
-            # An empty group would take it: from one who may have been away for hours.
-            raise lost_membership(
-                self._group.group_id, f"its state is {self._group.membership.state.value}"
-            )
         here = self._group.engine.subscription.partitions
         states = {p: here.get(p) for p in chosen}
         for partition, state in states.items():

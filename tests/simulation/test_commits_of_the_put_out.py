@@ -1,0 +1,76 @@
+"""A member that was put out of its group is told so by every commit, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import CommitFailedError, KafkaError
+
+pytestmark = pytest.mark.simulation
+
+
+def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
+    """A member that was handed records, and then didn't ask for more in time."""
+    scene = Scene(protocol)
+    scene.write(range(8))
+    if protocol == "classic":
+        config["session_timeout_ms"] = 10_000
+    a = scene.subscribed(max_poll_interval_ms=20_000, **config)
+    scene.read(a, 8)
+    scene.world.advance(60)
+    assert a.assignment() == []
+    return scene, a
+
+
+@PROTOCOLS
+def test_commit_of_a_member_that_was_put_out_says_so(protocol: str) -> None:
+    scene, a = put_out(protocol, enable_auto_commit=False)
+    for _ in range(2):
+        with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
+            a.commit()
+    with pytest.raises(CommitFailedError):
+        a.commit({PARTITIONS[0]: 1})
+    assert scene.committed() == [None] * 4
+    a.close()
+
+
+@PROTOCOLS
+def test_commit_async_of_a_member_that_was_put_out_says_so(protocol: str) -> None:
+    scene, a = put_out(protocol, enable_auto_commit=False)
+    told: list[KafkaError | None] = []
+    a.commit_async(callback=lambda _, error: told.append(error))
+    a.close()
+    assert [type(e) for e in told] == [CommitFailedError]
+    assert scene.committed() == [None] * 4
+
+
+@PROTOCOLS
+def test_who_was_put_out_commits_again_once_it_is_a_member(protocol: str) -> None:
+    scene, a = put_out(protocol, enable_auto_commit=False)
+    assert sorted(scene.read(a, 8)) == list(range(8))  # nothing was committed: all comes again
+    assert set(a.commit()) == set(PARTITIONS)
+    assert scene.committed() == [2, 2, 2, 2]
+    a.close()
+
+
+@PROTOCOLS
+def test_who_had_nothing_yet_commits_nothing_and_is_told_nothing(protocol: str) -> None:
+    """Neither before it has joined, nor joined without a record, nor after it left."""
+    scene = Scene(protocol)
+    a = scene.member(enable_auto_commit=False)
+    assert a.commit() == {}
+    a.subscribe(["t"])
+    assert a.commit() == {}
+    told: list[Any] = []
+    a.commit_async(callback=lambda offsets, error: told.append((offsets, error)))
+    assert a.poll(5.0) == []
+    assert told == [({}, None)]
+    assert a.commit() == {p: OffsetAndMetadata(0) for p in PARTITIONS}
+    a.unsubscribe()
+    assert a.commit() == {}
+    assert a.commit({PARTITIONS[1]: 0}) == {PARTITIONS[1]: OffsetAndMetadata(0)}
+    a.close()
