@@ -13,9 +13,11 @@ PROBE = "network/probe.py"
 REFUSALS = "metadata/refusals.py"
 CONTEXT = "runtime/tls_context.py"
 KEY_LOG = "runtime/key_log.py"
+ALLOWED = "runtime/allowed_sources.py"
 
 IN_SCRAM = "tests/unit/network/sasl/test_scram.py"
 IN_SASL = "tests/simulation/test_sasl.py"
+IN_TOKENS = "tests/unit/runtime/test_token_functions.py"
 IN_REFUSALS = "tests/simulation/test_sasl_refusals.py"
 IN_CONTEXT = "tests/unit/runtime/test_tls_context.py"
 NO_REQUEST_LOST = f"{IN_SASL}::test_no_request_is_lost_while_sessions_end"
@@ -257,5 +259,38 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "    def __repr__(self) -> str:\n        return HIDDEN",
         "    def __repr__(self) -> str:\n        return self._text",
         "tests/unit/common/test_secret.py",
+    ),
+    # Borders: what comes from people, peers and files
+    broken(
+        "a text may be a token function",
+        "R-IN-2",
+        "common/security_values.py",
+        "    if isinstance(value, str | Secret | NotText):",
+        "    if False:",
+        "tests/unit/spark/test_options.py::test_no_option_names_code_to_run",
+    ),
+    broken(
+        "settings alone have a file read",
+        "R-IN-2",
+        ALLOWED,
+        "_listed(ALLOWED_FILES, environment) or ()",
+        "_listed(ALLOWED_FILES, environment) or (found,)",
+        f"{IN_TOKENS}::test_settings_alone_have_no_file_read_or_signed_with",
+    ),
+    broken(
+        "the list of token servers isn't looked at",
+        "R-IN-2",
+        ALLOWED,
+        "    if listed is not None and _same(url)",
+        "    if listed and _same(url)",
+        f"{IN_TOKENS}::test_a_token_server_that_the_operator_does_not_list_is_not_asked",
+    ),
+    broken(
+        "the environment's proxies get the client's secret",
+        "R-IN-2",
+        "runtime/oidc.py",
+        "    for handler in (\n",
+        "    for handler in (\n        urllib.request.ProxyHandler(),\n",
+        "tests/unit/runtime/test_oidc.py::test_the_environments_proxies_get_no_credentials",
     ),
 )

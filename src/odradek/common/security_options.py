@@ -312,7 +312,7 @@ _OAUTHBEARER = (
         f"{OAUTH}.token.provider",
         optional(provider),
         None,
-        "A function that gives (token, its end in seconds since 1970).",
+        "A function that gives (token, its end in seconds since 1970); never a text.",
     ),
     Option(
         f"{OAUTH}.method",

@@ -6,8 +6,6 @@ files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s
 
 from __future__ import annotations
 
-import importlib
-import re
 from collections.abc import Callable, Mapping
 from os import PathLike, fsdecode
 from typing import Any
@@ -19,7 +17,6 @@ from odradek.common.secret import NotText, Secret, hidden
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
-_PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
@@ -161,13 +158,16 @@ def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
 def provider(name: str, value: Any) -> Any:
     """A function that gives a token, or an object with `token()`, as kafka-python's providers.
 
-    `package.module:function` names one where only text can be given, as in Spark's options.
+    Never a text (R-IN-2): one that named a module would let whoever writes a file of settings, or
+    an option of Spark's, run what is in it.
     """
-    if isinstance(value, str) and names_function(value):
-        value = _imported(name, value.strip())
-    elif isinstance(value, str | Secret):  # not shown: it may be a token
+    if isinstance(value, str | Secret | NotText):  # not shown: it may be a token
         raise ConfigurationError(
-            f"{name} can't be imported: a text there has to look like package.module:function"
+            f"{name} can't be a text: settings name no code to run. In Python give the function "
+            "itself; where there are only texts (a file of settings, Spark's options): "
+            "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.* or "
+            "sasl.oauthbearer.assertion.*, a file that somebody keeps fresh (file:///…, as "
+            "ODRADEK_ALLOWED_FILES allows), or sasl.oauthbearer.method=aws_msk_iam"
         )
     if callable(value) or callable(getattr(value, "token", None)):
         return value
@@ -175,19 +175,6 @@ def provider(name: str, value: Any) -> Any:
         f"{name} must be a function that gives (token, its end in seconds since 1970), or an "
         f"object with token(), not {type(value).__name__}"
     )
-
-
-def names_function(value: str | bytes) -> bool:
-    """Whether a text looks like `package.module:function`."""
-    return isinstance(value, str) and _PLACE.fullmatch(value.strip()) is not None
-
-
-def _imported(name: str, place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except Exception as error:
-        raise ConfigurationError(f"{name}: {place} can't be imported: {error}") from error
 
 
 def tls_context(name: str, value: Any) -> Any:

@@ -17,7 +17,6 @@ from odradek.common.option_values import boolean
 from odradek.common.proxy import may_hold_password
 from odradek.common.secret import hidden
 from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
-from odradek.common.security_values import names_function
 
 ALIASES: dict[str, str] = {
     # librdkafka
@@ -103,11 +102,11 @@ def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
 def _means_secret(name: str, value: Any) -> bool:
     """Whether an option holds a secret, or would if its name were spelled right.
 
-    A text in place of a token function may be a token, unless it looks like a function's place.
+    A text in place of a token function may be a token.
     """
     meaning = ALIASES.get(name, name)
     if meaning == f"{OAUTH}.token.provider":
-        return isinstance(value, str | bytes) and not names_function(value)
+        return isinstance(value, str | bytes)
     if meaning == "proxy.url":
         return may_hold_password(value)
     if meaning in SECURITY_OPTIONS:

@@ -4,8 +4,8 @@
 In: a configuration; `fetch` runs in a worker thread, because it blocks. Out: a `Token`, or a
 `TokenError` that says what the server said. All attempts together end before the connection's
 setup would, so that the error is the server's and not "no answer in time".
-Must not: follow a redirect (it would carry the client's secret to another place), or put a secret
-or a token into a text or into what a traceback shows.
+Must not: follow a redirect or the environment's proxies (both would carry the client's secret to
+another place), or put a secret or a token into a text or into what a traceback shows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote_plus, urlencode
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.errors import ConfigurationError, TokenError
+from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
+from odradek.runtime.allowed_sources import shown
 from odradek.runtime.system_clock import SystemClock
 
 LONGEST_ANSWER = 1 << 20
@@ -186,7 +187,8 @@ class TokenServer:
             words = str(reason) or type(reason).__name__
         failed = TokenError(
             f"{self.place} can't be reached: {words[:SAID]}",
-            cure="Check sasl.oauthbearer.token.endpoint.url and the way there (proxy, firewall).",
+            cure="Check sasl.oauthbearer.token.endpoint.url and the way there (a firewall; the "
+            "environment's proxies aren't used).",
         )
         failed.__cause__ = cause
         return TryAgain(failed)
@@ -240,10 +242,11 @@ class _HttpsConnection(http.client.HTTPSConnection):
 
 
 def opener(context: ssl.SSLContext, connect: float, read: float) -> urllib.request.OpenerDirector:
-    """Something that opens http and https, through the proxy of the environment, and no more."""
+    """Something that opens http and https, directly, and no more: no proxies of the environment, no
+    `.netrc`, no other schemes.
+    """
     director = urllib.request.OpenerDirector()
     for handler in (
-        urllib.request.ProxyHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
         _NoRedirect(),
@@ -281,12 +284,6 @@ def _cure(code: int, said: str) -> str:
     if 300 <= code < 400:
         return "Put the place that it redirects to into sasl.oauthbearer.token.endpoint.url."
     return "Check sasl.oauthbearer.token.endpoint.url and sasl.oauthbearer.scope."
-
-
-def shown(url: str) -> str:
-    """A URL without what may be secret in it: user, password, query, fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
@@ -334,14 +331,3 @@ def from_file(path: Path) -> Token:
     if not token:
         raise TokenError(f"the token's file {path} is empty")
     return Token(token, end_of_jwt(token.reveal()))
-
-
-def checked_url(url: str) -> str:
-    """Refuse what isn't http, https or file: urllib would open much else."""
-    parts = urlsplit(url)
-    if parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname):
-        return url
-    raise ConfigurationError(
-        "sasl.oauthbearer.token.endpoint.url must be an http, https or file URL, "
-        f"not {shown(url)!r}"
-    )

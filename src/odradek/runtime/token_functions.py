@@ -25,6 +25,7 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
+from odradek.runtime.allowed_sources import allowed_file, allowed_url
 from odradek.runtime.jwt_assertion import AssertionSettings, assertion_in, assertion_of, encoded
 from odradek.runtime.oidc import (
     CLIENT_CREDENTIALS,
@@ -32,7 +33,6 @@ from odradek.runtime.oidc import (
     Limits,
     TokenServer,
     basic,
-    checked_url,
     from_file,
     token_of,
 )
@@ -127,7 +127,7 @@ def _takes_text(provider: Callable[..., Any]) -> bool:
 
 def oidc(config: Config) -> TokenFunction:
     """Tokens of the server (or in the file) at `sasl.oauthbearer.token.endpoint.url`."""
-    url = checked_url(config["sasl.oauthbearer.token.endpoint.url"])
+    url = allowed_url(config["sasl.oauthbearer.token.endpoint.url"])
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = Path(unquote(parts.path))
@@ -166,7 +166,7 @@ def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | No
     settings = _assertion_settings(config)
     ready = config["sasl.oauthbearer.assertion.file"]
     if ready is not None:
-        path = Path(ready)
+        path = Path(allowed_file("sasl.oauthbearer.assertion.file", ready))
         return lambda: {
             "grant_type": JWT_BEARER,
             "assertion": assertion_in(path).reveal(),
@@ -195,6 +195,8 @@ def _assertion_settings(config: Config) -> AssertionSettings | None:
     key_pem = config["sasl.oauthbearer.assertion.private.key.pem"]
     if key_file is None and key_pem is None:
         return None
+    if key_file is not None:
+        key_file = allowed_file("sasl.oauthbearer.assertion.private.key.file", key_file)
     claims = {
         name: config[f"sasl.oauthbearer.assertion.claim.{name}"] for name in ("iss", "sub", "aud")
     }

@@ -210,15 +210,6 @@ def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
         (
             {
                 "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "OAUTHBEARER",
-                f"{OAUTH}.token.provider": "json:loads",
-            },
-            "OAUTHBEARER",
-            {f"{OAUTH}.method": "default"},
-        ),
-        (
-            {
-                "security.protocol": "SASL_SSL",
                 "sasl.mechanisms": "OAUTHBEARER",
                 "enable.sasl.oauthbearer.unsecure.jwt": "true",
                 f"{OAUTH}.config": "principal=bob lifeSeconds=60 scope=a,b extension_x=y",
@@ -325,10 +316,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"sasl.username": "a", "sasl.plain.username": "b"},
         "sasl.username is given twice, as sasl.plain.username as well",
     ),
-    ({f"{OAUTH}.token.provider": "no.such:thing"}, "no.such:thing can't be imported"),
-    ({f"{OAUTH}.token.provider": "json"}, "package.module:function"),
-    ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "package.module:function"),
-    ({"oauth_cb": f"{PLANTED}:x"}, "package.module:function"),
+    ({f"{OAUTH}.token.provider": "json:loads"}, "can't be a text: settings name no code"),
+    ({f"{OAUTH}.token.provider": b"json:loads"}, "token.endpoint.url with"),
+    ({f"{OAUTH}.token.provider": f"eyJ9.{PLANTED}.sig"}, "can't be a text"),
+    ({"oauth_cb": f"{PLANTED}:x"}, "In Python give the function itself"),
+    ({"sasl_oauth_token_provider": "os:system"}, "ODRADEK_ALLOWED_FILES"),
     ({f"{OAUTH}.extensions": "a"}, "must be key=value"),
     ({"ssl.truststore.lokation": "x"}, "did you mean ssl.truststore.location"),
 ]

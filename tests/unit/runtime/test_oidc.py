@@ -21,6 +21,7 @@ from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime import oidc
+from odradek.runtime.allowed_sources import ALLOWED_URLS, allowed_url
 from odradek.runtime.system_clock import SystemClock
 from odradek.testing.authority import Authority
 
@@ -231,11 +232,64 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
     assert oidc.from_file(path) == Token(Secret("opaque"))
 
 
-@pytest.mark.parametrize("url", ["ftp://x/y", "x/y", "http:///y", "data:,x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "ftp://x/y",
+            "x/y",
+            "http:///y",
+            "data:,x",
+            "http://a\n.b/",
+            "http://a b/",
+            "http://a\\b/",
+        ),
+        *("file://elsewhere/etc/passwd", "http://[::1", "http://a:b/", "jar:file:/x"),
+    ],
+)
 def test_urls_of_other_kinds_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="must be an http, https or file URL"):
-        oidc.checked_url(url)
+        allowed_url(url)
 
 
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
     assert oidc.shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"
+
+
+def test_the_environments_proxies_get_no_credentials(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login mallory password x\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with TokenServer() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url(""))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert fetch(asking(server.url())).value
+        assert proxy.headers == []
+    assert server.headers[0]["authorization"] == AUTHORIZATION.reveal()
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("https://login.example.com/token", True),
+        ("HTTPS://LOGIN.example.com:443/token", True),
+        ("http://login.example.com/token", False),
+        ("https://login.example.com/token/", False),
+        ("https://login.example.com/token?audience=x", False),
+        ("https://login.example.com:444/token", False),
+        ("https://login.example.com@evil.example/token", False),
+        ("https://me@login.example.com/token", False),
+        ("https://login.example.com.evil.example/token", False),
+    ],
+)
+def test_only_the_listed_urls_where_there_is_a_list(url: str, taken: bool) -> None:
+    listed = {ALLOWED_URLS: "https://other/, https://login.example.com/token"}
+    assert allowed_url(url, {}) == url
+    if taken:
+        assert allowed_url(url, listed) == url
+    else:
+        with pytest.raises(ConfigurationError, match="isn't among the token servers"):
+            allowed_url(url, listed)

@@ -19,6 +19,7 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token, read_token
+from odradek.runtime.allowed_sources import ALLOWED_FILES, ALLOWED_URLS
 from odradek.runtime.jwt_assertion import AssertionSettings, assertion_of
 from odradek.runtime.token_functions import token_function, unsecured
 
@@ -139,8 +140,9 @@ def test_a_secret_in_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> Non
     assert "https hides them" in caplog.text
 
 
-def test_a_file_instead_of_a_server(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a token"
+    monkeypatch.setenv(ALLOWED_FILES, str(path))
     path.write_text("opaque")
     fetch = function(**{"sasl.oauthbearer.token.endpoint.url": path.as_uri()})
     assert fetch() == Token(Secret("opaque"))
@@ -197,9 +199,12 @@ def pem(key: Any, password: bytes | None = None) -> bytes:
     return made
 
 
-def test_a_signed_assertion(server: TokenServer, tmp_path: Path) -> None:
+def test_a_signed_assertion(
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     path = tmp_path / "key.pem"
+    monkeypatch.setenv(ALLOWED_FILES, str(path))
     path.write_bytes(pem(key, b"phrase"))
     token = function(
         **{
@@ -245,9 +250,12 @@ def test_an_assertion_by_an_elliptic_curve() -> None:
         assertion_of(wrong, 1000.0)
 
 
-def test_an_assertion_or_its_key_that_cannot_be_read(server: TokenServer, tmp_path: Path) -> None:
+def test_an_assertion_or_its_key_that_cannot_be_read(
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     ready = tmp_path / "ready"
+    monkeypatch.setenv(ALLOWED_FILES, str(ready))
     fetch = function(**url, **{"sasl.oauthbearer.assertion.file": str(ready)})
     with pytest.raises(TokenError, match=r"ready can't be read"):
         fetch()
@@ -262,3 +270,41 @@ def test_an_assertion_or_its_key_that_cannot_be_read(server: TokenServer, tmp_pa
     broken = function(**url, **{"sasl.oauthbearer.assertion.private.key.file": str(ready)})
     with pytest.raises(TokenError, match=r"private key can't be read"):
         broken()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("token.endpoint.url", "file://{}"),
+        ("assertion.file", "{}"),
+        ("assertion.private.key.file", "{}"),
+    ],
+)
+def test_settings_alone_have_no_file_read_or_signed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
+) -> None:
+    path = tmp_path / "shadow"
+    path.write_text("root:hash")
+    name = f"sasl.oauthbearer.{option}"
+    options = {"sasl.oauthbearer.token.endpoint.url": "https://evil.example/token"}
+    options[name] = value.format(path)
+    monkeypatch.delenv(ALLOWED_FILES, raising=False)
+    with pytest.raises(ConfigurationError, match=f"{name}: the file .*{ALLOWED_FILES}="):
+        function(**options)
+    monkeypatch.setenv(ALLOWED_FILES, f"{tmp_path}/other, {tmp_path}")
+    with pytest.raises(ConfigurationError, match="may not be read"):
+        function(**options)
+    monkeypatch.setenv(ALLOWED_FILES, f"/nothing, {tmp_path}//shadow")
+    function(**options)
+
+
+def test_a_token_server_that_the_operator_does_not_list_is_not_asked(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"sasl.oauthbearer.token.endpoint.url": server.url("/t?key=hush"), **ASKING}
+    monkeypatch.setenv(ALLOWED_URLS, "")
+    with pytest.raises(ConfigurationError, match=ALLOWED_URLS) as caught:
+        function(**options)
+    assert "hush" not in str(caught.value)
+    monkeypatch.setenv(ALLOWED_URLS, f"https://login.example.com/token,{server.url('/t?key=hush')}")
+    assert isinstance(function(**options)(), Token)

@@ -305,3 +305,12 @@ def test_options_travel_and_do_not_show_settings() -> None:
     options = parse_options({**BASE, "kafka.client.id": "hidden-from-repr"}, STREAM)
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 (our own bytes)
     assert "hidden-from-repr" not in repr(options)
+
+
+@pytest.mark.parametrize("name", ["sasl.oauthbearer.token.provider", "oauth_cb"])
+@pytest.mark.parametrize("query", [BATCH, STREAM])
+def test_no_option_names_code_to_run(query: str, name: str) -> None:
+    """R-IN-2, as CVE-2023-25194: whoever may write options would run commands on the driver."""
+    said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
+    assert "settings name no code to run" in said
+    assert "sasl.oauthbearer.token.endpoint.url" in said

@@ -1,0 +1,52 @@
+"""R-IN-2: configuration is data. Nothing in the library imports or runs what a text names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_name"}
+RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
+OWN_TABLES = {
+    # Where the name isn't a constant, it comes from a table in the same module.
+    "odradek/__init__.py": "import_module",
+    "odradek/protocol/registry.py": "import_module",
+    "odradek/record/kernel_sources.py": "import_module",
+    "odradek/cli/__init__.py": "import_module",
+    "odradek/cli/demo/versus/reader.py": "import_module",
+    "odradek/testing/__init__.py": "import_module",
+}
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        on = function.value
+        if function.attr == "compile" and isinstance(on, ast.Name) and on.id == "re":
+            return "re.compile"
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or called(node) not in RUNNERS:
+                continue
+            if not (node.args and isinstance(node.args[0], ast.Constant)):
+                found.setdefault(path.relative_to(SOURCE).as_posix(), called(node))
+    assert found == OWN_TABLES
+
+
+def test_no_object_is_read_from_bytes_that_could_hold_code() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = {one.name for one in node.names}
+                assert not names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, path
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module not in ("pickle", "marshal", "shelve"), path
+            elif isinstance(node, ast.Attribute) and node.attr in ("unsafe_load", "full_load"):
+                raise AssertionError(path)
