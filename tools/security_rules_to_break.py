@@ -212,6 +212,14 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "tests/unit/network/test_probe.py",
     ),
     broken(
+        "a client whose TLS is cut asks in plaintext unasked",
+        "TLS",
+        PROBE,
+        "        if network.tls and network.asks_in_plaintext:",
+        "        if network.tls:",
+        "tests/unit/network/test_probe.py",
+    ),
+    broken(
         "a port that was gone meanwhile is never asked again",
         "TLS",
         PROBE,

@@ -260,7 +260,11 @@ CASES = (
             s.tls_server(least="TLSv1_3"),
         ),
     ),
-    Case("TLS to a plaintext port", errors.PlaintextPortError, lambda s: (s.right(), s.inner())),
+    Case(
+        "TLS to a plaintext port, with security.protocol.probe.enable",
+        errors.PlaintextPortError,
+        lambda s: ({**s.right(), "security.protocol.probe.enable": "true"}, s.inner()),
+    ),
     Case(
         "plaintext to a TLS port",
         errors.TlsPortError,

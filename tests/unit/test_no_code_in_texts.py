@@ -30,7 +30,7 @@ def called(node: ast.Call) -> str:
 
 
 def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
-    found = {}
+    found: dict[str, str] = {}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or called(node) not in RUNNERS:

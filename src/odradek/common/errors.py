@@ -267,7 +267,10 @@ class PlaintextPortError(TlsError):
     """This client speaks TLS, and the port doesn't."""
 
     sticky, retriable = True, False
-    usual_cure = "Use the broker's TLS port, or set security.protocol to what this port speaks."
+    usual_cure = (
+        "Use the broker's TLS port, or find out what answers in its place: anybody on the way can, "
+        "and without TLS this client goes no further."
+    )
 
 
 class ProxyError(ExplainedError, ConnectionFailedError):
@@ -343,7 +346,8 @@ class SaslNotExpectedError(AuthenticationError):
     """This client wants to authenticate, and the port doesn't do that."""
 
     usual_cure = (
-        "Set security.protocol to PLAINTEXT (or SSL), or use the broker's port that does SASL."
+        "Use the broker's port that does SASL; leave SASL out of security.protocol only if the "
+        "cluster has none on purpose."
     )
 
 

@@ -118,6 +118,13 @@ _TRANSPORT = (
         "How to speak to brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     Option(
+        "security.protocol.probe.enable",
+        boolean,
+        False,
+        "With true, the next dial after a TLS handshake that ended without a word asks in "
+        "plaintext (ApiVersions alone, no credential) whether the port speaks no TLS.",
+    ),
+    Option(
         "ssl.truststore.location",
         optional(path),
         None,

@@ -61,7 +61,7 @@ REFUSED_CURE = (
 ENDED = "the connection ended during the TLS handshake"
 ENDED_CURE = (
     "Usually a broker that is starting or stopping, a proxy without a broker behind it, or a port "
-    "that doesn't speak TLS."
+    "that doesn't speak TLS (security.protocol.probe.enable=true asks which)."
 )
 
 

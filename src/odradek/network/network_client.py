@@ -61,6 +61,7 @@ class NetworkClient(HostInputs):
         self.engine = engine
         self.rng = rng
         self.tls = config["security.protocol"] in ("SSL", "SASL_SSL")
+        self.asks_in_plaintext: bool = config["security.protocol.probe.enable"]
         self.proxy: Proxy | None = config["proxy.url"]
         self.mechanism: Mechanism | None = None
         """How connections authenticate; the facade sets it before anything is dialled."""

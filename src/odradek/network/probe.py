@@ -3,6 +3,8 @@
 A broker that is spoken to in TLS on a plaintext port, or without SASL on a port that wants it, just
 closes; so does a proxy without a broker behind it, which will be there again in a minute. Only a
 question tells them apart: the next dial of an address that never proved itself asks it, once.
+In plaintext only where `security.protocol.probe.enable` allows it: whoever can cut TLS on the way
+would be asked too, and could make a client's errors say what it likes.
 
 In: what the network client sees of ends and dials. Out: `PlaintextPortError`, `SaslExpectedError`,
 or nothing, and then the end was an ordinary failure. Must not: cost a dial of its own, nor send a
@@ -55,7 +57,7 @@ def suspect(
     if record.suspicion or record.proved_at > -math.inf or not ended_unexplained(error):
         return
     if connection.state is ConnectionState.CONNECTING:
-        if network.tls:
+        if network.tls and network.asks_in_plaintext:
             record.suspicion = Suspicion.PLAINTEXT_PORT
     elif connection.ready and not connection.proved and network.mechanism is None:
         record.suspicion = Suspicion.SASL_PORT

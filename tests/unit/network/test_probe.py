@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from tests.spec.world import ClusterPicture, World
 
-from odradek.common.errors import ConnectionRefusedByPeerError, KafkaError, PlaintextPortError
+from odradek.common.errors import (
+    ConnectionRefusedByPeerError,
+    KafkaError,
+    PlaintextPortError,
+    SaslNotExpectedError,
+)
 from odradek.network.connection import Connection
 from odradek.network.effects import Open
 from odradek.network.failures import ended_in_handshake
@@ -27,8 +32,13 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 class Proxy(World):
     """Ends every TLS handshake; in plaintext it says `words`, or answers as a broker does."""
 
-    def __init__(self, words: bytes = b"", mode: str = "up") -> None:
-        super().__init__({"bootstrap.servers": "front:9092", "security.protocol": "SSL"})
+    def __init__(
+        self, words: bytes = b"", mode: str = "up", *, probe: bool = True, **settings: Any
+    ) -> None:
+        asked = {"security.protocol": "SSL", **settings}
+        if probe:
+            asked["security.protocol.probe.enable"] = "true"
+        super().__init__({"bootstrap.servers": "front:9092", **asked})
         self.modes["front:9092"] = mode
         self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
         self.words = words
@@ -69,7 +79,22 @@ class Proxy(World):
     def go(self) -> None:
         """Ask for a topic for a while, and look how the plaintext dials ended."""
         self.wait(self.engine.topic("t", 8.0), 8.0)
-        assert self.plain
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_nobody_is_asked_in_plaintext_unless_it_is_wished(protocol: str) -> None:
+    """Whoever cuts TLS gets no plaintext, and no error advises to do without TLS."""
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+    given = {"security.protocol": protocol, **(login if protocol.startswith("SASL") else {})}
+    proxy = Proxy(probe=False, **given)
+    proxy.go()
+    assert proxy.plain == set()
+    assert len(proxy.ends) > 2
+    for _, error in proxy.ends:
+        assert type(error) is type(ended_in_handshake())
+        assert "set security.protocol" not in str(error).lower()
+    for kind in (PlaintextPortError, SaslNotExpectedError):
+        assert "PLAINTEXT" not in kind.usual_cure
 
 
 @pytest.mark.parametrize(
@@ -80,6 +105,7 @@ class Proxy(World):
 def test_what_isnt_kafka_in_plaintext_says_nothing_of_the_tls_port(words: bytes) -> None:
     proxy = Proxy(words)
     proxy.go()
+    assert proxy.plain
     usual = type(ended_in_handshake())
     assert {type(error) for _, error in proxy.ends} == {usual}
     assert any(plain for plain, _ in proxy.ends)

@@ -21,7 +21,7 @@ from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime import oidc
-from odradek.runtime.allowed_sources import ALLOWED_URLS, allowed_url
+from odradek.runtime.allowed_sources import ALLOWED_URLS, allowed_url, shown
 from odradek.runtime.system_clock import SystemClock
 from odradek.testing.authority import Authority
 
@@ -253,7 +253,7 @@ def test_urls_of_other_kinds_are_refused(url: str) -> None:
 
 
 def test_a_url_is_shown_without_what_may_be_secret() -> None:
-    assert oidc.shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"
+    assert shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"
 
 
 def test_the_environments_proxies_get_no_credentials(
