@@ -335,9 +335,9 @@ def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
             raise
 
 
-@pytest.mark.parametrize(("attempts", "bumps"), [(1, False), (2, True)])
+@pytest.mark.parametrize("doubtful", [False, True])
 def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_written(
-    attempts: int, bumps: bool
+    doubtful: bool,
 ) -> None:
     """An earlier attempt may have been written: another batch would be taken for its duplicate."""
     world, cluster, producer = make(41, **{"linger.ms": 0})
@@ -350,12 +350,15 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     sender = producer._engine.sender
     queue = sender.queues[TopicPartition("t", 0)]
     (batch,) = queue.in_flight
-    batch.attempts = attempts
+    batch.doubtful = doubtful
     refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationError.code or 0)
-    sender._settle(batch, refusal, None, world.now)
-    assert isinstance(future.exception(timeout=0), TopicAuthorizationError)
-    assert sender.identity.bumping is bumps
-    assert (queue.next_sequence == batch.sequence) is not bumps
+    sender.settling.settle(batch, refusal, None, world.now)
+    error = future.exception(timeout=0)
+    assert isinstance(error, TopicAuthorizationError)
+    assert ("may have been written already" in str(error)) is doubtful
+    numbering = queue.numbering
+    assert (numbering.ended, sender.identity.bumps) == (doubtful, int(doubtful))
+    assert (numbering.next_sequence == batch.sequence) is not doubtful
 
 
 @pytest.mark.parametrize("verb", ["pause", "blackhole"])

@@ -8,7 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
+from odradek.clients.producer.produce_refusals import Refusals
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -36,6 +38,16 @@ class Outcome:
     log_append_time_ms: int
 
 
+class Part(NamedTuple):
+    """Consecutive records of a batch, and where they are now."""
+
+    first: int
+    records: int
+    batch: ProducerBatch
+    at: int
+    """The index there of the first of them."""
+
+
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
@@ -49,9 +61,13 @@ class ProducerBatch:
         "doubtful",
         "epoch_tried",
         "lingers",
+        "ordinal",
+        "out_of_order",
         "partition",
         "parts",
         "producer",
+        "recognised",
+        "refusals",
         "reserved",
         "retry_at",
         "sequence",
@@ -85,14 +101,24 @@ class ProducerBatch:
         self.producer: tuple[int, int] = (-1, -1)
         self.epoch_tried = -1
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.ordinal = 0
+        """How many batches of its partition got a sequence under its identity before it."""
         self.doubtful = False
-        """It is a part of a batch that may have been written whole, by an attempt before the one
-        that was refused. Then its sequence is used up, and no other may be given to it."""
+        """An attempt before the present one may have been appended (see `doubt`). Then its sequence
+        is used up, and no other may be given to it while its identity lives (R-PR-1)."""
+        self.recognised = True
+        """A broker that has it knows it when it comes again; not so a part of a batch that may have
+        been written whole."""
+        self.out_of_order = False
+        """A leader that knows its producer refused its sequence: whether it is in the log is known
+        once those behind it that are in doubt have their outcome."""
+        self.refusals: Refusals | None = None
+        """What was answered to earlier attempts."""
         self.taken = False
         """It has crossed to the sender."""
-        self.parts: list[tuple[int, ProducerBatch]] | None = None
-        """Smaller batches that took its place, each with the index here of its first record. `done`
-        is then done, and the records' outcomes are those of the parts."""
+        self.parts: list[Part] | None = None
+        """Where its records went, in order, when other batches took its place. `done` is then done,
+        and the records' outcomes are those of these batches."""
 
     @property
     def count(self) -> int:
@@ -126,15 +152,16 @@ class ProducerBatch:
             parts = batch.parts
             if parts is None:
                 return batch, index, True
-            first, batch = parts[bisect_right(parts, index, key=itemgetter(0)) - 1]
-            index -= first
+            part = parts[bisect_right(parts, index, key=itemgetter(0)) - 1]
+            batch, index = part.batch, part.at + index - part.first
         return batch, index, False
 
     def leaves(self) -> list[ProducerBatch]:
         """This batch, or what it was split into."""
         if self.parts is None:
             return [self]
-        return [leaf for _, part in self.parts for leaf in part.leaves()]
+        batches = dict.fromkeys(part.batch for part in self.parts)
+        return [leaf for batch in batches for leaf in batch.leaves()]
 
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Where record `index` of this batch was written; raises the batch's error."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, Part, ProducerBatch
+from odradek.clients.producer.partition_queue import SEQUENCES
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import KafkaError, RecordTooLargeError
 from odradek.common.events import EventLog
@@ -45,9 +46,9 @@ class BatchSplitter:
         target = self._learn(topic, batch.builder.estimated_size // 2, now)
         parts = self._parts(batch, target)
         place = sum(1 for other in waiting if other.serial < batch.serial)
-        for _, part in reversed(parts):
-            waiting.insert(place, part)
-        self._accumulator.replace(batch, [part for _, part in parts])
+        for part in reversed(parts):
+            waiting.insert(place, part.batch)
+        self._accumulator.replace(batch, [part.batch for part in parts])
         self._events.emit(
             now, "split", what=f"{batch.count} records of {batch.partition}", parts=len(parts)
         )
@@ -70,9 +71,9 @@ class BatchSplitter:
         limits[topic] = (most, now + FORGET_AFTER)
         return most
 
-    def _parts(self, batch: ProducerBatch, target: int) -> list[tuple[int, ProducerBatch]]:
+    def _parts(self, batch: ProducerBatch, target: int) -> list[Part]:
         """New batches of at most `target` bytes, two at least; one record alone may be larger."""
-        rows = _rows(batch)
+        rows = rows_of(batch)
         found: list[tuple[int, ProducerBatch]] = []
         for index, (_, timestamp_ms, _, key, value, headers) in enumerate(rows):
             if found:
@@ -88,13 +89,16 @@ class BatchSplitter:
             part.deadline = batch.deadline
             part.lingers, part.taken = False, True
             part.producer = batch.producer
-            part.doubtful = batch.doubtful or batch.attempts > 1
+            part.ordinal = batch.ordinal
+            part.doubtful = batch.doubtful
+            part.recognised = batch.recognised and not batch.doubtful
+            part.refusals = batch.refusals
             if batch.sequence != NO_SEQUENCE:
-                part.sequence = (batch.sequence + first) & 0x7FFFFFFF
-        return found
+                part.sequence = (batch.sequence + first) % SEQUENCES
+        return [Part(first, part.count, part, 0) for first, part in found]
 
 
-def _rows(batch: ProducerBatch) -> list[Row]:
+def rows_of(batch: ProducerBatch) -> list[Row]:
     """The records, read from the batch as it was sent."""
     plain = batch.builder.build(
         producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE
@@ -105,7 +109,7 @@ def _rows(batch: ProducerBatch) -> list[Row]:
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
     """Say which record a topic doesn't take; its batch held nothing else."""
     size = batch.builder.estimated_size
-    doubt = "" if batch.attempts == 1 else " (an earlier attempt may have written it nevertheless)"
+    doubt = "" if not batch.doubtful else " (an earlier attempt may have written it nevertheless)"
     return RecordTooLargeError(
         f"a record for {batch.partition} ({size} bytes before compression) is above the topic's "
         f"max.message.bytes, or the brokers' message.max.bytes: raise that (kafka-configs --alter "

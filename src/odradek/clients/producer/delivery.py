@@ -91,11 +91,11 @@ class Delivery:
     def _follow(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
         """Wait for the parts of a batch that was split, as far as rows of ours are in them."""
         last, found = first + count, []
-        for begin, part in batch.parts or ():
-            start, stop = max(first, begin), min(last, begin + part.count)
+        for part in batch.parts or ():
+            start, stop = max(first, part.first), min(last, part.first + part.records)
             if start < stop:
                 which = rows.part(start - first, stop - start)
-                found.append((part, start - begin, stop - start, which))
+                found.append((part.batch, part.at + start - part.first, stop - start, which))
         with self._lock:
             self._settled -= len(found) - 1
         for what in found:

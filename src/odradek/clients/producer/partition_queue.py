@@ -1,7 +1,9 @@
 """The batches of one partition on their way: which is next, and which sequence it has.
 
-In: batches in the order of their rows, those that come back, the producer's id and epoch.
-Out: the batch that may go now, with its sequence. The order of a partition is kept here (KIP-98).
+In: batches in the order of their rows, those that come back, an id and epoch to begin with.
+Out: the batch that may go now, with its sequence. The order of a partition is kept here (KIP-98):
+its id, epoch and sequences are its own, since brokers remember them by partition. So one that has
+to go on under a new epoch does so alone (R-PR-1).
 Must not: know brokers, requests or errors.
 """
 
@@ -12,6 +14,42 @@ from dataclasses import dataclass, field
 
 from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
 
+REMEMBERED = 5
+"""Batches of a producer that a broker knows when they come again."""
+SEQUENCES = 1 << 31
+"""Sequences begin at 0 again behind so many."""
+NOBODY = (-1, -1)
+NEVER = -2
+"""A leader epoch that there is not; -1 is one that isn't known."""
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Who writes to one partition, and with which sequence next: all that outlives its batches."""
+
+    identity: tuple[int, int] = NOBODY
+    """The producer id and epoch of the batches that get their sequence now."""
+    next_sequence: int = 0
+    numbered: int = 0
+    """Batches that got a sequence under this identity."""
+    acknowledged: int = -1
+    """The serial of the newest batch that was acknowledged under it."""
+    known_at: int = NEVER
+    """The leader epoch in which one was: from then on this leader knows the producer, and refuses a
+    sequence that leaves something out. Others may not: they may have lost the log."""
+    ended: bool = False
+    """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
+    lost: bool = False
+    """One that may have been written was given up; a copy of it may still be under way."""
+
+    def begin(self, identity: tuple[int, int]) -> None:
+        """Go on under another identity. The leader wants sequence 0 first, and refuses from then on
+        whatever comes late under an older epoch.
+        """
+        self.identity, self.next_sequence, self.numbered = identity, 0, 0
+        self.acknowledged, self.known_at = -1, NEVER
+        self.ended = self.lost = False
+
 
 @dataclass(slots=True)
 class PartitionQueue:
@@ -19,58 +57,92 @@ class PartitionQueue:
 
     waiting: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: list[ProducerBatch] = field(default_factory=list)
-    next_sequence: int = 0
-    identity: tuple[int, int] = (-1, -1)
-    """The producer id and epoch that `next_sequence` belongs to."""
-    known_as: tuple[int, int] = (-1, -1)
-    """The id and epoch under which a batch was acknowledged: from then on its leaders, this one and
-    later ones, know the producer and refuse a sequence that leaves something out."""
+    numbering: Numbering = field(default_factory=Numbering)
+    gaps: int = 0
+    """Batches that wait as `out_of_order`."""
 
-    def next(self, *, sequenced: bool) -> ProducerBatch | None:
+    def next(self) -> ProducerBatch | None:
         """The batch to send next: the oldest.
 
-        `sequenced`: while the epoch is to be bumped, the oldest that has a sequence. The bump waits
-        until it is known what became of those, also behind one that lost its own.
+        Where sequences are missing or in doubt, the oldest that has one and may be in the log: it
+        has to be known what became of those before anything gets a sequence again.
         """
-        if sequenced:
-            return next((b for b in self.waiting if b.sequence != NO_SEQUENCE), None)
+        if self.gaps or self.numbering.ended:
+            for batch in self.waiting:
+                if batch.sequence != NO_SEQUENCE and not batch.out_of_order:
+                    return batch
+            if self.gaps:
+                return None
         return self.waiting[0] if self.waiting else None
 
-    def admits(
-        self, batch: ProducerBatch, epoch: int, identity: tuple[int, int], max_in_flight: int
-    ) -> bool:
+    def admits(self, batch: ProducerBatch, epoch: int, max_in_flight: int) -> bool:
         """Whether it may go to the leader of this epoch without endangering the order."""
-        under_way = [b for b in self.in_flight if not b.abandoned(identity)]
+        numbering = self.numbering
+        under_way = [b for b in self.in_flight if not b.abandoned(numbering.identity)]
         if batch.sequence != NO_SEQUENCE:
             # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
             return all(b.serial > batch.serial for b in under_way)
-        if under_way and self.known_as != identity:
+        if under_way and numbering.known_at != epoch:
             # A broker that knows nothing of a producer takes any sequence from it: were the first
             # batch refused or lost on its way, one sent behind it would be written before it.
             return False
-        # Not while older ones are under way to another leader: brokers remember a producer's last
-        # five batches, and what comes again behind more than that isn't taken for a repetition.
-        same_leader = all(b.epoch_tried == epoch for b in under_way)
-        return same_leader and len(under_way) < max_in_flight
+        # Not while older ones are under way to another leader, nor while one that is five batches
+        # older is in doubt: the broker wouldn't know the repetition of either.
+        near = all(
+            b.epoch_tried == epoch and numbering.numbered - b.ordinal < REMEMBERED
+            for b in under_way
+        )
+        return near and len(under_way) < max_in_flight
 
-    def number(self, batch: ProducerBatch, identity: tuple[int, int]) -> None:
+    def number(self, batch: ProducerBatch) -> None:
         """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""
         if batch.sequence != NO_SEQUENCE:
             return
-        if self.identity != identity:
-            self.identity, self.next_sequence = identity, 0
-        batch.sequence, batch.producer = self.next_sequence, identity
-        self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+        numbering = self.numbering
+        batch.sequence, batch.producer = numbering.next_sequence, numbering.identity
+        batch.ordinal = numbering.numbered
+        numbering.numbered += 1
+        numbering.next_sequence = (numbering.next_sequence + batch.count) % SEQUENCES
 
-    def sequenced(self) -> list[ProducerBatch]:
-        """The batches that may be written, or have been, under the sequence they were given."""
-        return [b for b in [*self.in_flight, *self.waiting] if b.sequence != NO_SEQUENCE]
+    def take_back(self, batch: ProducerBatch) -> bool:
+        """Let the next batch have the sequence of this one, which certainly isn't in the log; False
+        where others have the ones behind it already.
+        """
+        numbering = self.numbering
+        newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
+        if numbering.ended or batch.producer != numbering.identity or not newest:
+            return False
+        if any(b.serial > batch.serial for b in self.unsettled()):
+            return False
+        numbering.next_sequence = batch.sequence
+        numbering.numbered -= 1
+        return True
 
-    def beside(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Those of them whose sequences are before or behind the ones of this batch."""
-        return [b for b in self.sequenced() if not b.abandoned(batch.producer)]
+    def unsettled(self) -> list[ProducerBatch]:
+        """Batches without an outcome that have a sequence, those in flight and those that wait."""
+        found = [b for b in self.in_flight if not b.done.done]
+        for batch in self.waiting:
+            if batch.sequence != NO_SEQUENCE:
+                found.append(batch)
+            elif not self.numbering.ended:
+                break  # the rest has never been sent
+        return found
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Back in front, in the order of creation, which is the order of the sequences."""
-        place = sum(1 for waiting in self.waiting if waiting.serial < batch.serial)
+        place = 0
+        for waiting in self.waiting:
+            if waiting.serial >= batch.serial:
+                break
+            place += 1
         self.waiting.insert(place, batch)
+
+    def leave_ended(self) -> None:
+        """Let batches go that have their outcome and won't be sent."""
+        self.waiting = deque(b for b in self.waiting if not b.done.done)
+        self.gaps = sum(b.out_of_order for b in self.waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is on its way, nor may an answer come."""
+        return not self.waiting and not self.in_flight

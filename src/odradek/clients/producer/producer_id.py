@@ -1,27 +1,26 @@
-"""The producer's id and epoch (KIP-98), and when the epoch must be bumped (KIP-360).
+"""The producer's id (KIP-98), and under which epoch each partition goes on.
 
-In: wishes for a bump, whether any batch is in doubt. Out: the identity that batches carry.
-R-PR-1: after a batch that may have been written was given up, later ones go under a new epoch, and
-only when nothing that was sent under the old one is in doubt any more: so nothing is written twice.
-Must not: change the identity while a batch with a sequence is in flight or waits to be retried.
+In: partitions that begin, or whose identity has ended. Out: the id and epoch that their batches
+carry. R-PR-1: where a batch that may have been written was given up, its partition goes on under
+the next epoch, from sequence 0, so that its leader refuses what comes late. For that nobody is
+asked: without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders
+keep ids and epochs by partition; so do we, and no other partition notices. Only where no epoch is
+left a new id is asked for.
+Must not: know batches, or what is in doubt.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Protocol
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.producer.partition_queue import NOBODY
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError
-from odradek.common.kafka_errors import (
-    InvalidProducerEpochError,
-    UnknownProducerIdError,
-    error_for,
-)
+from odradek.common.kafka_errors import error_for
 from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
@@ -30,7 +29,9 @@ from odradek.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 
-NONE = (-1, -1)
+NONE = NOBODY
+LAST_EPOCH = 32767
+"""Epochs are 16 bits on the wire."""
 QUICK = 0.02
 """Seconds before a request is repeated that met the end of the last transaction, as in Java; twice
 as long each further time (KIP-580)."""
@@ -56,11 +57,7 @@ class Identity(Protocol):
 
     @property
     def current(self) -> tuple[int, int]:
-        """The id and epoch of batches that get their sequence now."""
-
-    @property
-    def bumping(self) -> bool:
-        """No sequence is given any more until there is a new epoch."""
+        """The id and epoch that a partition begins with."""
 
     @property
     def bumps(self) -> int: ...
@@ -79,73 +76,94 @@ class Identity(Protocol):
     def admits(self, partition: TopicPartition) -> bool:
         """Whether a partition may be written to; starts what is needed for that."""
 
+    def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
+        """What a partition's next batch carries, whose last one carried `identity`; None: that
+        isn't known yet, and what is needed for it is started.
+        """
+
+    def begin_above(self, epoch: int) -> bool:
+        """Let new partitions begin under a higher epoch than this one; say whether they do."""
+
     def request_bump(self, why: str) -> None:
-        """A batch was given up that may be written, or that leaves a gap."""
+        """A batch was given up that may be written, or that leaves a gap: an identity ended."""
 
     def failed(self, error: KafkaError) -> None:
         """A batch has ended with an error."""
 
 
 class ProducerIdentity:
-    """Asks a broker for an id, and for a new epoch when one is needed."""
+    """Asks a broker for an id, and counts epochs by itself."""
 
     transactional_id: str | None = None
     newest_produce: int | None = None
     dropping: KafkaError | None = None
     abandons = False
 
-    def __init__(self, engine: ClientEngine, settled: Callable[[], bool]) -> None:
+    def __init__(self, engine: ClientEngine) -> None:
         self._engine = engine
-        self._settled = settled
         self._running = False
         self.current = NONE
-        self.bumping = False
         self.bumps = 0
 
     def request_bump(self, why: str) -> None:
-        """From now on no new sequence is given until the epoch is bumped."""
-        if not self.bumping:
-            self.bumping = True
-            self._engine.events.emit(
-                self._engine.now, "retry", what="producer epoch", error=why, attempt=self.bumps + 1
-            )
+        """A partition's identity has ended; the next one is had when it is time."""
+        self.bumps += 1
+        self._engine.events.emit(
+            self._engine.now, "retry", what="producer epoch", error=why, attempt=self.bumps
+        )
 
     def usable(self) -> bool:
-        """Whether batches may be sent; starts the request for an id or epoch when it is time."""
-        if self.current != NONE and not self.bumping:
-            return True
-        if self.current != NONE and not self._settled():
-            return True  # retries go on under the old epoch until nothing is in doubt
-        if not self._running:
-            self._running = True
-            self._engine.start(self._obtain())
-        return False
+        """Whether there is an id; starts the request for it."""
+        if self.current == NONE:
+            self._ask()
+        return self.current != NONE
 
     def admits(self, partition: TopicPartition) -> bool:
         """Whether a partition may be written to: without transactions, any."""
         del partition
         return True
 
+    def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
+        """The same as before; after its end the next epoch, or at the last one another id."""
+        if identity == NONE:
+            return self.current
+        if not ended:
+            return identity
+        producer_id, epoch = identity
+        if epoch < LAST_EPOCH:
+            return producer_id, epoch + 1
+        if producer_id != self.current[0]:
+            return self.current
+        self._ask()
+        return None
+
+    def begin_above(self, epoch: int) -> bool:
+        """Begin under a higher epoch, unless there is none left."""
+        if epoch >= LAST_EPOCH:
+            return False
+        self.current = self.current[0], max(self.current[1], epoch + 1)
+        return True
+
     def failed(self, error: KafkaError) -> None:
         """A batch has ended with an error: others don't depend on it."""
 
+    def _ask(self) -> None:
+        if not self._running:
+            self._running = True
+            self._engine.start(self._obtain())
+
     def _obtain(self) -> Flow[None]:
         yield START
-        producer_id, epoch = self.current
         body = InitProducerIdRequest(
             transactional_id=None,
             transaction_timeout_ms=2**31 - 1,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=NONE[0],
+            producer_epoch=NONE[1],
         )
         call = AnyBrokerCall(self._engine, "producer id", math.inf)
         try:
             response = yield from call.ask(lambda _: body, InitProducerIdResponse, _check)
             self.current = (response.producer_id, response.producer_epoch)
-            self.bumps += self.bumping
-            self.bumping = False
-        except (InvalidProducerEpochError, UnknownProducerIdError):
-            self.current = NONE  # nothing is in doubt, so a wholly new id is as good
         except KafkaError as error:
             if isinstance(error, AuthorizationError):
                 error.of(self._engine.network.user)

@@ -320,16 +320,26 @@ class RecordAccumulator:
         """
         if not self.waiters:
             return False
-        kept = sum(b.reserved for lane in self._lanes.values() for b in lane.values())
+        kept = sum(b.reserved for b in self._open_ones())
         return kept * HURRY_SHARE >= self.used
 
     def close_all(self) -> None:
         """Let nothing linger any more (flush, close)."""
         with self.lock:
             self.flushes += 1
-            for lane in self._lanes.values():
-                for batch in list(lane.values()):
-                    self._ripen(batch)
+            for batch in self._open_ones():
+                self._ripen(batch)
+
+    def _open_ones(self) -> list[ProducerBatch]:
+        """The batches of the lanes. Topics that were used once have lanes, so those aren't walked;
+        what is closed or claimed here isn't in one.
+        """
+        return [
+            batch
+            for begun in self._begun.values()
+            for batch in begun
+            if not batch.builder.closed and batch not in self._claimed
+        ]
 
     def release(self, batch: ProducerBatch) -> None:
         """The batch has ended: its memory is free again."""

@@ -1,9 +1,9 @@
-"""The sender: ripe batches to Produce requests, answers to outcomes; idempotent and in order.
+"""The sender: ripe batches to Produce requests; idempotent and in order.
 
-In: batches from the accumulator, the snapshot, replies. Out: requests, outcomes, refreshes asked
-for. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to whoever leads now), R-PR-2,
-R-RT-1 (exponential backoff per batch, skipped when the leader epoch moved on). Must not: drop a
-batch silently: each ends with an offset or a typed error.
+In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
+go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to
+whoever leads now), R-PR-2, R-RT-1 (exponential backoff per batch, skipped when the leader epoch
+moved on). Must not: decide what becomes of a batch; walk over partitions that have none.
 """
 
 from __future__ import annotations
@@ -14,28 +14,20 @@ from typing import cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
-from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
 from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.partition_queues import PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
 )
-from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
+from odradek.clients.producer.producer_id import Identity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.settling import Settling
 from odradek.common.errors import DisconnectedError, KafkaError
-from odradek.common.kafka_errors import (
-    ConcurrentTransactionsError,
-    DuplicateSequenceNumberError,
-    InvalidProducerEpochError,
-    MessageTooLargeError,
-    OutOfOrderSequenceNumberError,
-    UnknownProducerIdError,
-    error_for,
-)
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
-from odradek.network.flow import Completion, Signal
+from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -45,11 +37,6 @@ from odradek.protocol.messages.produce import (
 
 NOTHING = Outcome(-1, -1)
 """Of a batch without records; somebody may wait for it nevertheless (flush)."""
-_LOST_SEQUENCE = (
-    OutOfOrderSequenceNumberError.code,
-    UnknownProducerIdError.code,
-    InvalidProducerEpochError.code,
-)
 
 
 class Sender:
@@ -60,27 +47,30 @@ class Sender:
         self._engine = engine
         self._network = engine.network
         self._metadata = engine.metadata
-        self._events = engine.events
         self._accumulator = accumulator
-        self._retry = config.backoff("retry.backoff")
-        self._quick = quick_backoff(config)
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
-        self._retries: int = config["retries"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self._check = ClusterCheck(engine)
-        self._splitter = BatchSplitter(accumulator, engine.events)
-        self.identity: Identity = ProducerIdentity(engine, self._none_in_doubt)
-        """Whose batches these are; with a transactional.id, the transaction manager."""
-        self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self.batch_done = Signal()
-        self.acknowledged = 0
+        self._partitions = PartitionQueues()
+        self.queues = self._partitions.active
+        """The queues of partitions that have a batch on its way."""
+        self.settling = Settling(engine, accumulator, self._partitions)
+        self.batch_done = self.settling.batch_done
         self.sent_at: dict[Address, float] = {}
         """When something went to each broker last."""
         self._requests: dict[int, int] = {}  # by connection
-        self._disturbed = True
         self._wake_at = math.inf
         engine.network.on_lost.append(self._on_lost)
+
+    @property
+    def identity(self) -> Identity:
+        """Whose batches these are; with a transactional.id, the transaction manager."""
+        return self.settling.identity
+
+    @identity.setter
+    def identity(self, identity: Identity) -> None:
+        self.settling.identity = identity
 
     # The component's part
 
@@ -98,22 +88,24 @@ class Sender:
         for batch in self._accumulator.take(now):
             moved = True
             if batch.count:
-                self._queue(batch.partition).waiting.append(batch)
+                self._partitions.get(batch.partition).waiting.append(batch)
             else:  # it was claimed for columns, and nothing came
                 self._accumulator.release(batch)
                 batch.done.complete(NOTHING)
                 self.batch_done.notify()
         self._wake_at = self._accumulator.next_ripe()
-        active = {tp: q for tp, q in self.queues.items() if q.waiting or q.in_flight}
-        if not active:
+        for partition, queue in list(self.queues.items()):
+            if queue.idle:
+                self._partitions.rest(partition, self.identity)
+            else:
+                moved = self._expire(queue, now) or moved
+        if not self.queues:
             return moved
-        for queue in active.values():
-            moved = self._expire(queue, now) or moved
         if (dropping := self.identity.dropping) is not None:
             moved = self._drop(dropping) or moved
         if not self.identity.usable():
             return moved
-        return self._drain(active, now) or moved
+        return self._drain(now) or moved
 
     def next_deadline(self, now: float) -> float | None:
         """The next linger, retry, dial or delivery deadline."""
@@ -125,11 +117,12 @@ class Sender:
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
-                self._fail(batch, error)
+                self.settling.fail(batch, error)
             queue.waiting.clear()
             queue.in_flight.clear()
+            queue.gaps = 0
         for batch in self._accumulator.untaken():
-            self._fail(batch, error)
+            self.settling.fail(batch, error)
         self._accumulator.take(now)
 
     def _drop(self, error: KafkaError) -> bool:
@@ -138,17 +131,11 @@ class Sender:
         for queue in self.queues.values():
             for batch in [*queue.waiting, *(queue.in_flight if everything else ())]:
                 if (everything or batch.sequence == NO_SEQUENCE) and not batch.done.done:
-                    self._fail(batch, error)
+                    self.settling.fail(batch, error)
                     moved = True
-            while queue.waiting and queue.waiting[-1].done.done:  # the youngest are at the end
-                queue.waiting.pop()
+            if moved:
+                queue.leave_ended()
         return moved
-
-    def _queue(self, partition: TopicPartition) -> PartitionQueue:
-        found = self.queues.get(partition)
-        if found is None:
-            found = self.queues[partition] = PartitionQueue()
-        return found
 
     @property
     def _cut_off(self) -> bool:
@@ -157,10 +144,6 @@ class Sender:
         if not (network.governor.engaged and network.governor.metadata_only):
             return False
         return not any(c.ready for c in network.connections.values())
-
-    def _none_in_doubt(self) -> bool:
-        """No batch could still be written under the current epoch."""
-        return not any(q.in_flight or q.sequenced() for q in self.queues.values())
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch without an outcome, those that are still open included."""
@@ -175,38 +158,27 @@ class Sender:
         for batch in queue.in_flight:
             if not batch.done.done:
                 if now >= batch.deadline:
-                    self._expired(batch, now)
+                    self.settling.expire(queue, batch, now)
                     moved = True
                 else:
                     self._wake_at = min(self._wake_at, batch.deadline)
         while queue.waiting and now >= queue.waiting[0].deadline:
             batch = queue.waiting.popleft()
-            self._expired(batch, now)
+            self.settling.expire(queue, batch, now)
             moved = True
         if queue.waiting:
             self._wake_at = min(self._wake_at, queue.waiting[0].deadline)
         return moved
 
-    def _expired(self, batch: ProducerBatch, now: float) -> None:
-        if batch.sequence != NO_SEQUENCE:
-            # R-PR-1: it may or may not have been written; later batches need a new epoch.
-            self.identity.request_bump(f"a batch of {batch.partition} expired after it was sent")
-        what = (
-            f"acknowledgement of {batch.count} records for {batch.partition} "
-            f"after {batch.attempts} attempts (delivery.timeout.ms)"
-        )
-        self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
-        self._fail(batch, self._engine.timeout(what, now))
-
     # Sending
 
-    def _drain(self, active: dict[TopicPartition, PartitionQueue], now: float) -> bool:
+    def _drain(self, now: float) -> bool:
         """Send what can be sent, one batch per partition and request; say whether any went."""
         snapshot = self._metadata.snapshot
         if self._cut_off:
             return False
         by_broker: dict[Address, list[tuple[PartitionQueue, int]]] = {}
-        for partition, queue in active.items():
+        for partition, queue in self.queues.items():
             if not queue.waiting:
                 continue
             leader = snapshot.leader(*_pair(partition)) if snapshot is not None else None
@@ -225,13 +197,27 @@ class Sender:
         return sent
 
     def _sendable(self, queue: PartitionQueue, epoch: int, now: float) -> bool:
-        batch = queue.next(sequenced=self.identity.bumping)
+        batch = queue.next()
         if batch is None:
+            return False
+        if batch.sequence == NO_SEQUENCE and not self._identified(queue):
             return False
         if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
             self._wake_at = min(self._wake_at, batch.retry_at)
             return False
-        return queue.admits(batch, epoch, self.identity.current, self._max_in_flight)
+        return queue.admits(batch, epoch, self._max_in_flight)
+
+    def _identified(self, queue: PartitionQueue) -> bool:
+        """Whether batches may get a sequence; a partition whose identity ended goes on under the
+        next one, once nothing that may be written under the old one is without an outcome.
+        """
+        numbering = queue.numbering
+        identity = self.identity.go_on(numbering.identity, ended=numbering.ended)
+        if identity is None or (numbering.ended and queue.unsettled()):
+            return False
+        if identity != numbering.identity:
+            numbering.begin(identity)
+        return True
 
     def _send_to(
         self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
@@ -252,12 +238,12 @@ class Sender:
         size = 0
         chosen: list[ProducerBatch] = []
         for queue, epoch in ready:
-            batch = cast("ProducerBatch", queue.next(sequenced=self.identity.bumping))
+            batch = cast("ProducerBatch", queue.next())
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
             queue.waiting.remove(batch)
-            queue.number(batch, self.identity.current)
+            queue.number(batch)
             batch.attempts += 1
             batch.epoch_tried = epoch
             queue.in_flight.append(batch)
@@ -273,8 +259,8 @@ class Sender:
             version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
-                self._queue(batch.partition).in_flight.remove(batch)
-                self._fail(batch, error)
+                self._partitions.get(batch.partition).in_flight.remove(batch)
+                self.settling.fail(batch, error)
             return
         exchange = ProduceExchange(
             batches,
@@ -305,9 +291,10 @@ class Sender:
             self._requests.pop(connection.id, None)
         if self._engine.ended is not None:
             return
+        settle, address = self.settling.settle, connection.address
         if reply.error is not None:
             for batch in batches:
-                self._settle(batch, None, reply.error, now)
+                settle(batch, None, reply.error, now, address=address)
             return
         response = cast("ProduceResponse", reply.result())
         answers = exchange.answers(response)
@@ -318,10 +305,10 @@ class Sender:
             answer = answers.get(_pair(batch.partition))
             if answer is None:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
-                self._settle(batch, None, missing, now)
+                settle(batch, None, missing, now, address=address)
                 continue
             hinted = self._apply_hint(batch, answer, brokers)
-            self._settle(batch, answer, None, now, hinted=hinted)
+            settle(batch, answer, None, now, address=address, hinted=hinted)
 
     def _apply_hint(
         self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
@@ -334,120 +321,10 @@ class Sender:
             *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
         )
 
-    def _refusal(self, code: int, said: str, batch: ProducerBatch) -> KafkaError:
-        """A broker's error for a batch; where a right is missing, it says which."""
-        error = error_for(code, said).of(self._network.user)
-        error = error.needing("WRITE", batch.partition.topic, "topic")
-        return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
-
-    def _settle(
-        self,
-        batch: ProducerBatch,
-        answer: PartitionProduceResponse | None,
-        error: BaseException | None,
-        now: float,
-        *,
-        hinted: bool = False,
-    ) -> None:
-        """Decide what becomes of a batch that came back."""
-        queue = self._queue(batch.partition)
-        queue.in_flight.remove(batch)
-        if batch.done.done:  # it expired meanwhile
-            return
-        code = answer.error_code if answer is not None else 0
-        if answer is not None and code in (0, DuplicateSequenceNumberError.code):
-            offset = answer.base_offset if not code else -1
-            self._acknowledge(batch, Outcome(offset, answer.log_append_time_ms), now)
-            return
-        if code == MessageTooLargeError.code and batch.count > 1:
-            self._splitter.split(batch, queue.waiting, now)
-            return
-        if answer is not None:
-            said = answer.error_message or str(batch.partition)
-            too_much = code == MessageTooLargeError.code
-            error = too_large(batch, said) if too_much else self._refusal(code, said, batch)
-        failure = cast("KafkaError", error)
-        others = queue.beside(batch)
-        oldest = all(b.serial > batch.serial for b in others)
-        if code in _LOST_SEQUENCE:
-            if oldest or code != OutOfOrderSequenceNumberError.code:
-                # It wasn't written, and under this epoch it never will be.
-                self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
-                if batch.doubtful:
-                    failure = written_whole(batch, failure)
-                if batch.doubtful or self.identity.transactional_id is not None:
-                    self._fail(batch, failure)  # KIP-360: of a transaction, an abort mends it
-                    return
-                batch.sequence = NO_SEQUENCE
-        elif not (failure.retriable or failure.refresh_metadata):
-            behind = any(b.serial > batch.serial for b in others)
-            if batch.sequence != NO_SEQUENCE and (behind or batch.attempts > 1):
-                # Its sequence is missing for those behind it; or an earlier attempt may have been
-                # written, and another batch with that sequence would be taken for it.
-                self.identity.request_bump(f"{batch.partition}: {type(failure).__name__}")
-            elif batch.sequence != NO_SEQUENCE:
-                queue.next_sequence = batch.sequence
-            self._fail(batch, failure)
-            return
-        if batch.attempts > self._retries:
-            if batch.sequence != NO_SEQUENCE:  # as for one that expired: it may have been written
-                self.identity.request_bump(f"{batch.partition}: no retries left")
-            what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
-            self._events.emit(now, "expired", what=what)
-            self._fail(batch, failure)
-            return
-        self._retry_later(queue, batch, failure, now, hinted=hinted)
-
-    def _retry_later(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        error: KafkaError,
-        now: float,
-        *,
-        hinted: bool,
-    ) -> None:
-        ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
-        policy = self._quick if ending else self._retry
-        delay = policy.delay(batch.attempts - 1, self._engine.rng)
-        batch.retry_at = now + delay
-        self._disturbed = True
-        self._events.emit(
-            now,
-            "retry",
-            what=f"batch of {batch.partition}",
-            attempt=batch.attempts,
-            error=f"{type(error).__name__}: {error}",
-            backoff=round(delay, 6),
-        )
-        if error.refresh_metadata and not hinted:
-            self._metadata.request(f"{batch.partition}: {type(error).__name__}")
-        queue.put_back(batch)
-
-    def _acknowledge(self, batch: ProducerBatch, outcome: Outcome, now: float) -> None:
-        self._accumulator.release(batch)
-        self._queue(batch.partition).known_as = batch.producer
-        self.acknowledged += batch.count
-        if self._disturbed:
-            self._disturbed = False
-            self._events.emit(
-                now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
-            )
-        batch.done.complete(outcome)
-        self.batch_done.notify()
-
-    def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
-        if batch.done.done:
-            return
-        self._accumulator.release(batch)
-        batch.done.fail(error)
-        self.identity.failed(error)
-        self.batch_done.notify()
-
     def _on_lost(
         self, connection: Connection, error: KafkaError, failure: bool, now: float
     ) -> None:
-        self._disturbed = self._disturbed or failure
+        self.settling.disturbed = self.settling.disturbed or failure
 
 
 def _pair(partition: TopicPartition) -> tuple[str, int]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -30,6 +29,7 @@ from odradek.clients.producer.transaction_requests import (
 )
 from odradek.clients.producer.transaction_state import (
     OPEN,
+    Begun,
     TransactionEvent,
     TransactionState,
     move,
@@ -69,15 +69,6 @@ _WHY_NOT = {
 }
 
 
-class Begun(Enum):
-    """Whether the coordinator knows of the open transaction."""
-
-    NO = "no"
-    PERHAPS = "perhaps"
-    """It was asked to, and there is no answer."""
-    YES = "yes"
-
-
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A call that goes on when its caller's time is up; the same call again waits for its end."""
@@ -88,9 +79,6 @@ class Pending:
 
 class TransactionManager:
     """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
-
-    bumping = False
-    """Nothing waits for a new epoch within a transaction: it is aborted instead."""
 
     def __init__(
         self, engine: ClientEngine, accumulator: RecordAccumulator, sender: Sender
@@ -151,6 +139,15 @@ class TransactionManager:
         if not self._adding:
             self._adding = True
             self._engine.start(self._add_partitions())
+        return False
+
+    def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
+        """All partitions have the transaction's epoch; where it has ended an abort comes next."""
+        return None if ended and identity == self.current else self.current
+
+    def begin_above(self, epoch: int) -> bool:
+        """Epochs are the coordinator's."""
+        del epoch
         return False
 
     def _filling(self) -> bool:
@@ -335,7 +332,7 @@ class TransactionManager:
 
     def _end(self, *, committed: bool) -> Flow[None]:
         """Tell the coordinator, and have the epoch that comes next."""
-        written = any(q.known_as == self.current for q in self._sender.queues.values())
+        written = self._sender.settling.acknowledged_as == self.current
         if self.version_2 and written:  # each transaction has an epoch of its own
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()

@@ -10,7 +10,7 @@ Must not: know requests or time.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 
 class TransactionState(StrEnum):
@@ -43,6 +43,15 @@ class TransactionEvent(StrEnum):
     """Something went wrong that an abort mends."""
     BROKEN = "break"
     """Something went wrong that nothing mends."""
+
+
+class Begun(Enum):
+    """Whether the coordinator knows of the open transaction."""
+
+    NO = "no"
+    PERHAPS = "perhaps"
+    """It was asked to, and there is no answer."""
+    YES = "yes"
 
 
 _S, _E = TransactionState, TransactionEvent

@@ -1,0 +1,56 @@
+"""What was answered to the attempts of one batch, for the error that may end it (R-RT-2).
+
+In: failed attempts. Out: the last one of each kind and address, as errors list them; the newest
+error, which is their cause. Must not: grow with the number of attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.common.errors import Attempt, KafkaError
+from odradek.common.types import Address
+
+MOST = 8
+"""Kinds of failures that are kept of a batch."""
+
+
+class Refusals:
+    """The failures of one batch."""
+
+    __slots__ = ("_last", "latest")
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Address | None, str], Attempt] = {}
+        self.latest: KafkaError | None = None
+        """The newest one."""
+
+    def note(self, address: Address | None, what: str, error: KafkaError, now: float) -> None:
+        """One more attempt failed."""
+        kind = type(error).__name__
+        self._last.pop((address, kind), None)
+        if len(self._last) >= MOST:
+            del self._last[next(iter(self._last))]
+        self._last[address, kind] = Attempt(address, what, f"{kind}: {error}", now)
+        self.latest = error
+
+    def attempts(self) -> list[Attempt]:
+        """The last failure of each kind at each address, the newest at the end."""
+        return list(self._last.values())
+
+
+def together(found: Iterable[Refusals | None]) -> tuple[list[Attempt], KafkaError | None]:
+    """The attempts of several batches, those of one kind and address once; the newest error."""
+    attempts: dict[tuple[Address | None, str], Attempt] = {}
+    newest, latest = -1.0, None
+    for refusals in found:
+        if refusals is None:
+            continue
+        for attempt in refusals.attempts():
+            key = (attempt.address, attempt.error)
+            if key not in attempts or attempts[key].at < attempt.at:
+                attempts[key] = attempt
+            if attempt.at >= newest:
+                newest, latest = attempt.at, refusals.latest
+    ordered = sorted(attempts.values(), key=lambda a: a.at)
+    return ordered[-MOST:], latest

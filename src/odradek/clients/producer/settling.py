@@ -1,0 +1,323 @@
+"""What becomes of a batch that came back, or didn't: acknowledged, sent again, given up (R-PR-1).
+
+In: the answer to a batch, or why there is none; batches whose time is up. Out: its outcome, or the
+batch back in its partition's queue. A batch that may have been written keeps its sequence over all
+its retries, until a leader knows it again. OUT_OF_ORDER_SEQUENCE says that a leader which knows the
+producer expects another sequence: either the batch has been written and is out of the leader's
+memory, or something before it is missing. Sequences have no holes, so it *is* written where one
+behind it was; and isn't where all those behind it that could be are refused in the same way (a
+leader that was started anew remembers only the last).
+Must not: end a batch without an offset or a typed error, or number one anew that may be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
+from odradek.clients.producer.doubt import in_doubt, leaves_doubt
+from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.clients.producer.produce_refusals import Refusals
+from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
+from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.refused_records import leave_out, refused
+from odradek.common.errors import BrokerError, KafkaError
+from odradek.common.kafka_errors import (
+    ConcurrentTransactionsError,
+    DuplicateSequenceNumberError,
+    InvalidProducerEpochError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    UnknownProducerIdError,
+    error_for,
+)
+from odradek.common.types import Address
+from odradek.network.flow import Signal
+from odradek.protocol.messages.produce import PartitionProduceResponse
+
+NO_OFFSET = -1
+_UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
+"""The identity is over for the leader."""
+
+
+class Settling:
+    """Decides about the batches of one producer."""
+
+    def __init__(
+        self, engine: ClientEngine, accumulator: RecordAccumulator, queues: PartitionQueues
+    ) -> None:
+        config = engine.config
+        self._engine = engine
+        self._events = engine.events
+        self._accumulator = accumulator
+        self._queues = queues
+        self._retry = config.backoff("retry.backoff")
+        self._quick = quick_backoff(config)
+        self._retries: int = config["retries"]
+        self._splitter = BatchSplitter(accumulator, engine.events)
+        self.identity: Identity = ProducerIdentity(engine)
+        self.batch_done = Signal()
+        self.acknowledged_as = (-1, -1)
+        """The id and epoch of the batch that was acknowledged last."""
+        self.disturbed = True
+        """Something has failed since the last acknowledgement."""
+
+    def settle(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse | None,
+        error: BaseException | None,
+        now: float,
+        *,
+        address: Address | None = None,
+        hinted: bool = False,
+    ) -> None:
+        """Decide what becomes of a batch that came back; without an answer, `error` says why."""
+        queue = self._queues.get(batch.partition)
+        queue.in_flight.remove(batch)
+        if batch.done.done:  # it expired meanwhile
+            return
+        code = answer.error_code if answer is not None else None
+        if answer is not None and code in (0, DuplicateSequenceNumberError.code):
+            offset = answer.base_offset if not code else NO_OFFSET
+            self._acknowledge(queue, batch, Outcome(offset, answer.log_append_time_ms), now)
+            return
+        doubtful = batch.doubtful
+        batch.doubtful = doubtful or leaves_doubt(code)
+        if code == MessageTooLargeError.code and batch.count > 1:
+            self._splitter.split(batch, queue.waiting, now)
+            return
+        failure = self._failure(batch, answer, error)
+        if batch.refusals is None:
+            batch.refusals = Refusals()
+        batch.refusals.note(address, f"Produce to {batch.partition}", failure, now)
+        if code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN:
+            self._out_of_order(queue, batch, code, failure, now)
+        elif not (failure.retriable or failure.refresh_metadata):
+            bad = refused(answer, batch.count) if answer is not None else {}
+            if answer is not None and bad and not batch.doubtful:
+                self._leave_out(queue, batch, answer, bad, now)
+            else:
+                failure = in_doubt(batch, failure) if batch.doubtful else failure
+                self.give_up(queue, batch, failure, type(failure).__name__)
+            self._resolve(queue, now)
+        elif batch.attempts > self._retries:
+            what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
+            self._events.emit(now, "expired", what=what)
+            self.give_up(queue, batch, failure, "no retries left")
+            self._resolve(queue, now)
+        else:
+            self._retry_later(queue, batch, failure, now, hinted=hinted)
+
+    def _leave_out(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        bad: Mapping[int, str | None],
+        now: float,
+    ) -> None:
+        """Some of its records are refused (KIP-467): the others go again."""
+        what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"
+        said = answer.error_message or str(batch.partition)
+        errors = {n: self._refusal(answer.error_code, t or said, batch) for n, t in bad.items()}
+        self._missing(queue, batch, f"{batch.partition}: {type(errors[min(errors)]).__name__}")
+        leave_out(self._accumulator, batch, errors, queue.waiting)
+        self._events.emit(now, "split", what=what, parts=1)
+        self.identity.failed(errors[min(errors)])
+        self.batch_done.notify()
+
+    # Sequences
+
+    def _out_of_order(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        code: int | None,
+        failure: KafkaError,
+        now: float,
+    ) -> None:
+        """A leader doesn't take this batch's sequence, or doesn't know its identity."""
+        if code == OutOfOrderSequenceNumberError.code:
+            if batch.doubtful and batch.serial < queue.numbering.acknowledged:
+                self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
+                return
+        elif self.identity.transactional_id is not None:
+            self.give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
+            return
+        if batch.attempts > self._retries:
+            self.give_up(queue, batch, failure, "no retries left")
+        else:
+            batch.out_of_order = True
+            queue.gaps += 1
+            self._retry_later(queue, batch, failure, now, hinted=False)
+        self._resolve(queue, now)
+
+    def _resolve(self, queue: PartitionQueue, now: float) -> None:
+        """Once all that might be in the log are refused, none of them is: they begin anew."""
+        if not queue.gaps or any(not b.out_of_order for b in queue.unsettled()):
+            return
+        numbering = queue.numbering
+        waiting = [b for b in queue.waiting if b.out_of_order]
+        queue.gaps = 0
+        for batch in waiting:
+            batch.out_of_order = False
+            refusals = cast("Refusals", batch.refusals)
+            failure = cast("KafkaError", refusals.latest)
+            why = type(failure).__name__
+            self._end(queue, f"{batch.partition}: {why}")
+            foreign = isinstance(failure, InvalidProducerEpochError)
+            # A copy of it may be under way behind one that was given up and may come yet.
+            unsure = foreign or numbering.lost or not batch.recognised
+            if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
+                queue.waiting.remove(batch)
+                if batch.doubtful:
+                    say = in_doubt if batch.recognised else written_whole
+                    failure = say(batch, failure)
+                self.give_up(queue, batch, failure, why)
+            else:
+                batch.sequence, batch.doubtful = NO_SEQUENCE, False
+
+    def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
+        """A batch won't be written under its sequence: the next one has it, or a new epoch."""
+        if batch.sequence == NO_SEQUENCE:
+            return
+        if batch.doubtful:
+            self._end(queue, why)
+            queue.numbering.lost = True
+        elif not queue.take_back(batch):
+            self._end(queue, why)
+
+    def _end(self, queue: PartitionQueue, why: str) -> None:
+        if not queue.numbering.ended:
+            queue.numbering.ended = True
+            self.identity.request_bump(why)
+
+    # Outcomes
+
+    def _acknowledge(
+        self, queue: PartitionQueue, batch: ProducerBatch, outcome: Outcome, now: float
+    ) -> None:
+        numbering = queue.numbering
+        if batch.producer == numbering.identity:
+            numbering.acknowledged = max(numbering.acknowledged, batch.serial)
+            numbering.known_at = batch.epoch_tried
+        self.acknowledged_as = batch.producer
+        self._accumulator.release(batch)
+        if self.disturbed:
+            self.disturbed = False
+            self._events.emit(
+                now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
+            )
+        batch.done.complete(outcome)
+        self.batch_done.notify()
+        if queue.gaps:
+            self._settle_gaps(queue, batch, now)
+
+    def _settle_gaps(self, queue: PartitionQueue, behind: ProducerBatch, now: float) -> None:
+        """A batch is in the log, so those in doubt before it are; those behind it may follow."""
+        for batch in [b for b in queue.waiting if b.out_of_order]:
+            if batch.serial > behind.serial:
+                batch.out_of_order = False
+                queue.gaps -= 1
+            elif batch.doubtful:
+                batch.out_of_order = False
+                queue.gaps -= 1
+                queue.waiting.remove(batch)
+                self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
+        self._resolve(queue, now)
+
+    def expire(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+        """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
+        if batch in queue.in_flight:
+            batch.doubtful = True  # nobody knows what becomes of this attempt
+        if batch.out_of_order:
+            batch.out_of_order = False
+            queue.gaps -= 1
+        self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
+        what = (
+            f"acknowledgement of {batch.count} records for {batch.partition} "
+            f"after {batch.attempts} attempts (delivery.timeout.ms)"
+        )
+        refusals = self.refusals_of(batch, now)
+        attempts = refusals.attempts() if refusals is not None else []
+        error = self._engine.timeout(what, now, attempts)
+        if refusals is not None and error.__cause__ is None:
+            error.__cause__ = refusals.latest
+        self.give_up(queue, batch, error, "expired after it was sent")
+        self._resolve(queue, now)
+
+    def refusals_of(self, batch: ProducerBatch, now: float) -> Refusals | None:
+        """What brokers said to a batch, or of its topic where it had nowhere to go."""
+        code = self._engine.metadata.topic_errors.get(batch.partition.topic, 0)
+        if code:
+            if batch.refusals is None:
+                batch.refusals = Refusals()
+            error = error_for(code, f"topic {batch.partition.topic}")
+            batch.refusals.note(None, "Metadata", error, now)
+        return batch.refusals
+
+    def give_up(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
+    ) -> None:
+        """End a batch with an error, and see to it that others can follow it."""
+        self._missing(queue, batch, f"{batch.partition}: {why}")
+        self.fail(batch, error)
+
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """End a batch with an error, unless it has its outcome."""
+        if batch.done.done:
+            return
+        self._accumulator.release(batch)
+        batch.done.fail(error)
+        self.identity.failed(error)
+        self.batch_done.notify()
+
+    def _failure(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse | None,
+        error: BaseException | None,
+    ) -> KafkaError:
+        if answer is None:
+            return cast("KafkaError", error)
+        said = answer.error_message or str(batch.partition)
+        if answer.error_code == MessageTooLargeError.code:
+            return too_large(batch, said)
+        return self._refusal(answer.error_code, said, batch)
+
+    def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:
+        """A broker's error for a batch; where a right is missing, it says which."""
+        error = error_for(code, said).of(self._engine.network.user)
+        error = error.needing("WRITE", batch.partition.topic, "topic")
+        return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
+
+    def _retry_later(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        *,
+        hinted: bool,
+    ) -> None:
+        ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
+        policy = self._quick if ending else self._retry
+        delay = policy.delay(batch.attempts - 1, self._engine.rng)
+        batch.retry_at = now + delay
+        self.disturbed = True
+        self._events.emit(
+            now,
+            "retry",
+            what=f"batch of {batch.partition}",
+            attempt=batch.attempts,
+            error=f"{type(error).__name__}: {error}",
+            backoff=round(delay, 6),
+        )
+        if error.refresh_metadata and not hinted:
+            self._engine.metadata.request(f"{batch.partition}: {type(error).__name__}")
+        queue.put_back(batch)
