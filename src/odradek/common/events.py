@@ -40,7 +40,7 @@ KINDS: dict[str, str] = {
     "retry": "a request is tried again: what, error, attempt, backoff",
     "coordinator": "the coordinator of a group or transaction was found or lost: what, broker, why",
     "group": "a member of a group changed its state: what, state, event, why",
-    "split": "a batch was too large for its topic and goes again in parts: what, parts",
+    "split": "a batch goes again in parts (too large), or without refused records: what, parts",
     "transaction": "a transactional producer changed its state: what, state, event, why",
     "first_ack": "the first acknowledged batch after a disturbance: topic, partition",
     "first_record": "the first records after a disturbance: topic, partition",

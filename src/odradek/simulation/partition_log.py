@@ -91,6 +91,22 @@ def next_sequence(sequence: int, count: int) -> int:
     return (sequence + count) % (MAX_SEQUENCE + 1)
 
 
+class RefusedRecordsError(InvalidRecordError):
+    """A batch with records that a topic doesn't take: which, and why (KIP-467)."""
+
+    def __init__(self, refused: dict[int, str]) -> None:
+        self.refused = refused
+        super().__init__("One or more records have been rejected")
+
+
+def check_keys(data: bytes) -> None:
+    """Refuse the records that a compacted topic couldn't keep: those without a key."""
+    rows = decode(memoryview(data), start_offset=0).columns.rows()
+    keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
+    if keyless:
+        raise RefusedRecordsError(keyless)
+
+
 def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
     """Check one batch as a broker does before it appends it."""
     if len(data) > limit:
@@ -121,6 +137,8 @@ class PartitionLog:
         self.end_offset = 0
         self.high_watermark = 0
         self.max_message_bytes = MAX_MESSAGE_BYTES
+        self.compacted = False
+        """Refuse records without a key (cleanup.policy=compact)."""
         self.strict_producers = False
         """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
         self.producers: dict[int, ProducerState] = {}

@@ -19,7 +19,12 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
 from odradek.protocol.primitives import Records
 from odradek.record import BatchHeader
-from odradek.simulation.partition_log import StoredBatch, check_batch
+from odradek.simulation.partition_log import (
+    RefusedRecordsError,
+    StoredBatch,
+    check_batch,
+    check_keys,
+)
 from odradek.simulation.record_handlers import MOVED, find_topic, led_partition, place
 from odradek.simulation.topics import Partition, Topic
 
@@ -141,6 +146,8 @@ def append(
         partition = _writable(broker, topic, data.index, request.acks)
         content = _as_bytes(data.records)
         header = check_batch(content, partition.log.max_message_bytes)
+        if partition.log.compacted:
+            check_keys(content)
         if header.transactional and request.transactional_id is None:
             raise errors.TransactionalIdAuthorizationError("a batch of no transactional id")
     except BrokerError as error:
@@ -237,6 +244,9 @@ def _refuse(
     answer.base_offset = answer.log_start_offset = -1
     if version >= 8:
         answer.error_message = str(error)
+        if isinstance(error, RefusedRecordsError):
+            said = [p.BatchIndexAndErrorMessage(n, text) for n, text in error.refused.items()]
+            answer.record_errors = said
     if version >= 10 and topic is not None and isinstance(error, MOVED):  # KIP-951
         partition = topic.partitions[answer.index]
         answer.current_leader = p.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)

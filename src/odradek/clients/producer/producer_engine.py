@@ -15,6 +15,7 @@ from odradek.clients.producer.column_writer import ColumnWriter, Noted
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.produce_refusals import together
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
@@ -105,7 +106,11 @@ class ProducerEngine(ClientEngine):
         """Say what is left, and what was tried."""
         left = list(pending)
         records = sum(b.count for b in left)
-        return self.timeout(f"acknowledgement of {records} records in {len(left)} batches", now)
+        attempts, latest = together(self.sender.settling.refusals_of(b, now) for b in left)
+        what = f"acknowledgement of {records} records in {len(left)} batches"
+        error = self.timeout(what, now, attempts)
+        error.__cause__ = error.__cause__ or latest
+        return error
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
@@ -118,6 +123,9 @@ class ProducerEngine(ClientEngine):
         if pending:
             records = sum(b.count for b in pending)
             partitions = len({b.partition for b in pending})
-            what = f"acknowledgement of {records} records for {partitions} partitions"
-            found.append((f"{what} (the oldest)", min(b.deadline for b in pending)))
+            what = f"acknowledgement of {records} records for {partitions} partitions (the oldest)"
+            now, settling = self.now, self.sender.settling
+            attempts, _ = together(settling.refusals_of(b, now) for b in pending)
+            said = "".join(f"; {attempt.describe(now)}" for attempt in attempts)
+            found.append((f"{what}{said}", min(b.deadline for b in pending)))
         return found

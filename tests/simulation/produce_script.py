@@ -1,0 +1,131 @@
+"""Leaders whose answers to Produce are scripted: what is appended, said, and what comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from odradek.protocol.message import Message
+from odradek.protocol.messages import produce as p
+from odradek.record import BatchHeader, read_header
+from odradek.simulation.broker import SimulatedBroker
+from odradek.simulation.broker_handlers import BY_KEY
+
+APPENDED, REFUSED = "appended", "refused"
+KEY = p.ProduceRequest.API_KEY
+
+
+@dataclass
+class Arrival:
+    """One batch as it came to a leader."""
+
+    topic: p.TopicProduceData
+    partition: int
+    header: BatchHeader
+    broker: SimulatedBroker
+    body: p.ProduceRequest
+    version: int
+    said: int | None = None
+    """The scripted answer; None: the broker's own."""
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Epoch and sequence."""
+        return self.header.producer_epoch, self.header.base_sequence
+
+
+Rule = Callable[[Arrival], tuple[str, int] | None]
+
+
+@dataclass
+class ProduceScript:
+    """`rule` is asked about each batch: None, or (appended | refused, the error code to say)."""
+
+    rule: Rule = lambda _: None
+    arrivals: list[Arrival] = field(default_factory=list)
+
+    def install(self, patch: pytest.MonkeyPatch) -> ProduceScript:
+        """Put it before all brokers' own work."""
+        self._work: Callable[..., Message | None] = BY_KEY[KEY]
+        patch.setitem(BY_KEY, KEY, self._produce)
+        return self
+
+    def of(self, partition: int) -> list[Arrival]:
+        """What came for one partition."""
+        return [a for a in self.arrivals if a.partition == partition]
+
+    def arrive_late(self, arrival: Arrival) -> None:
+        """The same bytes once more, as from a connection that its client has given up long ago."""
+        body = deepcopy(arrival.body)
+        body.topic_data = [deepcopy(arrival.topic)]
+        self._work(arrival.broker, body, arrival.version, lambda _: None)
+
+    def _produce(
+        self, broker: SimulatedBroker, body: Any, version: int, reply: Callable[..., None]
+    ) -> Message | None:
+        refused: list[tuple[p.TopicProduceData, int, int]] = []
+        altered: dict[tuple[str, bytes, int], int] = {}
+        for topic in list(body.topic_data):
+            for data in list(topic.partition_data):
+                data.records = bytes(data.records)
+                header = read_header(memoryview(data.records))
+                alone = p.TopicProduceData(topic.name, topic.topic_id, [deepcopy(data)])
+                arrival = Arrival(alone, data.index, header, broker, body, version)
+                self.arrivals.append(arrival)
+                decided = self.rule(arrival)
+                if decided is None:
+                    continue
+                kind, arrival.said = decided
+                if kind == REFUSED:
+                    topic.partition_data.remove(data)
+                    refused.append((topic, data.index, arrival.said))
+                else:
+                    altered[topic.name, topic.topic_id, data.index] = arrival.said
+
+        def answer(response: Message | None) -> None:
+            assert isinstance(response, p.ProduceResponse)
+            _alter(response, altered)
+            for topic, index, code in refused:
+                said = p.PartitionProduceResponse(index, code, -1)
+                of_topic = p.TopicProduceResponse(topic.name, topic.topic_id, [said])
+                response.responses.append(of_topic)
+            reply(response)
+
+        response = self._work(broker, body, version, answer)
+        if response is not None:
+            answer(response)
+        return None
+
+
+def _alter(response: p.ProduceResponse, altered: dict[tuple[str, bytes, int], int]) -> None:
+    for topic in response.responses:
+        for found in topic.partition_responses:
+            code = altered.get((topic.name, topic.topic_id, found.index))
+            if code is not None and not found.error_code:
+                found.error_code, found.base_offset = code, -1
+
+
+def times(count: int, kind: str, code: int, wanted: Callable[[Arrival], bool]) -> Rule:
+    """The same answer to the first so many arrivals that are wanted."""
+    left = [count]
+
+    def rule(arrival: Arrival) -> tuple[str, int] | None:
+        if not left[0] or not wanted(arrival):
+            return None
+        left[0] -= 1
+        return kind, code
+
+    return rule
+
+
+def either(rules: Sequence[Rule]) -> Rule:
+    """The first of several rules that has an answer."""
+
+    def rule(arrival: Arrival) -> tuple[str, int] | None:
+        return next((found for one in rules if (found := one(arrival)) is not None), None)
+
+    return rule

@@ -1,0 +1,476 @@
+"""R-PR-1: what a leader appended and didn't acknowledge is written once, and in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.produce_script import (
+    APPENDED,
+    REFUSED,
+    Arrival,
+    ProduceScript,
+    either,
+    times,
+)
+
+from odradek.api.producer import Producer
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.kafka_errors import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    TopicAuthorizationError,
+)
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.produce import BatchIndexAndErrorMessage as Said
+from odradek.protocol.messages.produce import PartitionProduceResponse
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+PARTITIONS = 3
+
+
+def make(
+    seed: int, patch: pytest.MonkeyPatch, *, brokers: int = 3, **config: Any
+) -> tuple[World, SimulatedCluster, Producer, ProduceScript]:
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=brokers)
+    cluster.create_topic("t", partitions=PARTITIONS)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "linger.ms": 0,
+        "batch.size": 100,
+        **config,
+    }
+    script = ProduceScript().install(patch)
+    producer = Producer(settings, _host=world.host("producer"))
+    producer.send("t", b"first", partition=0).result(timeout=5)
+    return world, cluster, producer, script
+
+
+def value(n: int) -> bytes:
+    return b"%03d" % n * 30  # a batch each
+
+
+def numbers(cluster: SimulatedCluster, partition: int = 0) -> list[int]:
+    rows = [bytes(row[4] or b"") for row in cluster.records("t", partition)]
+    return [int(row[:3]) for row in rows if row != b"first"]
+
+
+def sequence(n: int) -> Any:
+    return lambda a: a.partition == 0 and a.numbers == (0, n)
+
+
+@pytest.mark.parametrize("code", [7, 20, 6, 56, 3])
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_appended_but_refused_while_newer_ones_are_acknowledged(
+    code: int, answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The issue's first: its third try met OUT_OF_ORDER_SEQUENCE, and it was written again."""
+    world, cluster, producer, script = make(1, monkeypatch)
+    script.rule = times(answers, APPENDED, code, sequence(1))
+    futures = []
+    for n in range(40):
+        futures.append(producer.send("t", value(n), partition=0))
+        world.advance(0.02)
+    producer.flush(timeout=60)
+    assert numbers(cluster) == list(range(40))
+    assert [f.result(timeout=0).offset for f in futures] == list(range(1, 41))
+    assert producer._engine.sender.identity.bumps == 0
+    producer.close()
+
+
+def test_none_goes_while_one_five_batches_older_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker remembers five batches of a producer, and so always knows the repetition."""
+    world, cluster, producer, script = make(2, monkeypatch)
+    script.rule = times(6, APPENDED, 7, sequence(1))
+    open_sequences: set[int] = set()
+    for n in range(30):
+        producer.send("t", value(n), partition=0)
+        world.advance(0.05)
+        if cluster.records("t", 0)[-1][0] >= 1 and len(script.of(0)) > 1:
+            asked = [a.numbers[1] for a in script.of(0)]
+            if asked.count(1) < 7:
+                open_sequences |= set(asked)
+    assert max(open_sequences) == 5  # 1 and four newer ones
+    producer.flush(timeout=60)
+    assert numbers(cluster) == list(range(30))
+    producer.close()
+
+
+def forget_but_the_last(cluster: SimulatedCluster) -> None:
+    """As a leader does that was started anew: its snapshot has each producer's last batch only."""
+    for state in cluster.log("t", 0).producers.values():
+        last = state.batches[-1]
+        state.batches.clear()
+        state.batches.append(last)
+
+
+def test_out_of_order_behind_an_acknowledged_one_is_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, cluster, producer, script = make(3, monkeypatch)
+    script.rule = times(1, APPENDED, 7, sequence(1))
+    future = producer.send("t", value(0), partition=0)
+    others = [producer.send("t", value(n), partition=0) for n in range(1, 4)]
+    world.run_while(lambda: not all(f.done() for f in others), 5)
+    assert not future.done()
+    forget_but_the_last(cluster)
+    assert future.result(timeout=10).offset == -1  # it is there, though nobody says where
+    assert numbers(cluster) == [0, 1, 2, 3]
+    assert [a.numbers for a in script.of(0)].count((0, 1)) == 2
+    producer.send("t", value(4), partition=0).result(timeout=5)
+    assert producer._engine.sender.identity.bumps == 0
+    producer.close()
+
+
+def test_out_of_order_waits_for_those_in_doubt_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of them is acknowledged; the leader knows only the last, which proves the others."""
+    world, cluster, producer, script = make(4, monkeypatch)
+    script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
+    futures = [producer.send("t", value(n), partition=0) for n in range(3)]
+    world.run_while(lambda: len(script.of(0)) < 4, 5)
+    forget_but_the_last(cluster)
+    offsets = [f.result(timeout=10).offset for f in futures]
+    assert offsets == [-1, -1, 3]
+    assert numbers(cluster) == [0, 1, 2]
+    assert producer._engine.sender.identity.bumps == 0
+    producer.close()
+
+
+def test_out_of_order_all_of_them_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader's log was cut: nothing of it is there, and it is written, once, in order."""
+    world, cluster, producer, script = make(5, monkeypatch)
+    for n in range(5):
+        producer.send("t", value(n), partition=0).result(timeout=5)
+    script.rule = either([times(1, APPENDED, 20, sequence(n)) for n in (6, 7)])
+    futures = [producer.send("t", value(n), partition=0) for n in (5, 6)]
+    world.run_while(lambda: len(script.of(0)) < 8, 5)
+    cluster.log("t", 0).truncate(4)  # acknowledged ones among them: an unclean election
+    for future in futures:
+        assert future.result(timeout=10).offset >= 4
+    assert numbers(cluster) == [0, 1, 2, 5, 6]
+    assert [a.numbers for a in script.of(0)][-2:] == [(1, 0), (1, 1)]
+    producer.close()
+
+
+def test_what_expired_in_doubt_comes_late_and_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The issue's second: reported as failed, sent again by the application, then it arrives."""
+    world, cluster, producer, script = make(
+        6, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+    )
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # it never comes to the log
+    late = producer.send("t", value(0), partition=0)
+    with pytest.raises(KafkaTimeoutError):
+        late.result(timeout=10)
+    (first,) = {a.numbers: a for a in script.of(0) if a.numbers == (0, 1)}.values()
+    script.rule = lambda _: None
+    for n in (0, 1, 2):
+        producer.send("t", value(n), partition=0).result(timeout=10)
+    producer_id = first.header.producer_id
+    script.arrive_late(first)
+    world.advance(1.0)
+    assert numbers(cluster) == [0, 1, 2]
+    assert [a.numbers for a in script.of(0)][-3:] == [(1, 0), (1, 1), (1, 2)]
+    assert {a.header.producer_id for a in script.arrivals} == {producer_id}
+    producer.close()
+
+
+def test_an_expired_one_leaves_other_partitions_their_sequences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-PR-1: only the partition in doubt has a new epoch, and nothing is asked of a broker."""
+    _, cluster, producer, script = make(
+        7, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+    )
+    for n in range(3):
+        producer.send("t", value(n), partition=1).result(timeout=5)
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
+    assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
+    script.rule = lambda _: None
+    for n in range(3, 6):
+        producer.send("t", value(n), partition=0).result(timeout=5)
+        producer.send("t", value(n), partition=1).result(timeout=5)
+    assert [a.numbers for a in script.of(1)] == [(0, n) for n in range(6)]
+    assert [a.numbers for a in script.of(0)][-3:] == [(1, n) for n in range(3)]
+    asked = sum(b.requests["InitProducerId"] for b in cluster.brokers.values())
+    assert asked == 1
+    producer.close()
+
+
+def test_one_partition_in_doubt_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issue's third: one below min ISR and one refused record elsewhere stalled all topics."""
+    world, cluster, producer, script = make(8, monkeypatch)
+    for partition in (1, 2):
+        producer.send("t", b"000", partition=partition).result(timeout=5)
+
+    def rule(arrival: Arrival) -> tuple[str, int] | None:
+        if arrival.partition == 0:
+            return APPENDED, 20
+        if arrival.partition == 1 and arrival.numbers == (0, 1):
+            return REFUSED, 29
+        return None
+
+    script.rule = rule
+    stuck = producer.send("t", value(1), partition=0)
+    world.change_link(latency=0.05)
+    refused = producer.send("t", value(1), partition=1)
+    world.advance(0.01)
+    behind = producer.send("t", value(2), partition=1)  # under way: now its sequence is missing
+    assert isinstance(refused.exception(timeout=5), TopicAuthorizationError)
+    begin = world.now
+    behind.result(timeout=5)
+    for n in range(1, 20):
+        producer.send("t", value(n), partition=2).result(timeout=5)
+    assert world.now - begin < 5.0
+    assert not stuck.done()
+    assert numbers(cluster, 1) == [0, 2]
+    script.rule = lambda _: None
+    stuck.result(timeout=10)
+    assert numbers(cluster) == [1]
+    producer.close()
+
+
+def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are under way on a connection that hangs: if the first arrives, so does the second."""
+    world, cluster, producer, script = make(
+        9, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+    )
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
+    first = producer.send("t", value(0), partition=0)
+    world.advance(0.6)
+    second = producer.send("t", value(1), partition=0)
+    assert isinstance(first.exception(timeout=10), KafkaTimeoutError)
+    assert not second.done()
+    script.rule = lambda _: None  # the leader answers: the first isn't there, so 45
+    error = second.exception(timeout=10)
+    assert isinstance(error, OutOfOrderSequenceNumberError)
+    assert "may have been written" in str(error)
+    copies = {a.numbers: a for a in script.of(0)}
+    script.arrive_late(copies[0, 1])
+    script.arrive_late(copies[0, 2])
+    producer.send("t", value(2), partition=0).result(timeout=10)
+    assert numbers(cluster) == [0, 1, 2]
+    assert script.of(0)[-1].numbers == (1, 0)
+    producer.close()
+
+
+def test_the_epoch_after_the_last_is_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, cluster, producer, script = make(
+        10, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+    )
+    producer.send("t", b"000", partition=1).result(timeout=5)
+    identity = producer._engine.sender.identity
+    producer_id = identity.current[0]
+    queue = producer._engine.sender._partitions.get(TopicPartition("t", 0))
+    queue.numbering.begin((producer_id, 32767))
+    script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
+    assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
+    assert script.of(0)[-1].numbers == (32767, 0)
+    script.rule = lambda _: None
+    producer.send("t", value(1), partition=0).result(timeout=5)
+    last = script.of(0)[-1]
+    assert last.numbers == (0, 0)
+    assert last.header.producer_id > producer_id
+    producer.send("t", value(1), partition=1).result(timeout=5)
+    assert script.of(1)[-1].header.producer_id == producer_id
+    assert script.of(1)[-1].numbers == (0, 1)
+    assert numbers(cluster) == [1]
+    producer.close()
+
+
+def test_sequences_begin_again_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 2^31: brokers take the 0 for what follows, and bits beyond would be another sequence."""
+    _, cluster, producer, script = make(11, monkeypatch)
+    log = cluster.log("t", 0)
+    log.producers.clear()  # so that any sequence is taken
+    numbering = producer._engine.sender._partitions.get(TopicPartition("t", 0)).numbering
+    numbering.next_sequence = 2**31 - 3
+    numbering.known_at = -2
+    futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(2)]
+    producer.flush(timeout=5)
+    futures += [producer.send("t", value(n), partition=0) for n in range(2, 6)]
+    producer.flush(timeout=5)
+    assert [f.result(timeout=0).offset for f in futures] == list(range(1, 7))
+    assert [a.numbers[1] for a in script.of(0)][-5:] == [2**31 - 3, 2**31 - 1, 0, 1, 2]
+    assert producer._engine.sender.identity.bumps == 0
+    assert numbering.next_sequence == 3
+    producer.close()
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_duplicate_sequence_number_is_success(
+    doubtful: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code 46 is what older brokers say of a repetition."""
+    _, cluster, producer, script = make(12, monkeypatch)
+    rules = [times(1, APPENDED, 7, sequence(1))] if doubtful else []
+    script.rule = either([*rules, times(1, APPENDED, 46, sequence(1))])
+    found = producer.send("t", value(0), partition=0).result(timeout=5)
+    assert found.offset == -1
+    producer.send("t", value(1), partition=0).result(timeout=5)
+    assert numbers(cluster) == [0, 1]
+    assert script.of(0)[-1].numbers == (0, 2)
+    producer.close()
+
+
+def test_refused_by_proof_and_out_of_order_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that forgot the producer took the newer one; the older isn't there, whatever 45
+    says: nothing of it was ever in doubt.
+    """
+    world, cluster, producer, script = make(13, monkeypatch)
+    world.change_link(latency=0.02)
+
+    def rule(arrival: Arrival) -> tuple[str, int] | None:
+        if arrival.numbers == (0, 1) and arrival.partition == 0 and not met:
+            met.append(arrival)
+            cluster.log("t", 0).producers.clear()
+            return REFUSED, 19
+        return None
+
+    met: list[Arrival] = []
+    script.rule = rule
+    futures = [producer.send("t", value(n), partition=0) for n in range(2)]
+    for future in futures:
+        assert future.result(timeout=10).offset >= 1
+    assert sorted(numbers(cluster)) == [0, 1]
+    producer.close()
+
+
+# Records that a broker refuses (KIP-467)
+
+
+@pytest.mark.parametrize("bad", [{0}, {3, 4}, {1, 5, 9}, {9}, set(range(10))])
+@pytest.mark.parametrize("behind", [0, 3])
+def test_refused_records_fail_and_their_neighbours_are_written(
+    bad: set[int], behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, cluster, producer, _ = make(14, monkeypatch, **{"batch.size": 10_000})
+    cluster.log("t", 0).compacted = True
+    producer.send("t", b"000", b"k", partition=0).result(timeout=5)
+    world.change_link(latency=0.05)
+    futures = [
+        producer.send("t", b"%03d" % n, None if n in bad else b"k", partition=0) for n in range(10)
+    ]
+    told: list[int] = []
+    for n, future in enumerate(futures):
+        future.add_done_callback(lambda _, n=n: told.append(n))
+    world.advance(0.01)
+    for n in range(10, 10 + behind):
+        futures.append(producer.send("t", b"%03d" % n, b"k", partition=0))
+        world.advance(0.01)
+    producer.flush(timeout=20)
+    good = [n for n in range(10 + behind) if n not in bad]
+    assert numbers(cluster) == [0, *good]
+    for n, future in enumerate(futures):
+        error = future.exception(timeout=0)
+        assert isinstance(error, InvalidRecordError) if n in bad else error is None, (n, error)
+    assert (
+        [futures[n].result(timeout=0).offset for n in good]
+        == [row[0] for row in cluster.records("t", 0)][-len(good) :]
+        if good
+        else True
+    )
+    assert sorted(told) == list(range(10))
+    assert producer._engine.accumulator.used == 0
+    producer.close()
+
+
+def test_refused_rows_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, cluster, producer, _ = make(15, monkeypatch, **{"batch.size": 10_000})
+    cluster.log("t", 0).compacted = True
+    bad = {0, 17, 18, 50, 99}
+    table = pa.table(
+        {
+            "key": pa.array([None if n in bad else b"k" for n in range(100)], pa.binary()),
+            "value": [b"%03d" % n for n in range(100)],
+            "partition": pa.array([n % 2 for n in range(100)], pa.int32()),
+        }
+    )
+    future = producer.send_arrow("t", table)
+    column = future.errors(timeout=20)
+    assert column is not None
+    marked = {n for n, text in enumerate(column.to_pylist()) if text is not None}
+    assert marked == {n for n in bad if n % 2 == 0}
+    assert "InvalidRecordError" in column.to_pylist()[50]
+    assert numbers(cluster, 0) == [n for n in range(0, 100, 2) if n not in bad]
+    assert numbers(cluster, 1) == list(range(1, 100, 2))
+    assert sum(r.records for r in future.acknowledged()) == 100 - len(marked)
+    producer.close()
+
+
+def test_each_refused_record_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, cluster, producer, _ = make(16, monkeypatch, **{"batch.size": 10_000})
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    cluster.go_silent(leader.id)
+    futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(4)]
+    world.advance(0.01)
+    sender = producer._engine.sender
+    (batch,) = sender.queues[TopicPartition("t", 0)].in_flight
+    answer = PartitionProduceResponse(
+        0, 32, -1, record_errors=[Said(1, "too old"), Said(2, None)], error_message="some"
+    )
+    sender.settling.settle(batch, answer, None, world.now)
+    first, second = (futures[n].exception(timeout=0) for n in (1, 2))
+    assert isinstance(first, InvalidTimestampError)
+    assert "too old" in str(first)
+    assert "some" in str(second)
+    assert not futures[0].done()
+    with pytest.raises(KafkaTimeoutError):
+        producer.close(timeout=0)
+
+
+# What errors tell (R-RT-2)
+
+
+def test_a_delivery_timeout_lists_the_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, cluster, producer, _ = make(
+        17, monkeypatch, **{"delivery.timeout.ms": 6000, "request.timeout.ms": 1000}
+    )
+    cluster.min_insync_replicas = 4
+    future = producer.send("t", value(0), partition=0)
+    world.advance(3.0)
+    assert "NOT_ENOUGH_REPLICAS" in str(producer.explain())
+    with pytest.raises(KafkaTimeoutError, match="NOT_ENOUGH_REPLICAS") as flushed:
+        producer.flush(timeout=0.5)
+    assert isinstance(flushed.value.__cause__, NotEnoughReplicasError)
+    error = future.exception(timeout=10)
+    assert isinstance(error, KafkaTimeoutError)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    (found,) = [a for a in error.attempts if "NOT_ENOUGH_REPLICAS" in a.error]
+    assert found.address == leader.address
+    assert "t-0" in found.what
+    assert world.now - found.at < 2.0
+    assert isinstance(error.__cause__, NotEnoughReplicasError)
+    producer.close()
+
+
+def test_a_deleted_topic_is_named_by_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, cluster, producer, _ = make(
+        18, monkeypatch, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
+    )
+    cluster.delete_topic("t")
+    future = producer.send("t", value(0), partition=0)
+    world.advance(2.0)
+    assert "UNKNOWN_TOPIC" in str(producer.explain())
+    error = future.exception(timeout=10)
+    assert isinstance(error, KafkaTimeoutError)
+    assert any("UNKNOWN_TOPIC" in a.error for a in error.attempts)
+    assert type(error.__cause__).__name__.startswith("UnknownTopic")
+    producer.close()
