@@ -15,7 +15,9 @@ from odradek.common.errors import (
     TransactionAbortedError,
 )
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
+from odradek.simulation.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 
@@ -214,4 +216,35 @@ def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
             call()
     with pytest.raises(FatalTransactionError):
         producer.send("t", b"4")
+    producer.close()
+
+
+def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
+    """Else a batch could be written behind the marker, and hold readers up until it times out."""
+    scene = Scene(0)
+    producer = scene.producer(linger_ms=0)
+    coordinator = scene.coordinator()
+    partition = next(
+        p for p in range(3) if (b := scene.cluster.leader("t", p)) and b.id != coordinator
+    )
+    leader = scene.cluster.leader("t", partition)
+    assert leader is not None
+    producer.begin_transaction()
+    producer.send("t", b"0", partition=partition).result(timeout=5)
+    written: list[int] = []
+
+    def observe(_: object, client: str, request: ReceivedRequest) -> None:
+        if request.api_key == EndTxnRequest.API_KEY:
+            written.append(scene.written())
+
+    scene.cluster.observers.append(observe)
+    leader.processing = 2.0  # the coordinator would be asked long before this one is done
+    producer.send("t", b"1", partition=partition)
+    scene.world.advance(0.1)
+    producer.abort_transaction()
+    assert written == [2]
+    leader.processing = 0.0002
+    with producer.transaction():
+        send(producer, range(2, 5))
+    assert scene.visible() == [2, 3, 4]
     producer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,14 @@ from tests.simulation.produce_script import (
 )
 
 from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.kafka_errors import (
     InvalidRecordError,
     InvalidTimestampError,
     NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
+    RequestTimedOutError,
     TopicAuthorizationError,
 )
 from odradek.common.types import TopicPartition
@@ -351,6 +354,33 @@ def test_refused_by_proof_and_out_of_order_is_sent_again(
     producer.close()
 
 
+def test_retries_that_run_out_leave_no_sequence_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be in the log: another batch with its sequence would be taken for it, and lost."""
+    _, cluster, producer, script = make(19, monkeypatch, retries=1)
+    script.rule = times(9, APPENDED, 7, sequence(1))
+    error = producer.send("t", value(0), partition=0).exception(timeout=10)
+    assert isinstance(error, RequestTimedOutError)
+    producer.send("t", value(1), partition=0).result(timeout=5)
+    assert numbers(cluster) == [0, 1]
+    assert script.of(0)[-1].numbers == (1, 0)
+    producer.close()
+
+
+def test_retries_that_run_out_by_proof_leave_their_sequence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, cluster, producer, script = make(20, monkeypatch, retries=1)
+    script.rule = times(9, REFUSED, 19, sequence(1))
+    assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
+    script.rule = lambda _: None
+    producer.send("t", value(1), partition=0).result(timeout=5)
+    assert numbers(cluster) == [1]
+    assert script.of(0)[-1].numbers == (0, 1)
+    producer.close()
+
+
 # Records that a broker refuses (KIP-467)
 
 
@@ -367,8 +397,12 @@ def test_refused_records_fail_and_their_neighbours_are_written(
         producer.send("t", b"%03d" % n, None if n in bad else b"k", partition=0) for n in range(10)
     ]
     told: list[int] = []
+
+    def note(n: int, _: RecordFuture) -> None:
+        told.append(n)
+
     for n, future in enumerate(futures):
-        future.add_done_callback(lambda _, n=n: told.append(n))
+        future.add_done_callback(partial(note, n))
     world.advance(0.01)
     for n in range(10, 10 + behind):
         futures.append(producer.send("t", b"%03d" % n, b"k", partition=0))

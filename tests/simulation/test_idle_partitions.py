@@ -1,0 +1,98 @@
+"""What a step costs grows with the partitions in use, not with all that were used once."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.clients.producer import partition_queues
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+def make(topics: int, partitions: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=3)
+    for n in range(topics):
+        cluster.create_topic(f"t{n}", partitions=partitions)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
+    return world, cluster, Producer(settings, _host=world.host("producer"))
+
+
+def lines_of(producer: Producer) -> int:
+    """Lines of ours that one `send().result()` and one `flush()` take; loops count each time."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if "/simulation/" in frame.f_code.co_filename:
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        producer.send("t0", b"x", partition=0).result(timeout=5)
+        producer.flush(timeout=5)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 600), (150, 2)])
+def test_partitions_used_once_cost_a_send_nothing(topics: int, partitions: int) -> None:
+    _, _, few = make(1, 2)
+    _, _, many = make(topics, partitions)
+    counts = []
+    for producer, used in ((few, (1, 2)), (many, (topics, partitions))):
+        for topic in range(used[0]):
+            for partition in range(used[1]):
+                producer.send(f"t{topic}", b"x", partition=partition)
+        producer.flush(timeout=60)
+        producer.send("t0", b"x", partition=0).result(timeout=5)
+        counts.append(lines_of(producer))
+        producer.close()
+    assert counts[1] < 1.2 * counts[0], counts
+
+
+def test_a_partition_that_rested_goes_on_with_its_sequences() -> None:
+    world, cluster, producer = make(1, 3)
+    for n in range(5):
+        producer.send("t0", b"%d" % n, partition=0).result(timeout=5)
+        producer.send("t0", b"%d" % n, partition=1).result(timeout=5)
+        world.advance(10.0)
+        assert not producer._engine.sender.queues
+    headers = [batch.header for batch in cluster.log("t0", 0).batches]
+    assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, n) for n in range(5)]
+    producer.close()
+
+
+def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their sequences can't be begun again under the epoch they had: a leader would refuse."""
+    monkeypatch.setattr(partition_queues, "MOST_RESTING", 20)
+    _, cluster, producer = make(1, 100)
+    for _ in range(3):
+        for partition in range(100):
+            producer.send("t0", b"x", partition=partition).result(timeout=5)
+    assert len(producer._engine.sender._partitions) <= 21
+    assert producer._engine.sender.identity.bumps == 0
+    asked = sum(b.requests["InitProducerId"] for b in cluster.brokers.values())
+    assert asked == 1
+    for partition in range(100):
+        headers = [batch.header for batch in cluster.log("t0", partition).batches]
+        assert len(headers) == 3
+        epochs = [h.producer_epoch for h in headers]
+        assert epochs == sorted(epochs)
+        for before, after in pairwise(headers):
+            same = before.producer_epoch == after.producer_epoch
+            assert after.base_sequence == (before.base_sequence + 1 if same else 0)
+    producer.close()

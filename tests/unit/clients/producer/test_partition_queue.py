@@ -1,0 +1,152 @@
+"""Which batch of a partition may go, and under which number (R-PR-1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
+from odradek.clients.producer.partition_queue import SEQUENCES, PartitionQueue
+from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError
+from odradek.common.types import TopicPartition
+from odradek.record import BatchBuilder
+
+TP = TopicPartition("t", 0)
+ME = (7, 0)
+
+
+def batch(serial: int, count: int = 1) -> ProducerBatch:
+    made = ProducerBatch(TP, BatchBuilder(10_000, None), 0.0, 120.0)
+    for _ in range(count):
+        made.append(None, b"v", (), 0)
+    made.serial = serial
+    return made
+
+
+def sent(queue: PartitionQueue, serial: int, count: int = 1, epoch: int = 0) -> ProducerBatch:
+    made = batch(serial, count)
+    queue.number(made)
+    made.epoch_tried = epoch
+    queue.in_flight.append(made)
+    return made
+
+
+def known(epoch: int = 0) -> PartitionQueue:
+    queue = PartitionQueue()
+    queue.numbering.begin(ME)
+    queue.numbering.known_at = epoch
+    return queue
+
+
+def test_sequences_wrap_at_2_to_31() -> None:
+    queue = known()
+    queue.numbering.next_sequence = SEQUENCES - 3
+    assert [sent(queue, n, 2).sequence for n in range(4)] == [SEQUENCES - 3, SEQUENCES - 1, 1, 3]
+
+
+def test_the_last_sequence_is_given_once_back_over_the_wrap() -> None:
+    queue = known()
+    queue.numbering.next_sequence = SEQUENCES - 1
+    one = sent(queue, 0, 3)
+    queue.in_flight.clear()
+    assert queue.take_back(one)
+    assert queue.numbering.next_sequence == SEQUENCES - 1
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3])
+def test_five_batches_behind_the_oldest_in_doubt_none_goes(answered: int) -> None:
+    queue = known()
+    batches = [sent(queue, n) for n in range(4)]
+    assert queue.admits(batch(4), 0, 5)
+    batches.append(sent(queue, 4))
+    for done in batches[1 : 1 + answered]:
+        queue.in_flight.remove(done)
+    assert not queue.admits(batch(5), 0, 5)
+    queue.in_flight.remove(batches[0])
+    assert queue.admits(batch(5), 0, 5)
+
+
+def test_nothing_goes_behind_the_first_to_a_leader_that_may_not_know_us() -> None:
+    queue = known(epoch=3)
+    sent(queue, 0, epoch=4)
+    assert not queue.admits(batch(1), 4, 5)
+    queue.numbering.known_at = 4
+    assert queue.admits(batch(1), 4, 5)
+    assert not queue.admits(batch(1), 5, 5)  # another leader: the older one first
+
+
+def test_only_the_newest_gives_its_sequence_back() -> None:
+    queue = known()
+    first, second = sent(queue, 0, 3), sent(queue, 1, 2)
+    queue.in_flight.remove(first)
+    assert not queue.take_back(first)
+    queue.in_flight.clear()
+    assert queue.take_back(second)
+    assert queue.numbering.next_sequence == 3
+    queue.numbering.ended = True
+    assert not queue.take_back(first)
+
+
+def test_an_ended_identity_lets_those_go_first_that_may_be_in_the_log() -> None:
+    queue = known()
+    doubtful = batch(1)
+    queue.number(doubtful)
+    queue.waiting.extend((batch(0), doubtful, batch(2)))
+    assert queue.next() is queue.waiting[0]
+    queue.numbering.ended = True
+    assert queue.next() is doubtful
+    doubtful.out_of_order = True
+    queue.gaps = 1
+    assert queue.next() is None  # its fate is decided first
+
+
+def test_a_new_identity_begins_at_nothing() -> None:
+    queue = known()
+    sent(queue, 0, 5)
+    numbering = queue.numbering
+    numbering.ended = numbering.lost = True
+    numbering.begin((7, 1))
+    assert (numbering.next_sequence, numbering.numbered, numbering.ended) == (0, 0, False)
+    assert not numbering.lost
+    assert numbering.known_at < -1
+    assert queue.in_flight[0].sequence != NO_SEQUENCE
+
+
+def test_partitions_are_told_apart_when_they_rest() -> None:
+    queues = PartitionQueues()
+    one = queues.get(TP)
+    one.numbering.begin((7, 3))
+
+    class Same:
+        current = ME
+
+    queues.rest(TP, Same())  # type: ignore[arg-type]
+    assert not queues.active
+    assert len(queues) == 1
+    assert queues.get(TP).numbering is one.numbering
+
+
+AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
+"""What a leader may say while it waits for replicas (Kafka's DelayedProduce), or of an accident."""
+
+
+def test_what_may_be_said_after_the_append_proves_nothing() -> None:
+    assert not PROOFS & set(AFTER_THE_APPEND)
+    assert all(leaves_doubt(code) for code in AFTER_THE_APPEND)
+    assert leaves_doubt(None)
+    assert leaves_doubt(30_000)
+    assert set(PROOFS) <= set(ERRORS)
+
+
+@pytest.mark.parametrize("code", [2, 10, 19, 29, 45, 47, 59, 87])
+def test_what_is_said_before_the_append_is_a_proof(code: int) -> None:
+    assert not leaves_doubt(code)
+
+
+def test_an_error_in_doubt_is_still_what_it_was() -> None:
+    refusal = TopicAuthorizationError("no").needing("WRITE", "t", "topic")
+    made = in_doubt(batch(0, 3), refusal)
+    assert isinstance(made, TopicAuthorizationError)
+    assert made.operation == "WRITE"
+    assert "3 records for t-0 may have been written already" in str(made)
