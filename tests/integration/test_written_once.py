@@ -1,0 +1,144 @@
+"""R-PR-1 on real brokers: what the simulation takes for granted, and records that are refused."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.interop.other_client import read_all
+
+from odradek.api.admin import Admin
+from odradek.api.producer import Producer
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.kafka_errors import InvalidRecordError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from odradek.record import BatchBuilder
+from odradek.testing import LocalCluster
+
+
+def batches(cluster: LocalCluster, topic: str, partition: int) -> list[tuple[int, ...]]:
+    """Epoch, first sequence and count of each batch in a log, as Kafka's own tool reads it."""
+    log = cluster.directory / "broker-0" / "data" / f"{topic}-{partition}" / f"{0:020}.log"
+    text = cluster.run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", str(log)])
+    found = re.findall(r"count: (\d+) baseSequence: (\d+) .*producerEpoch: (\d+)", text)
+    return [(int(epoch), int(sequence), int(count)) for count, sequence, epoch in found]
+
+
+def alter(producer: Producer, sequence: int, code: int, times: int) -> list[int]:
+    """Let so many answers to the batch with this sequence say something else; note what came."""
+    settling = producer._engine.sender.settling
+    settle = settling.settle
+    seen: list[int] = []
+
+    def altered(
+        batch: Any, answer: PartitionProduceResponse | None, error: Any, now: float, **more: Any
+    ) -> None:
+        if answer is not None and batch.sequence == sequence:
+            seen.append(answer.error_code)
+            if len(seen) <= times:
+                answer.error_code, answer.base_offset = code, -1
+        settle(batch, answer, error, now, **more)
+
+    settling.settle = altered  # type: ignore[method-assign]
+    return seen
+
+
+@pytest.mark.parametrize("code", [7, 20])
+def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code: int) -> None:
+    """It used to be written twice: the third repetition stood behind more than five others."""
+    cluster.create_topic(topic, partitions=1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
+        producer.send(topic, b"000", partition=0).result(timeout=20)
+        seen = alter(producer, 1, code, times=3)
+        futures = []
+        for n in range(1, 60):
+            futures.append(producer.send(topic, b"%03d" % n * 30, partition=0))
+            time.sleep(0.005)
+        producer.flush(timeout=30)
+    assert len(seen) == 4
+    assert set(seen) == {0}  # the broker knew each repetition
+    assert [f.result(timeout=0).offset for f in futures] == list(range(1, 60))
+    rows = read_all(cluster.bootstrap_servers, topic, 1)[0]
+    assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
+
+
+def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -> None:
+    """A leader takes the next epoch from sequence 0 and refuses the one before; other partitions
+    of the same producer go on under theirs, in the same requests.
+    """
+    cluster.create_topic(topic, partitions=2, replication_factor=3)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for partition in (0, 1):
+            producer.send(topic, b"first", partition=partition).result(timeout=20)
+        engine = producer._engine
+        identity = engine.sender.identity.current
+        numbering = engine.sender._partitions.get(TopicPartition(topic, 0)).numbering
+        numbering.ended = numbering.lost = True  # as behind a batch that expired in doubt
+        for n in range(3):
+            futures = [producer.send(topic, b"%d" % n, partition=p) for p in (0, 1)]
+            assert [f.result(timeout=20).offset for f in futures] == [n + 1, n + 1]
+        late = BatchBuilder(10_000, None)
+        late.append(None, b"late", (), 0)
+        sealed = late.build(producer_id=identity[0], producer_epoch=identity[1], base_sequence=1)
+        leader = engine.metadata.snapshot.leader(topic, 0)  # type: ignore[union-attr]
+        assert leader is not None
+        body = ProduceRequest(
+            None, -1, 10_000, [TopicProduceData(topic, b"", [PartitionProduceData(0, sealed)])]
+        )
+        known = engine.metadata.snapshot.topic(topic)  # type: ignore[union-attr]
+        assert known is not None
+        body.topic_data[0].topic_id = known.topic_id
+        answer = producer._call(
+            lambda deadline: engine.ask(leader.address, body, ProduceResponse, deadline), 20, "it"
+        )
+        assert answer.responses[0].partition_responses[0].error_code == 47
+        assert producer.send(topic, b"3", partition=0).result(timeout=20).offset == 4
+        assert engine.sender.identity.current == identity
+    epoch = identity[1]
+    of_first = batches(cluster, topic, 0)
+    assert of_first == [(epoch, 0, 1), *((epoch + 1, n, 1) for n in range(4))]
+    assert batches(cluster, topic, 1) == [(epoch, n, 1) for n in range(4)]
+
+
+def test_records_without_a_key_for_a_compacted_topic(cluster: LocalCluster, topic: str) -> None:
+    """KIP-467: each refused record has its own error, and its neighbours are written, in order."""
+    servers = cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 3, {"cleanup.policy": "compact"})])
+    bad = {3, 4, 17, 99}
+    with Producer(bootstrap_servers=servers, linger_ms=200) as producer:
+        futures = [
+            producer.send(topic, b"%d" % n, None if n in bad else b"k%d" % n, partition=0)
+            for n in range(100)
+        ]
+        producer.flush(timeout=20)
+        for n, future in enumerate(futures):
+            error = future.exception(timeout=0)
+            assert isinstance(error, InvalidRecordError) if n in bad else error is None
+        good = [n for n in range(100) if n not in bad]
+        assert [futures[n].result(timeout=0).offset for n in good] == list(range(96))
+        assert "key" in str(futures[3].exception(timeout=0))
+        keys = [None if n in bad else b"a%d" % n for n in range(100)]
+        table = pa.table(
+            {"key": pa.array(keys, pa.binary()), "value": [b"%d" % n for n in range(100)]}
+        )
+        rows = producer.send_arrow(topic, table)
+        column = rows.errors(timeout=20)
+        assert column is not None
+        assert {n for n, text in enumerate(column.to_pylist()) if text is not None} == bad
+        (place,) = rows.acknowledged()
+        assert (place.first_offset, place.records) == (96, 96)
+        producer.send(topic, b"last", b"k", partition=0).result(timeout=20)
+        assert producer._engine.sender.identity.bumps == 0
+    found = [r.value for r in read_all(servers, topic, 1)[0]]
+    assert found == [b"%d" % n for n in (*good, *good)] + [b"last"]
