@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from odradek.api.left_open import Opened, closed, made_at, opened
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,
     ConfigurationError,
+    IllegalStateError,
     KafkaError,
 )
 from odradek.common.events import Listener
@@ -90,6 +92,9 @@ class Client(Generic[E]):
         """Take a host, or make the client's usual one; `build` makes the engine for it."""
         self._config = config
         self._closed = False
+        self._opened: Opened | None = None
+        self._build = build
+        self._listeners: list[Listener] = []
         self._close_events: list[Callable[[float], None]] = []
         self._event_topic: EventTopic | None = None
         directory = config["events.dir"]
@@ -109,15 +114,24 @@ class Client(Generic[E]):
             from odradek.runtime.events_dir import EventFile
 
             events = EventFile(directory, client=config["client.id"])
-            self._engine.events.listen(events)
+            self.listen(events)
             self._close_events.append(lambda timeout: events.close())
         if real and config["events.topic"]:
             from odradek.api.event_topic import EventTopic
 
             self._event_topic = EventTopic(config)
-            self._engine.events.listen(self._event_topic.queue)
+            self.listen(self._event_topic.queue)
             self._close_events.append(self._event_topic.queue.close)
+        self._engine.events.surface = host.surface
         host.attach(self._engine)
+        if real:
+            self._opened = self._left_open(host)
+            opened(self, self._opened)
+
+    def _left_open(self, host: Host) -> Opened:
+        """What is to be known of this client when it is dropped without having been closed."""
+        name, timeout = self._config["client.id"], CLOSE_TIMEOUT
+        return Opened(type(self).__name__, name, host, self._engine, None, timeout, *made_at())
 
     def _usual_host(self) -> Host:
         """All work is done in the caller's thread, unless a client says otherwise."""
@@ -182,8 +196,43 @@ class Client(Generic[E]):
         return completion.result()
 
     def _check_open(self) -> None:
+        """Before anything is done, and before any lock is taken."""
         if self._closed:
             raise ClientClosedError(f"this {type(self).__name__} is closed")
+        self._host.check()
+        if self._host.torn:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Go on with a new engine: an exception from outside ended a step of the old one halfway.
+
+        The torn one is only read (R-HO-1). What is left of it is what its user has done: listeners,
+        an assignment, positions. Interrupted, this begins again at the next call.
+        """
+        old, new = self._engine, self._build(self._host)
+        if old.ended is not None and isinstance(old.ended.__cause__, Exception | None):
+            raise old.ended.with_traceback(None)  # not because of the interruption
+        new.events.surface = self._host.surface
+        new.network.mechanism = old.network.mechanism
+        new.metadata.cluster_id = old.metadata.cluster_id
+        for listener in self._listeners:
+            new.events.listen(listener)
+        self._carry_over(old, new)
+        self._engine = new
+        if self._opened is not None:
+            self._opened.engine = new
+        self._host.renew(new)
+
+    def _carry_over(self, old: E, new: E) -> None:
+        """Give a new engine what the user told the old one."""
+
+    def _check_uninterrupted(self, what: str) -> None:
+        """Refuse what can't be done amid something else of this client, in its own thread."""
+        if self._host.interrupted:
+            raise IllegalStateError(
+                f"{what} was called by what has interrupted this {type(self).__name__} amid "
+                "something else (a signal handler, a finaliser, a listener): call it later"
+            )
 
     # What all clients can do
 
@@ -194,6 +243,7 @@ class Client(Generic[E]):
         `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic
         seconds.
         """
+        self._listeners.append(listener)
         self._engine.events.listen(listener)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -225,21 +275,28 @@ class Client(Generic[E]):
         """
         from odradek.api.explain import explain
 
+        if not self._closed:
+            self._host.check()
         return explain(self._engine, type(self).__name__, self._host.now())
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections. Always ends within `timeout` seconds; may be called twice.
 
-        Later calls raise `ClientClosedError`.
+        Any thread may call it, and so may a signal handler. A call of another thread that waits
+        raises `ClientClosedError`. Later calls raise `ClientClosedError`.
         """
-        if self._closed:
-            return
-        self._closed = True
-        self._engine.shut()
-        deadline = self._host.now() + checked_timeout(timeout)
-        self._host.close(deadline)
+        host, deadline = self._host, self._host.now() + checked_timeout(timeout)
+        host.surfacing = False
+        if not self._closed:
+            self._closed = True
+            closed(self._opened)
+            self._engine.shut()
+        host.close(deadline)
         for close in self._close_events:
-            close(min(EVENTS_TIMEOUT, max(0.0, deadline - self._host.now())))
+            close(min(EVENTS_TIMEOUT, max(0.0, deadline - host.now())))
+        host.surfacing = True
+        if not host.forked:
+            host.check()
 
     def __enter__(self) -> Self:
         return self

@@ -74,9 +74,12 @@ class Consumer(GroupConsumer):
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
         """
+        from odradek.runtime.one_reader import OneReader
+
         config, keywords = sealed(config), sealed(keywords)
         settled = Config(CONSUMER, config, **keywords)
         self._background = background
+        self._reader = OneReader()
         super().__init__(
             settled,
             _host,
@@ -115,6 +118,7 @@ class Consumer(GroupConsumer):
         committed, where it has.
         """
         self._check_open()
+        self._check_uninterrupted("assign()")
         ends = None if until is None else {one_partition(p): o for p, o in until.items()}
         self._engine.assign(some_partitions(partitions), ends)
         if self._engine.group is not None:
@@ -127,18 +131,21 @@ class Consumer(GroupConsumer):
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
         self._check_open()
+        self._check_uninterrupted("seek()")
         with self._engine.lock:
             self._engine.subscription.seek(one_partition(tp), offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
         self._check_open()
+        self._check_uninterrupted("seek_to_beginning()")
         with self._engine.lock:
             self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
         self._check_open()
+        self._check_uninterrupted("seek_to_end()")
         with self._engine.lock:
             self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
 
@@ -157,16 +164,31 @@ class Consumer(GroupConsumer):
         )
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`."""
-        self._check_open()
-        with self._engine.lock:
-            self._engine.subscription.pause(some_partitions(partitions), paused=True)
+        """Hand out nothing of these partitions until `resume`.
+
+        May be called at any place, by signal handlers and listeners too: what a `poll` is about to
+        hand out that was interrupted by it is handed out still.
+        """
+        self._pause(some_partitions(partitions), paused=True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out records of these partitions again."""
+        """Hand out records of these partitions again; may be called at any place, as `pause`."""
+        self._pause(some_partitions(partitions), paused=False)
+
+    def _pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         self._check_open()
-        with self._engine.lock:
-            self._engine.subscription.pause(some_partitions(partitions), paused=False)
+        engine = self._engine
+        if self._host.interrupted:  # this very thread is amid the state that this would change
+            for partition in partitions:
+                engine.subscription.get(partition)
+            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
+            self._host.wake()
+            return
+        with engine.lock:
+            engine.subscription.pause(partitions, paused=paused)
+
+    def _carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
+        new.take_over(old.subscription)
 
     # Reading
 
@@ -179,6 +201,8 @@ class Consumer(GroupConsumer):
         `TopicAuthorizationError`, `UnknownTopicOrPartitionError` (each with the partition;
         the others go on), `ClusterIdMismatchError`, and with `metadata.recovery.strategy=none`
         `NoBrokerAvailableError` after `metadata.unavailable.timeout.ms` (KIP-899).
+        `IllegalStateError` while another thread is in `poll`, or in anything else that hands out
+        records; `ClientClosedError` where another thread closes the consumer meanwhile.
         """
         most = self._config["max.poll.records"] if max_records is None else max_records
         if most < 1:
@@ -271,12 +295,14 @@ class Consumer(GroupConsumer):
         It may make nothing of what came (markers, aborted transactions): then it goes on waiting.
         """
         self._check_open()
+        self._check_uninterrupted("poll()")
         engine, host = self._engine, self._host
         deadline = self._deadline(timeout)
         delivery, group = engine.delivery, engine.group
-        if group is not None and group.entered(host.now()):
-            host.wake()
+        claim = self._reader.claim("poll()", group.turns.running if group else None)
         try:
+            if group is not None and group.entered(host.now()):
+                host.wake()
             if delivery.ready:
                 if engine.fetcher.made_room():
                     host.wake()
@@ -301,6 +327,7 @@ class Consumer(GroupConsumer):
         finally:
             if group is not None:
                 group.left(host.now())
+            self._reader.leave(claim)
 
     def _wait(self, seconds: float) -> bool:
         """Wait for something to hand out, or to call; a thread that is late brings nothing."""

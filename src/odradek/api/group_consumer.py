@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
 
 from odradek.api.base import CLOSE_TIMEOUT, FOREVER, Client, checked_timeout
 from odradek.clients.consumer.closing_fetch import CLOSING_PATIENCE, close_sessions
@@ -98,6 +99,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         `InconsistentGroupProtocolError` …) is raised by the calls that ask for records.
         """
         self._check_open()
+        self._check_uninterrupted("subscribe()")
         group = self._group("subscribe()")
         names = [topics] if isinstance(topics, str) else list(topics)
         given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
@@ -118,7 +120,10 @@ class GroupConsumer(Client[ConsumerEngine]):
         self._host.drive()
 
     def _with_consumer(self, callback: Callback | None) -> Listener | None:
-        return None if callback is None else lambda partitions: callback(self, partitions)
+        if callback is None:
+            return None
+        this = ref(self)  # a consumer that was dropped isn't kept by its own callbacks
+        return lambda partitions: callback(this(), partitions)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Give everything back and leave the group; `assign` or `subscribe` may follow.
@@ -128,6 +133,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         group can't be reached.
         """
         self._check_open()
+        self._check_uninterrupted("unsubscribe()")
         engine, deadline = self._engine, self._deadline(timeout)
         group = engine.group
         if group is None or not group.subscribed:
@@ -224,6 +230,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         Without one a failure is logged. Commits go out in the order of their calls.
         """
         self._check_open()
+        self._check_uninterrupted("commit_async()")
         group, engine = self._group("commit_async()"), self._engine
         if engine.ended is not None:
             raise engine.ended.with_traceback(None)
@@ -267,16 +274,20 @@ class GroupConsumer(Client[ConsumerEngine]):
     def _close(self, timeout: float, *, through: bool) -> None:
         """`through`: the application is done with what it was handed."""
         deadline = self._host.now() + checked_timeout(timeout)
+        group, alone = self._engine.group, self._host.interrupted
+        if group is not None and not self._closed and not self._host.forked:
+            self._check_uninterrupted("close()")
+        self._host.surfacing = False
         try:
-            group = self._engine.group
-            if not self._closed and group is not None:
+            if not self._closed and group is not None and not self._host.forked:
                 with suppress(ClientForkedError):  # the member is the parent's
                     try:
                         if self._engine.ended is None:
                             self._leave(group, deadline, through=through)
                     finally:
                         self._tell_the_rest(group)
-            sessions = self._engine.fetcher.halt() if not self._closed else ()
+            open_still = not (self._closed or alone or self._host.forked or self._host.torn)
+            sessions = self._engine.fetcher.halt() if open_still else ()
             if sessions and self._engine.ended is None:
                 patience = min(CLOSING_PATIENCE, max(0.0, deadline - self._host.now()))
                 with suppress(KafkaError):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.api.base import GRACE
+from odradek.api.left_open import Opened
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.api.transactions import Transactional
 from odradek.clients.producer.delivery import Delivery
@@ -74,6 +75,11 @@ class Producer(Transactional):
         )
         """A record may go into an open batch without a lock, and without a look at its size."""
 
+    def _left_open(self, host: Host) -> Opened:
+        found = super()._left_open(host)
+        found.producer, found.timeout = self._engine, self._config["close.timeout.ms"]
+        return found
+
     def _usual_host(self) -> Host:
         """A thread of its own, started at the first record: records linger while users go on."""
         return self._host_in_thread()
@@ -98,7 +104,9 @@ class Producer(Transactional):
         called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
         with `error` None, or with the error and an offset of -1. Records of a partition are
         reported in order. It must be quick and mustn't wait for anything of this producer; what it
-        raises is logged and has no other effect. What `send` itself raises isn't reported to it.
+        raises is logged and has no other effect, but for `SystemExit` and `KeyboardInterrupt`:
+        those come out of the program's next call of this producer. What `send` itself raises
+        isn't reported to it.
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
@@ -169,6 +177,7 @@ class Producer(Transactional):
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
         self._check_open()
+        self._check_uninterrupted("send_arrow()")
         names = ColumnNames(value, key, headers, partition, timestamp)
         pieces = columns_from_arrow(data, names)
         delivery = Delivery(self._host.lock)
@@ -204,12 +213,13 @@ class Producer(Transactional):
         A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
         after `transaction.timeout.ms`). In a forked child only the child's copies are let go.
         """
-        if self._closed:
-            return
+        if not self._closed and self._process.here:
+            self._check_uninterrupted("close()")
         self._lanes.clear()  # so that every later `send` looks whether this is open
         deadline = self._host.now() + timeout
+        self._host.surfacing = False
         try:
-            if self._process.here:
+            if self._process.here and not self._closed:
                 self._end_work(timeout)
         finally:
             super().close(max(1.0, deadline - self._host.now()))
@@ -226,6 +236,10 @@ class Producer(Transactional):
             self._end_transaction(timeout)
 
     # What the futures need
+
+    def surface(self, error: BaseException) -> None:
+        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        self._host.surface(error)
 
     def outcome_deadline(self, timeout: float | None) -> float:
         """Until when to wait for an outcome."""
@@ -271,6 +285,7 @@ class Producer(Transactional):
     ) -> RecordFuture:
         """Put a record where its partition has no open batch with room; waits for memory."""
         self._check_open()
+        self._check_uninterrupted("send()")
         engine, host = self._engine, self._host
         if engine.ended is not None:
             raise engine.ended

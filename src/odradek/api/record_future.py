@@ -75,7 +75,8 @@ class RecordFuture:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
 
         When it is there already, it is called at once, in this thread. It must be quick and mustn't
-        wait for anything of this producer. What it raises is logged and has no other effect.
+        wait for anything of this producer. What it raises is logged and has no other effect;
+        `SystemExit` and `KeyboardInterrupt` come out of the program's next call of this producer.
         """
         self._find()[0].done.when_done(lambda _: self._report(callback))
 
@@ -95,7 +96,7 @@ class RecordFuture:
         if not over:  # the batch was split
             batch.done.when_done(lambda _: self._report(callback))
             return
-        called(callback, self)
+        called(callback, self, self._producer)
 
 
 class ArrowFuture:
@@ -165,15 +166,20 @@ class ArrowFuture:
 
         As with `RecordFuture`: quickly, without waiting; what it raises is logged.
         """
-        self._delivery.done.when_done(lambda _: called(callback, self))
+        self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
 
 
-def called(callback: Callable[[F], None], future: F) -> None:
-    """Call a user's callback; it is called amid the engine's step, which no error may leave."""
+def called(callback: Callable[[F], None], future: F, producer: Producer) -> None:
+    """Call a user's callback; it is called amid the engine's step, which no error may leave.
+
+    What is meant to end more than the callback comes out of the program's next call (R-HO-5).
+    """
     try:
         callback(future)
     except Exception:
         logger.exception("a callback for %r failed", future)
+    except BaseException as error:
+        producer.surface(error)
 
 
 def not_yet(error: KafkaTimeoutError) -> KafkaTimeoutError:

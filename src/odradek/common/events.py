@@ -68,12 +68,14 @@ Listener = Callable[[Event], None]
 class EventLog:
     """Where the rooms of one client report; counts, and fans out."""
 
-    __slots__ = ("_client", "_listeners", "counts")
+    __slots__ = ("_client", "_listeners", "counts", "surface")
 
     def __init__(self, client: str) -> None:
         self._client = client
         self._listeners: list[Listener] = []
         self.counts: dict[str, int] = {}
+        self.surface: Callable[[BaseException], None] | None = None
+        """Who takes what is meant to end the program, not the step that a listener is called in."""
 
     def listen(self, listener: Listener) -> None:
         """Add a listener; it is called inside the client's step and must be quick."""
@@ -92,6 +94,10 @@ class EventLog:
                 listener(event)
             except Exception:  # a user's code: its fault mustn't break the client
                 logger.exception("[%s] an event listener failed at: %s", self._client, event)
+            except BaseException as error:
+                if self.surface is None:
+                    raise
+                self.surface(error)
 
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:

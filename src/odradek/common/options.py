@@ -133,6 +133,13 @@ OPTIONS: dict[str, Option] = {
             OF_PRODUCERS,
         ),
         Option(
+            "close.timeout.ms",
+            milliseconds(),
+            5.0,
+            "How long the end of the program waits for records of a producer that wasn't closed.",
+            OF_PRODUCERS,
+        ),
+        Option(
             "delivery.timeout.ms",
             milliseconds(1),
             120.0,

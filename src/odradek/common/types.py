@@ -68,9 +68,15 @@ class NullLock:
     def __exit__(self, *_: object) -> None:
         return None
 
+    def is_mine(self) -> bool:
+        """Nobody ever has it."""
+        return False
+
 
 class Lock(Protocol):
-    """What the host hands to the accumulator: a real lock under a thread, a null lock else."""
+    """What a host hands to the engine: a reentrant C lock (R-HO-1); a null lock in simulations."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *args: object) -> object: ...
+    def is_mine(self) -> bool:
+        """Whether this thread has it."""

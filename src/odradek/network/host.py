@@ -36,6 +36,41 @@ class Host(Protocol):
     def lock(self) -> Lock:
         """Held by `send()` and by the step when it takes over open batches."""
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether this very thread is amid something in this client, as it has been interrupted:
+        by a signal handler, a finaliser, a listener. Nothing may wait then (R-HO-2).
+        """
+
+    @property
+    def torn(self) -> bool:
+        """An exception from outside ended a step halfway: the client needs a new engine."""
+
+    surfacing: bool
+    """Whether calls raise what `surface` was given; not while the client closes."""
+
+    @property
+    def forked(self) -> bool:
+        """This is a forked child of the process that made it."""
+
+    @property
+    def in_use(self) -> bool:
+        """A thread runs or a socket is open: somebody has to close this."""
+
+    def check(self) -> None:
+        """Raise `ClientForkedError` in a forked child; asked before any lock is taken. And what
+        `surface` was given.
+        """
+
+    def surface(self, error: BaseException) -> None:
+        """Have what a callback raised amid a step come out of a call of the program's (R-HO-5)."""
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine, after `torn`."""
+
+    def drop(self) -> None:
+        """Let go of everything without waiting: nobody knows the client any more (R-HO-4)."""
+
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; nothing is started or opened before the first call."""
 

@@ -9,7 +9,6 @@ the parent deaf; closing the child's file descriptors changes nothing there.
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
@@ -82,20 +81,3 @@ class ForkGuard:
                 f"this client was made in process {self._pid} and this is its forked child "
                 f"{os.getpid()}: make a new client here"
             )
-
-
-class ForkCheckedLock:
-    """A lock that raises in a forked child instead of waiting for a thread that isn't there."""
-
-    __slots__ = ("_guard", "_lock")
-
-    def __init__(self, guard: ForkGuard) -> None:
-        self._guard = guard
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._guard.check()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()

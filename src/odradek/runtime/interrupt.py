@@ -1,64 +1,64 @@
 """Ctrl-C while a host works in the main thread: `KeyboardInterrupt` comes between two steps.
 
-In: a host says when it sleeps or runs user code. Out: `KeyboardInterrupt` there and at `check()`,
-never inside an engine's step, which would leave its state half moved. Must not: replace a handler
-that the program installed for itself, or touch signals outside the main thread.
+In: a host says whether it is amid something. Out: `KeyboardInterrupt` where it isn't, and at
+`check()`; so an engine's step ends as it began. Must not: replace a handler that the program
+installed for itself, or touch signals outside the main thread.
 
-Only Python's default SIGINT handler is replaced, for the time of one `run`. Limits: an exception
-raised by a program's own signal handler may still end a step halfway, and such a client should be
-closed. A second Ctrl-C is raised wherever it falls, so that nothing can hold it up for ever.
+Only Python's default SIGINT handler is replaced, for the time of one `run`. What comes amid a step
+nevertheless (a second Ctrl-C, so that nothing can hold it up for ever; a program's own handler that
+raises) tears the host: see `selector_host`. No exception can leave this handler in force to any
+harm: where no host is at work it does what Python's own does.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
-from typing import Self
 
 
 class InterruptGuard:
-    """A context manager around one `run`; may be entered again inside itself."""
+    """Holds `KeyboardInterrupt` back while `amid()`."""
 
-    __slots__ = ("_depth", "_installed", "_pending", "interruptible")
+    __slots__ = ("_amid", "_pending")
 
-    def __init__(self) -> None:
-        self.interruptible = False
-        """Whether Ctrl-C is raised on the spot: the host sleeps or runs user code."""
-        self._depth = 0
-        self._installed = False
+    def __init__(self, amid: Callable[[], bool]) -> None:
+        self._amid = amid
         self._pending = False
 
-    def __enter__(self) -> Self:
-        self._depth += 1
-        if (
-            self._depth == 1
-            and threading.get_ident() == threading.main_thread().ident
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        ):
-            self._pending = False
-            self._installed = True  # first: a signal between these two lines does no harm
-            signal.signal(signal.SIGINT, self._interrupted)
-        return self
+    def install(self) -> bool:
+        """Take the default handler's place; False where that isn't ours to do."""
+        if threading.get_ident() != threading.main_thread().ident:
+            return False
+        found = signal.getsignal(signal.SIGINT)
+        if found is not signal.default_int_handler and found != self._interrupted:
+            return False
+        self._pending = False
+        signal.signal(signal.SIGINT, self._interrupted)
+        return True
 
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._installed:
+    def remove(self) -> None:
+        """Put the default handler back, and raise what was held back."""
+        if signal.getsignal(signal.SIGINT) == self._interrupted:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._installed = False
-            if self._pending:
-                self._raise()
+        self.check()
+
+    @property
+    def pending(self) -> bool:
+        """Something is held back."""
+        return self._pending
+
+    def check(self) -> None:
+        """Raise the `KeyboardInterrupt` that was held back, if there is one."""
+        if self._pending:
+            self._raise()
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self.interruptible or self._pending:
+        if self._pending or not self._amid():
             self._raise()
         self._pending = True
 
     def _raise(self) -> None:
         self._pending = False
         raise KeyboardInterrupt
-
-    def check(self) -> None:
-        """Raise the `KeyboardInterrupt` that was held back, if there is one."""
-        if self._pending:
-            self._raise()

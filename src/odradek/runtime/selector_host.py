@@ -5,7 +5,11 @@ One pass is: step, carry out the effects, sleep in the selector until something 
 deadline comes, feed what happened. Must not: decide anything about Kafka, or work while
 nobody calls.
 
-Ctrl-C: see `interrupt`; a `run` that it ends leaves host and engine ready for the next call.
+Ctrl-C: see `interrupt`; a `run` that it ends leaves host and engine ready for the next call. Any
+other exception that comes from outside amid a pass (R-HO-1) *tears* the host: what it was doing is
+half done. `torn` says so, and whoever owns the client then gives the host a new engine (`renew`).
+While a pass is between two safe places (asleep, in a user's callback) nobody who interrupts it in
+its own thread may drive it: a signal handler, a finaliser (R-HO-2).
 """
 
 from __future__ import annotations
@@ -15,33 +19,34 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.common.errors import IllegalStateError, KafkaError
-from odradek.common.types import Lock, NullLock, Rng
+from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import ForkGuard, watch
+from odradek.runtime.host_sockets import HostSockets
 from odradek.runtime.interrupt import InterruptGuard
+from odradek.runtime.locks import new_lock
 from odradek.runtime.outsiders import Outsiders
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
-from odradek.runtime.transport import READ, WRITE, Transport, flush_all
+from odradek.runtime.transport import Transport, flush_all
 from odradek.runtime.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from odradek.runtime.tls_context import TlsSource
 
-HIGH_WATER = 16 << 20
-"""Queued bytes of one connection above which the engine is told to hold back."""
-LOW_WATER = 4 << 20
-READ_BUDGET = 2 << 20
-"""Bytes that one connection reads before the others have their turn."""
+T = TypeVar("T")
+
+CLOSING_LOOK = 0.05
+"""Seconds between two looks whether the thread that works has gone without closing."""
 
 
-class SelectorHost:
+class SelectorHost(HostSockets):
     """A host for one thread at a time. `seed` fixes the random generator, for tests.
 
     `tls` gives the context of each dial, None means that TLS isn't spoken.
@@ -54,7 +59,7 @@ class SelectorHost:
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
-        self.lock: Lock = NullLock()
+        self.lock: Lock = new_lock()
         self.guard = ForkGuard()
         self.on_call: Callable[[Call], None] = self._run_call
         """Who takes the calls with `where="caller"`; they run inline unless a thread is between."""
@@ -69,10 +74,18 @@ class SelectorHost:
         self._leaving: list[Transport] = []
         self._deferred: deque[Callable[[], None]] = deque()
         self._resolver = Resolver()
-        self._interrupts = InterruptGuard()
+        self._at_work = new_lock()
+        """Held by the thread that works: says whether a call comes from inside of itself."""
+        self._busy = threading.Lock()
+        """Held with it: says to others whether anybody works."""
+        self._amid = False
+        """A pass is where nothing may come between; stays so where an exception tore it."""
+        self._torn = False
+        self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
-        self._owner: int | None = None
-        self._stepping = False
+        self._close_at: float | None = None
+        self._close_done = threading.Event()
+        self._raised: deque[BaseException] = deque()
         self._closing = False
         self._closed = False
 
@@ -98,37 +111,84 @@ class SelectorHost:
             self._rng = random.Random(self._seed)
         return self._rng
 
+    def check(self) -> None:
+        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        self.guard.check()
+        if self._raised and self.surfacing and not self.interrupted:
+            self._raise()
+
+    def surface(self, error: BaseException) -> None:
+        """Have an exception of a callback come out once the step is over (R-HO-5)."""
+        self._raised.append(error)
+
+    surfacing = True
+
+    @property
+    def forked(self) -> bool:
+        """This is a child of the process that made it."""
+        return self.guard.forked
+
+    def _raise(self) -> None:
+        raise self._raised.popleft()
+
+    @property
+    def interrupted(self) -> bool:
+        """This very thread is amid something that nobody may come between (R-HO-2)."""
+        return self.lock.is_mine() or (self._amid and self._at_work.is_mine())
+
+    @property
+    def torn(self) -> bool:
+        """An exception from outside ended a pass halfway: nothing in the engine is certain."""
+        return self._torn or (self._amid and not self._busy.locked())
+
+    @property
+    def in_use(self) -> bool:
+        """Sockets are open."""
+        return self._selector is not None
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine, after `torn`; nothing of the old one is left open."""
+        self._release()
+        self._deferred.clear()
+        self._engine = engine
+        self._amid = self._torn = False
+
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Work until the completion is done or the deadline passed; say whether it is done."""
         self.guard.check()
         if completion.done:
             return True
-        if self._stepping and self._owner == threading.get_ident():
-            raise IllegalStateError("a callback of the client can't wait for the client")
-        with self._working():
-            self._catch_up()
-            while True:
-                wanted = self._advance()
-                if completion.done or self._closed:
-                    return completion.done
-                now = self._clock()
-                late = deadline is not None and now >= deadline
-                self._poll(0.0 if late else self._patience(now, wanted, deadline))
-                if late:
-                    self._advance()
-                    return completion.done
+        return self._work(lambda: self._run(completion, deadline))
+
+    def _run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        self._catch_up()
+        while True:
+            wanted = self._advance()
+            if completion.done or self._closed:
+                return completion.done
+            if self._close_at is not None:
+                self._end(self._close_at)
+                return completion.done
+            now = self._clock()
+            late = deadline is not None and now >= deadline
+            self._poll(0.0 if late else self._patience(now, wanted, deadline))
+            if late:
+                self._advance()
+                return completion.done
 
     def drive(self) -> None:
         """One pass without sleeping; inside a step (a callback) nothing, as one is under way."""
         self.guard.check()
-        if self._stepping and self._owner == threading.get_ident():
+        if self.interrupted:
             return
-        with self._working():
-            self._catch_up()
+        self._work(self._drive)
+
+    def _drive(self) -> None:
+        self._catch_up()
+        self._advance()
+        if not self._closed:
+            self._poll(0.0)
             self._advance()
-            if not self._closed:
-                self._poll(0.0)
-                self._advance()
 
     def wake(self) -> None:
         """End the sleep of the thread that is inside `run`, if there is one."""
@@ -144,26 +204,52 @@ class SelectorHost:
     def close(self, deadline: float) -> None:
         """Carry out what the engine left, write what is queued, close everything.
 
-        From within a step it happens right after it. In a forked child only the child's copies of
-        the file descriptors are closed.
+        From within a step it happens right after it. While another thread works, that one does it,
+        and this one waits for it, at most until the deadline. In a forked child only the child's
+        copies of the file descriptors are closed.
         """
         if self.guard.forked:
             self.abandon()
             return
-        if self._closed or self._closing:
+        if self._closed:
             return
-        if self._stepping and self._owner == threading.get_ident():
-            self.defer(lambda: self.close(deadline))
+        if self.interrupted:
+            self._close_at = deadline
+            self._deferred.append(lambda: self._end(deadline))
             return
-        with self._working():
-            self._closing = True
-            try:
-                self._advance()
-                self._flush(deadline)
-            finally:
-                self._interrupts.interruptible = False
-                self._closed = True
-                self._release()
+        if self._at_work.is_mine():
+            self._work(lambda: self._end(deadline))
+            return
+        while self._busy.locked():
+            self._close_at = deadline
+            self._wake_up.wake()
+            left = deadline - self._clock()
+            if left <= 0 or self._close_done.wait(min(left, CLOSING_LOOK)):
+                return
+        if self.torn or self._engine is None:
+            self._closed = True
+            self._release()
+        elif not self._closed:
+            self._work(lambda: self._end(deadline))
+
+    def _end(self, deadline: float) -> None:
+        if self._closing and self._closed:
+            return
+        self._closing = True
+        try:
+            self._advance()
+            self._amid = False
+            self._flush(deadline)
+        finally:
+            self._closed = True
+            self._release()
+            self._close_done.set()
+
+    def drop(self) -> None:
+        """Nobody knows this host any more: close what is open, without a word to anybody."""
+        if not self.guard.forked and not self._busy.locked():
+            self._closed = True
+            self._release()
 
     def abandon(self) -> None:
         """In a forked child: close file descriptors, and touch nothing that is shared."""
@@ -179,20 +265,47 @@ class SelectorHost:
 
     # The loop
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Note who works; nested calls from user code in the same thread are fine."""
-        me, before = threading.get_ident(), self._owner
-        if before is not None and before != me:
+    def _work(self, job: Callable[[], T]) -> T:
+        """Do something as the thread that works; again inside of itself where it is safe."""
+        self._attached()
+        if self._at_work.is_mine():
+            if self.interrupted:
+                raise IllegalStateError(
+                    "a callback of the client, or what interrupts it, can't wait for the client"
+                )
+            return self._pass(job)
+        if self._busy.locked():
             raise IllegalStateError("this client is being used by another thread right now")
-        was_open = self._interrupts.interruptible
+        if self.torn:
+            raise ClientBrokenError("an exception interrupted this client amid a step")
+        with self._at_work, self._busy:
+            installed = self._interrupts.install()
+            try:
+                return self._pass(job)
+            finally:
+                if installed:
+                    self._interrupts.remove()
+
+    def _pass(self, job: Callable[[], T]) -> T:
         try:
-            self._owner, self._interrupts.interruptible = me, False
-            with self._interrupts:
-                yield
-        finally:
-            self._owner = before
-            self._interrupts.interruptible = was_open
+            self._amid = True
+            result = job()
+            self._amid = False
+        except BaseException:
+            if self._amid:  # nothing that a host expects: it came from outside
+                self._torn = not self._closed
+            self._amid = False
+            raise
+        if self._close_at is not None and not self._closed:
+            self._end(self._close_at)
+        return result
+
+    def _safe(self, action: Callable[[], T]) -> T:
+        """Do what may be interrupted, and may use the client."""
+        self._amid = False
+        result = action()  # what it raises leaves nothing half done
+        self._amid = True
+        return result
 
     def _attached(self) -> EngineInputs:
         if self._engine is None:
@@ -206,14 +319,11 @@ class SelectorHost:
 
     def _advance(self) -> float | None:
         """Step once and carry out what comes of it; return when the engine wants to step again."""
-        self._interrupts.check()
+        if self._interrupts.pending:
+            self._safe(self._interrupts.check)
         engine = self._attached()
-        self._stepping = True
         self._wake_up.pending = False  # from here on a wake-up asks for another step
-        try:
-            wanted = engine.step(self._clock())
-        finally:
-            self._stepping = False
+        wanted = engine.step(self._clock())
         effects = engine.effects
         if self._closed:
             effects.clear()
@@ -221,6 +331,8 @@ class SelectorHost:
             self._carry_out(effects.popleft())
         while self._deferred:
             self._deferred.popleft()()
+        if self._raised and self.surfacing:
+            self._safe(self._raise)
         return wanted
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
@@ -257,16 +369,25 @@ class SelectorHost:
     ) -> list[tuple[selectors.SelectorKey, int]]:
         self._wake_up.open(selector)
         try:
-            self._interrupts.interruptible = True
             self._wake_up.sleeping = True
-            self._interrupts.check()
+            if self._interrupts.pending:
+                self._safe(self._interrupts.check)
             # An input that came before `sleeping` was set is seen here, a later one wakes us.
-            if self._wake_up.pending or self._attached().has_inputs or self._deferred:
-                timeout = 0.0
-            return selector.select(timeout)
+            early = self._attached().has_inputs or self._deferred or self._close_at is not None
+            patience = 0.0 if early or self._wake_up.pending else timeout
+            return self._safe(lambda: self._select(selector, patience))
         finally:
             self._wake_up.sleeping = False
-            self._interrupts.interruptible = False
+
+    def _select(
+        self, selector: selectors.BaseSelector, timeout: float | None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        try:
+            return selector.select(timeout)
+        except (OSError, ValueError):
+            if self._closed:  # a signal handler closed the client meanwhile
+                return []
+            raise
 
     def _opened_selector(self) -> selectors.BaseSelector:
         if self._selector is None:
@@ -291,64 +412,6 @@ class SelectorHost:
             case Call():
                 self.expect_call(effect)
                 self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)
-
-    def _send(self, effect: Send) -> None:
-        transport = self._transports.get(effect.connection)
-        if transport is None:  # lost meanwhile; the engine will hear, or has heard, of it
-            return
-        idle = not transport.queued
-        try:
-            transport.queue(effect.request.encode())
-        except Exception as error:  # a request that can't be written: nobody may wait for it
-            identity = effect.request.correlation_id
-            self._attached().not_sent(effect.connection, identity, error)
-            return
-        if idle and transport.established:
-            self._flush_one(transport)
-        self._tell_writable(transport)
-        self._watch(transport)
-
-    def _open(self, effect: Open) -> None:
-        if self._closing:
-            self._attached().disconnected(effect.connection, "the client is closing")
-            return
-        try:
-            transport = self._new_transport(effect)
-        except Exception as error:  # a context of the user's that can't be had
-            self._attached().disconnected(effect.connection, error)
-            return
-        self._transports[effect.connection] = transport
-        try:
-            up = transport.open(effect.ip)
-        except (OSError, KafkaError) as error:
-            self._lost(transport, error)
-            return
-        if up:
-            self._connecting(transport, tcp=True)
-        else:
-            self._watch(transport)
-
-    def _new_transport(self, effect: Open) -> Transport:
-        tunnel = None
-        if effect.hop is not None:
-            from odradek.runtime.tunnel import Tunnel
-
-            tunnel = Tunnel(effect.hop)
-        if self._tls is None or effect.plain:
-            return Transport(effect.connection, effect.address, tunnel)
-        from odradek.runtime.tls import TlsTransport
-
-        return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)
-
-    def _close(self, connection: int) -> None:
-        transport = self._transports.pop(connection, None)
-        if transport is None:
-            return
-        if self._closing and transport.queued and transport.established:
-            self._leaving.append(transport)  # its last requests are still written
-            return
-        self._unwatch(transport)
-        transport.close()
 
     def _resolve(self, effect: Resolve) -> None:
         engine = self._attached()
@@ -380,116 +443,20 @@ class SelectorHost:
 
     def _run_call(self, call: Call) -> None:
         self.expect_call(call)
-        before, self._interrupts.interruptible = self._interrupts.interruptible, True
-        try:
-            self.outsiders.run(call.token, call.function, call.arguments)
-        finally:
-            self._interrupts.interruptible = before
-
-    # Sockets
-
-    def _watch(self, transport: Transport) -> None:
-        if transport.sock is None or transport.watched == transport.wanted:
-            return
-        selector = self._opened_selector()
-        if transport.watched:
-            selector.modify(transport.fd, transport.wanted, transport)
-        else:
-            selector.register(transport.fd, transport.wanted, transport)
-        transport.watched = transport.wanted
-
-    def _unwatch(self, transport: Transport) -> None:
-        if transport.watched and self._selector is not None:
-            self._selector.unregister(transport.fd)
-            transport.watched = 0
-
-    def _serve(self, transport: Transport, mask: int) -> None:
-        if not transport.established:
-            self._connecting(transport, tcp=transport.tcp_up)
-            return
-        if mask & WRITE or transport.tls:
-            self._flush_one(transport)
-        # With TLS either readiness may be what reading waits for.
-        if transport.sock is not None and (mask & READ or transport.tls):
-            self._receive(transport)
-        self._tell_writable(transport)
-        self._watch(transport)
-
-    def _connecting(self, transport: Transport, *, tcp: bool) -> None:
-        try:
-            if not tcp:
-                transport.finish_connect()
-            transport.tcp_up = True
-            if not transport.handshake():
-                self._watch(transport)
-                return
-        except (OSError, ValueError, KafkaError) as error:  # ValueError: a name that TLS can't have
-            self._lost(transport, error)
-            return
-        transport.established = True
-        self._attached().connected(transport.connection)
-        if transport.queued:
-            self._flush_one(transport)
-        self._watch(transport)
-
-    def _flush_one(self, transport: Transport) -> None:
-        try:
-            transport.flush()
-        except OSError as error:
-            self._receive(transport)  # an answer may have come before the end
-            if transport.sock is not None:
-                self._lost(transport, error)
-
-    def _receive(self, transport: Transport) -> None:
-        engine, budget = self._attached(), READ_BUDGET
-        while budget > 0 and transport.sock is not None:
-            buffer = engine.get_buffer(transport.connection)
-            room = min(len(buffer), budget)
-            try:
-                count = transport.receive(buffer[:room])
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._lost(transport, error)
-                return
-            if count == 0:
-                self._lost(transport, None)
-                return
-            engine.buffer_updated(transport.connection, count)
-            budget -= count
-            if count < room:
-                # Nothing is left, or an end: that comes at the next call, when the engine has seen
-                # what was said last (a broker says why it refuses a password, and hangs up).
-                return
-
-    def _lost(self, transport: Transport, error: BaseException | None) -> None:
-        self._transports.pop(transport.connection, None)
-        self._unwatch(transport)
-        transport.close()
-        self._attached().disconnected(transport.connection, error)
-
-    def _tell_writable(self, transport: Transport) -> None:
-        if transport.sock is None:
-            return
-        if not transport.full and transport.queued > HIGH_WATER:
-            transport.full = True
-        elif transport.full and transport.queued < LOW_WATER:
-            transport.full = False
-        else:
-            return
-        self._attached().writable(transport.connection, not transport.full)
+        self._safe(lambda: self.outsiders.run(call.token, call.function, call.arguments))
 
     # The end
 
     def _flush(self, deadline: float) -> None:
         waiting = [t for t in [*self._leaving, *self._transports.values()] if t.established]
-        self._interrupts.interruptible = True
         flush_all([t for t in waiting if t.queued], deadline, self._clock)
 
     def _release(self) -> None:
+        """Close everything; where it was interrupted, once more does no harm."""
         self.outsiders.clear()
         for transport in [*self._transports.values(), *self._leaving]:
-            self._unwatch(transport)
+            with suppress(OSError, KeyError, ValueError):
+                self._unwatch(transport)
             transport.close()
         self._transports.clear()
         self._leaving.clear()

@@ -20,7 +20,7 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
-from odradek.runtime.fork import ForkCheckedLock
+from odradek.runtime.locks import new_lock
 from odradek.runtime.selector_host import SelectorHost
 
 if TYPE_CHECKING:
@@ -64,10 +64,14 @@ class ThreadHost:
         self._inner = SelectorHost(tls=tls, clock=clock, seed=seed)
         self._inner.on_call = self._take_call
         self._guard = self._inner.guard
-        self.lock: Lock = ForkCheckedLock(self._guard)
+        self.lock: Lock = self._inner.lock
         self._clock = clock
-        self._start_lock = threading.Lock()
+        self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
+        self._runs: dict[str, int] = {}
+        """The one thread that runs the engine: whoever entered itself first."""
+        self.raised: deque[BaseException] = deque()
+        """What callbacks raised in the thread that isn't for it: the next caller gets it."""
         self._end: Completion[None] = Completion()
         self._close_deadline: float | None = None
         self._ended = False
@@ -86,6 +90,47 @@ class ThreadHost:
     wall_clock = staticmethod(time.time)
     """Seconds since the epoch; without a call between, as a producer asks for each record."""
 
+    def check(self) -> None:
+        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        self._guard.check()
+        if self.raised and self.surfacing:
+            self._raise()
+
+    def surface(self, error: BaseException) -> None:
+        """Have an exception of a callback come out of a call of the program's (R-HO-5)."""
+        self.raised.append(error)
+        for waiter in list(self._waiters):
+            waiter.wake()
+
+    surfacing = True
+
+    def _raise(self) -> None:
+        if not self._inside():
+            with suppress(IndexError):  # another thread has just got it
+                raise self.raised.popleft()
+
+    @property
+    def interrupted(self) -> bool:
+        """This very thread has the client's lock, or just starts its thread (R-HO-2)."""
+        return self.lock.is_mine() or self._start_lock.is_mine()
+
+    @property
+    def forked(self) -> bool:
+        """This is a child of the process that made it."""
+        return self._guard.forked
+
+    @property
+    def in_use(self) -> bool:
+        """The thread runs."""
+        return self._thread is not None and not self._ended
+
+    torn = False
+    """Nothing from outside comes into the thread that steps."""
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Never asked for, as nothing tears."""
+        raise IllegalStateError("a client with a thread of its own isn't made anew")
+
     def rng(self) -> Rng:
         """This client's generator, used by the engine inside the thread."""
         return self._inner.rng()
@@ -103,15 +148,19 @@ class ThreadHost:
             raise IllegalStateError("a callback of the client can't wait for the client")
         if not self._start():
             return self._run_after_end(completion)
+        if self.interrupted:
+            raise IllegalStateError("what interrupts the client can't wait for the client")
         waiter = _Waiter()
-        self._waiters.append(waiter)
-        completion.when_done(waiter.wake)
         try:
+            self._waiters.append(waiter)
+            completion.when_done(waiter.wake)
             self._inner.wake()
             while True:
                 self._run_calls()
                 if completion.done:
                     return True
+                if self.raised and self.surfacing:
+                    self._raise()
                 if not self._start():  # it has ended meanwhile
                     return self._run_after_end(completion)
                 left = threading.TIMEOUT_MAX if deadline is None else deadline - self._clock()
@@ -119,7 +168,8 @@ class ThreadHost:
                     return False
                 waiter.wait(left)
         finally:
-            self._waiters.remove(waiter)
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
             completion.forget(waiter.wake)
 
     def drive(self) -> None:
@@ -129,7 +179,7 @@ class ThreadHost:
     def wake(self) -> None:
         """Have the thread look at its inputs."""
         self._guard.check()
-        if self._thread is None:
+        if not self._runs:
             self._start()
         self._inner.wake()
 
@@ -148,36 +198,57 @@ class ThreadHost:
         if self._guard.forked:
             self._inner.abandon()
             return
+        if self.interrupted:  # the thread closes, and nobody waits for it
+            self._closing(deadline)
+            return
         with self._start_lock:
+            self._closing(deadline)
             thread = self._thread
-            first, self._close_deadline = self._close_deadline is None, deadline
             if thread is None:
                 self._ended = True
         if thread is None:
-            if first:
-                self._inner.close(deadline)
-            return
-        if first:
-            self._inner.defer(self._finish)
-        if not self._inside():
+            self._inner.close(deadline)
+        elif not self._inside():
             thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
+
+    def _closing(self, deadline: float) -> None:
+        if self._close_deadline is None:
+            self._close_deadline = deadline
+        if not self._ended:
+            self._inner.defer(self._finish)  # again does no harm
+
+    def drop(self) -> None:
+        """Nobody knows this client any more: its thread ends by itself (R-HO-4)."""
+        if self._guard.forked or self._ended:
+            return
+        if self._thread is None:
+            self._inner.drop()
+        elif self._close_deadline is None:
+            self._close_deadline = self._clock()
+            self._inner.defer(self._finish)
 
     # The thread
 
     def _inside(self) -> bool:
-        return self._thread is not None and self._thread.ident == threading.get_ident()
+        return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:
-        """Start the thread unless it runs; False when it has ended for good."""
-        if self._thread is not None:
+        """Start the thread unless it runs; False when it has ended for good.
+
+        An exception may end this at any place, `Thread.start` included. So a thread that doesn't
+        seem to live is tried once more, and the first that lives is the only one that works.
+        """
+        if self._runs:
             return not self._ended
+        if self._start_lock.is_mine():
+            return True  # this was interrupted, and goes on with it afterwards
         with self._start_lock:
-            if self._thread is None and not self._ended:
-                thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
-                self._thread = thread  # before it starts: callbacks ask whether they are inside
+            thread = self._thread
+            if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
+                self._thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
                 try:
-                    thread.start()
-                except BaseException:
+                    self._thread.start()
+                except RuntimeError:  # there is none to be had
                     self._thread = None
                     raise
         return not self._ended
@@ -187,6 +258,8 @@ class ThreadHost:
             self._end.complete(None)
 
     def _main(self) -> None:
+        if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
+            return
         try:
             self._inner.run(self._end, None)
         except BaseException as error:  # a bug: whoever waits has to hear of it

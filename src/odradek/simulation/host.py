@@ -77,6 +77,7 @@ class SimulatedHost:
         self._piece_rng = world.rng(f"pieces/{name}")
         self._engine: EngineInputs | None = None
         self._stepping = False
+        self.raised: deque[BaseException] = deque()
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -109,6 +110,29 @@ class SimulatedHost:
     def rng(self) -> random.Random:
         """This client's generator: the same numbers whoever else lives in the world."""
         return self._rng
+
+    interrupted = False
+    torn = False
+    in_use = False
+    forked = False
+    surfacing = True
+    """Nobody interrupts virtual time."""
+
+    def check(self) -> None:
+        """Raise what a callback raised that was meant for the program."""
+        if self.raised and self.surfacing and not self._stepping:
+            raise self.raised.popleft()
+
+    def surface(self, error: BaseException) -> None:
+        """Have it come out of the next call."""
+        self.raised.append(error)
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine."""
+        self._engine = engine
+
+    def drop(self) -> None:
+        """Nothing: the world keeps all of its hosts."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +86,53 @@ def test_the_parent_goes_on(kind: type[Host], engine: ScriptedEngine) -> None:
         host.close(host.now() + PATIENCE)
 
 
+@contextmanager
+def held_by_another(lock: Any) -> Iterator[None]:
+    """Another thread has the lock, and isn't there in a child."""
+    taken, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            enough.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert taken.wait(PATIENCE)
+    yield
+    enough.set()
+    thread.join()
+
+
 def test_the_lock_is_never_waited_for_in_a_child() -> None:
-    host = ThreadHost()
-    with host.lock:
+    tp = TopicPartition("t", 0)
+    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer.assign([tp])
+    producer = Producer(bootstrap_servers="127.0.0.1:1")
+    with held_by_another(consumer._host.lock), held_by_another(producer._host.lock):
 
         def check() -> None:
-            with pytest.raises(ClientForkedError), host.lock:
-                pass
+            calls: list[Callable[[], Any]] = [
+                lambda: consumer.pause([tp]),
+                lambda: consumer.seek(tp, 1),
+                lambda: consumer.assign([]),
+                lambda: consumer.commit_async(),
+                lambda: consumer.poll(0),
+                consumer.explain,
+                lambda: producer.send("t", b"1"),
+                lambda: producer.send_arrow("t", None),
+                producer.flush,
+                producer.explain,
+            ]
+            for call in calls:
+                with pytest.raises(ClientForkedError, match="forked child"):
+                    call()
+            consumer.close()
+            producer.close()
 
         in_child(check)
+    consumer.close(0)
+    producer.close(0)
 
 
 def test_an_unused_client_is_dead_in_a_child_too(host: SelectorHost) -> None:

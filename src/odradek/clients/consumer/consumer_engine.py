@@ -108,6 +108,22 @@ class ConsumerEngine(ClientEngine):
         self.post(lambda _: self.metadata.forget_topics(gone))
         self.post(lambda _: self.metadata.want(topics))
 
+    def pause_those_left(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Pause or resume what is assigned of these; from within a step."""
+        left = [p for p in partitions if p in self.subscription.partitions]
+        self.subscription.pause(left, paused=paused)
+        self.fetcher.changed.notify()
+
+    def take_over(self, old: SubscriptionState) -> None:
+        """Begin with another engine's assignment, positions and pauses, which are the user's."""
+        states = list(old.partitions.values())
+        self.assign([s.partition for s in states], {s.partition: s.until for s in states})
+        for state in states:
+            mine = self.subscription.get(state.partition)
+            mine.reset, mine.paused = state.reset, state.paused
+            if state.position is not None:
+                mine.move_to(state.position, state.position_epoch)
+
     # Positions
 
     def start_resets(self, lost: Iterable[PartitionState], now: float) -> bool:

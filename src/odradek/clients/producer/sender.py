@@ -147,7 +147,7 @@ class Sender:
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch without an outcome, those that are still open included."""
-        mine = [b for q in self.queues.values() for b in [*q.in_flight, *q.waiting]]
+        mine = [b for q in list(self.queues.values()) for b in [*q.in_flight, *q.waiting]]
         return [b for b in [*mine, *self._accumulator.untaken()] if not b.done.done]
 
     # Expiry

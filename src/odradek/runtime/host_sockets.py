@@ -1,0 +1,188 @@
+"""The half of a selector host that faces its sockets: what is ready is read, written, reported.
+
+In: sockets that the selector found ready, effects that were queued for them. Out: the engine's
+inputs. Must not: wait, or decide about Kafka.
+"""
+
+from __future__ import annotations
+
+import selectors
+from typing import TYPE_CHECKING
+
+from odradek.common.errors import KafkaError
+from odradek.network.effects import Open, Send
+from odradek.network.host import EngineInputs
+from odradek.runtime.transport import READ, WRITE, Transport
+
+if TYPE_CHECKING:
+    from odradek.runtime.tls_context import TlsSource
+
+HIGH_WATER = 16 << 20
+"""Queued bytes of one connection above which the engine is told to hold back."""
+LOW_WATER = 4 << 20
+READ_BUDGET = 2 << 20
+"""Bytes that one connection reads before the others have their turn."""
+
+
+class HostSockets:
+    """What a host does with the sockets of its connections."""
+
+    _transports: dict[int, Transport]
+    _leaving: list[Transport]
+    _selector: selectors.BaseSelector | None
+    _tls: TlsSource | None
+    _closing: bool
+
+    if TYPE_CHECKING:  # the host's
+
+        def _attached(self) -> EngineInputs: ...
+        def _opened_selector(self) -> selectors.BaseSelector: ...
+
+    def _send(self, effect: Send) -> None:
+        transport = self._transports.get(effect.connection)
+        if transport is None:  # lost meanwhile; the engine will hear, or has heard, of it
+            return
+        idle = not transport.queued
+        try:
+            transport.queue(effect.request.encode())
+        except Exception as error:  # a request that can't be written: nobody may wait for it
+            identity = effect.request.correlation_id
+            self._attached().not_sent(effect.connection, identity, error)
+            return
+        if idle and transport.established:
+            self._flush_one(transport)
+        self._tell_writable(transport)
+        self._watch(transport)
+
+    def _open(self, effect: Open) -> None:
+        if self._closing:
+            self._attached().disconnected(effect.connection, "the client is closing")
+            return
+        try:
+            transport = self._new_transport(effect)
+        except Exception as error:  # a context of the user's that can't be had
+            self._attached().disconnected(effect.connection, error)
+            return
+        self._transports[effect.connection] = transport
+        try:
+            up = transport.open(effect.ip)
+        except (OSError, KafkaError) as error:
+            self._lost(transport, error)
+            return
+        if up:
+            self._connecting(transport, tcp=True)
+        else:
+            self._watch(transport)
+
+    def _new_transport(self, effect: Open) -> Transport:
+        tunnel = None
+        if effect.hop is not None:
+            from odradek.runtime.tunnel import Tunnel
+
+            tunnel = Tunnel(effect.hop)
+        if self._tls is None or effect.plain:
+            return Transport(effect.connection, effect.address, tunnel)
+        from odradek.runtime.tls import TlsTransport
+
+        return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)
+
+    def _close(self, connection: int) -> None:
+        transport = self._transports.pop(connection, None)
+        if transport is None:
+            return
+        if self._closing and transport.queued and transport.established:
+            self._leaving.append(transport)  # its last requests are still written
+            return
+        self._unwatch(transport)
+        transport.close()
+
+    def _watch(self, transport: Transport) -> None:
+        if transport.sock is None or transport.watched == transport.wanted:
+            return
+        selector = self._opened_selector()
+        if transport.watched:
+            selector.modify(transport.fd, transport.wanted, transport)
+        else:
+            selector.register(transport.fd, transport.wanted, transport)
+        transport.watched = transport.wanted
+
+    def _unwatch(self, transport: Transport) -> None:
+        if transport.watched and self._selector is not None:
+            self._selector.unregister(transport.fd)
+            transport.watched = 0
+
+    def _serve(self, transport: Transport, mask: int) -> None:
+        if not transport.established:
+            self._connecting(transport, tcp=transport.tcp_up)
+            return
+        if mask & WRITE or transport.tls:
+            self._flush_one(transport)
+        # With TLS either readiness may be what reading waits for.
+        if transport.sock is not None and (mask & READ or transport.tls):
+            self._receive(transport)
+        self._tell_writable(transport)
+        self._watch(transport)
+
+    def _connecting(self, transport: Transport, *, tcp: bool) -> None:
+        try:
+            if not tcp:
+                transport.finish_connect()
+            transport.tcp_up = True
+            if not transport.handshake():
+                self._watch(transport)
+                return
+        except (OSError, ValueError, KafkaError) as error:  # ValueError: a name that TLS can't have
+            self._lost(transport, error)
+            return
+        transport.established = True
+        self._attached().connected(transport.connection)
+        if transport.queued:
+            self._flush_one(transport)
+        self._watch(transport)
+
+    def _flush_one(self, transport: Transport) -> None:
+        try:
+            transport.flush()
+        except OSError as error:
+            self._receive(transport)  # an answer may have come before the end
+            if transport.sock is not None:
+                self._lost(transport, error)
+
+    def _receive(self, transport: Transport) -> None:
+        engine, budget = self._attached(), READ_BUDGET
+        while budget > 0 and transport.sock is not None:
+            buffer = engine.get_buffer(transport.connection)
+            room = min(len(buffer), budget)
+            try:
+                count = transport.receive(buffer[:room])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lost(transport, error)
+                return
+            if count == 0:
+                self._lost(transport, None)
+                return
+            engine.buffer_updated(transport.connection, count)
+            budget -= count
+            if count < room:
+                # Nothing is left, or an end: that comes at the next call, when the engine has seen
+                # what was said last (a broker says why it refuses a password, and hangs up).
+                return
+
+    def _lost(self, transport: Transport, error: BaseException | None) -> None:
+        self._transports.pop(transport.connection, None)
+        self._unwatch(transport)
+        transport.close()
+        self._attached().disconnected(transport.connection, error)
+
+    def _tell_writable(self, transport: Transport) -> None:
+        if transport.sock is None:
+            return
+        if not transport.full and transport.queued > HIGH_WATER:
+            transport.full = True
+        elif transport.full and transport.queued < LOW_WATER:
+            transport.full = False
+        else:
+            return
+        self._attached().writable(transport.connection, not transport.full)

@@ -1,0 +1,71 @@
+"""One thread at a time in the calls that hand out records (R-HO-3).
+
+In: a claim at the beginning of such a call, its end. Out: an error that names both threads, before
+anything is handed out. Must not: be left behind by an exception: a claim counts only while the call
+that made it is on its thread's stack.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+
+from odradek.common.errors import IllegalStateError
+from odradek.runtime.locks import new_lock
+
+NAME = "claim"
+"""The local variable of a call that holds its claim."""
+
+
+class Claim:
+    """A call of one thread."""
+
+    __slots__ = ("ident", "thread")
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.thread = threading.current_thread().name
+
+    @property
+    def stands(self) -> bool:
+        """Whether the call goes on: an interrupted one may not have taken its claim back."""
+        frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
+        while frame is not None:
+            if frame.f_locals.get(NAME) is self:
+                return True
+            frame = frame.f_back
+        return False
+
+
+class OneReader:
+    """Who is inside."""
+
+    __slots__ = ("_held", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._held: Claim | None = None
+
+    def claim(self, what: str, callback: str | None) -> Claim:
+        """Go in, or raise; the caller keeps it in a variable called `claim`.
+
+        `callback`: which of the user's functions runs just now.
+        """
+        mine = Claim()
+        with self._lock:
+            held = self._held
+            if held is None or not held.stands:
+                self._held = mine
+                return mine
+        if held.ident == mine.ident:
+            raise IllegalStateError(f"{what} can't be called inside {callback or what}")
+        raise IllegalStateError(
+            f"thread {mine.thread!r} called {what} while thread {held.thread!r} is inside of it: a "
+            "consumer hands out records to one thread at a time (only close() may come from others)"
+        )
+
+    def leave(self, claim: Claim) -> None:
+        """Go out."""
+        if self._held is claim:
+            self._held = None
