@@ -1,0 +1,33 @@
+"""A simulated broker on a loopback socket, for tests of the real hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.api.producer import Producer
+from odradek.simulation import SimulatedCluster
+from odradek.testing.loopback import LoopbackServer
+
+PATIENCE = 20.0
+
+
+@contextmanager
+def one_broker(partitions: int = 1, topic: str = "t") -> Iterator[tuple[LoopbackServer, str]]:
+    """The server and its bootstrap address; the topic is there."""
+    with LoopbackServer() as server:
+
+        def make() -> SimulatedCluster:
+            cluster = SimulatedCluster(server, brokers=1, bootstrap_name=None)
+            cluster.create_topic(topic, partitions=partitions)
+            return cluster
+
+        cluster = server.call(make)
+        yield server, str(cluster.bootstrap_servers)
+
+
+def fill(servers: str, count: int, topic: str = "t") -> None:
+    """Write so many records."""
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(count):
+            producer.send(topic, str(number).encode())

@@ -1,0 +1,260 @@
+"""Threads, signal handlers, callbacks that end more than themselves (R-HO-2, R-HO-3, R-HO-5)."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import ClientClosedError, IllegalStateError
+from odradek.common.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+GROUP: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest"}
+ALONE: dict[str, Any] = {"auto_offset_reset": "earliest"}
+
+
+@contextmanager
+def consumer_of(servers: str, options: dict[str, Any]) -> Iterator[Consumer]:
+    with Consumer(bootstrap_servers=servers, **options) as consumer:
+        if "group_id" in options:
+            consumer.subscribe(["t"])
+        else:
+            consumer.assign([TP])
+        yield consumer
+
+
+def in_thread(action: Callable[[], object], name: str = "other") -> list[BaseException | object]:
+    """What an action gives or raises in another thread."""
+    found: list[BaseException | object] = []
+
+    def run() -> None:
+        try:
+            found.append(action())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert found, "it hangs"
+    return found
+
+
+@pytest.mark.parametrize("options", [GROUP, ALONE])
+def test_a_second_thread_in_poll_is_refused_by_name(options: dict[str, Any]) -> None:
+    with one_broker() as (_, servers), consumer_of(servers, options) as consumer:
+        inside = threading.Event()
+        consumer.listen(lambda _: inside.set())
+
+        def poll() -> None:
+            with pytest.raises(ClientClosedError):
+                consumer.poll(PATIENCE)
+
+        polling = threading.Thread(target=poll, name="first")
+        polling.start()
+        assert inside.wait(PATIENCE)
+        calls = [
+            lambda: consumer.poll(PATIENCE),
+            lambda: consumer.poll_arrow(PATIENCE),
+            lambda: next(consumer.records(PATIENCE)),
+            lambda: next(consumer.batches(PATIENCE)),
+        ]
+        for call in calls:
+            (error,) = in_thread(call, "second")
+            assert isinstance(error, IllegalStateError)
+            assert "'first'" in str(error)
+            assert "'second'" in str(error)
+        consumer.close()  # from another thread than the one that polls
+        polling.join(PATIENCE)
+        assert not polling.is_alive()
+
+
+@pytest.mark.parametrize("options", [GROUP, ALONE, {**ALONE, "background": True}])
+def test_close_from_another_thread_ends_a_poll_and_leaves_nothing_open(
+    options: dict[str, Any],
+) -> None:
+    with one_broker() as (_, servers):
+        before = set(Path("/proc/self/fd").iterdir())
+        consumer = Consumer(bootstrap_servers=servers, **options)
+        if "group_id" in options:
+            consumer.subscribe(["t"])
+        else:
+            consumer.assign([TP])
+        consumer.poll(0.2)
+        inside = threading.Event()
+        ended: list[object] = []
+
+        def poll() -> None:
+            inside.set()
+            try:
+                while True:
+                    consumer.poll(PATIENCE)
+            except ClientClosedError as error:
+                ended.append(error)
+
+        polling = threading.Thread(target=poll)
+        polling.start()
+        assert inside.wait(PATIENCE)
+        consumer.close()
+        consumer.close()
+        polling.join(PATIENCE)
+        assert len(ended) == 1
+        until = time.monotonic() + PATIENCE
+        while set(Path("/proc/self/fd").iterdir()) - before and time.monotonic() < until:
+            pass  # the broker closes its ends in its own time
+        assert set(Path("/proc/self/fd").iterdir()) - before == set()
+
+
+@contextmanager
+def on_signal(action: Callable[[], object]) -> Iterator[list[object]]:
+    """Whatever SIGUSR1 interrupts, this is called there."""
+    seen: list[object] = []
+
+    def handler(*_: object) -> None:
+        try:
+            seen.append(action())
+        except IllegalStateError as error:
+            seen.append(error)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("options", [GROUP, ALONE])
+def test_a_signal_handler_may_call_the_client_under_its_own_lock(options: dict[str, Any]) -> None:
+    with one_broker() as (_, servers):
+        fill(servers, 10)
+        with consumer_of(servers, options) as consumer:
+            while not consumer.poll(1.0):
+                pass
+            calls: list[tuple[Callable[[], object], bool]] = [
+                (lambda: consumer.pause([TP]), True),
+                (lambda: consumer.resume([TP]), True),
+                (consumer.explain, True),
+                (lambda: consumer.seek(TP, 3), False),
+                (lambda: consumer.poll(PATIENCE), False),
+            ]
+            for call, served in calls:
+                with on_signal(call) as seen, consumer._host.lock:
+                    signal.raise_signal(signal.SIGUSR1)
+                assert isinstance(seen[0], IllegalStateError) is not served
+            consumer.seek(TP, 0)
+            assert len(consumer.poll(PATIENCE)) == 10
+
+
+def test_a_signal_handler_may_close_a_consumer_that_sleeps() -> None:
+    with one_broker() as (_, servers), consumer_of(servers, ALONE) as consumer:
+        consumer.poll(0.1)
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def interrupt() -> None:
+            while not consumer._host._wake_up.sleeping:  # type: ignore[attr-defined]
+                pass
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+        with on_signal(consumer.close):
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(ClientClosedError):
+                consumer.poll(PATIENCE)
+            thread.join()
+
+
+def test_a_producer_interrupted_under_its_lock_refuses_to_wait() -> None:
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"1").result(PATIENCE)
+        for call in (lambda: producer.send("t", b"2"), producer.flush, producer.close):
+            with on_signal(call) as seen, producer._host.lock:
+                signal.raise_signal(signal.SIGUSR1)
+            assert isinstance(seen[0], IllegalStateError)
+        producer.send("t", b"3").result(PATIENCE)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_a_delivery_callback_means_for_the_program_gets_there(
+    kind: type[BaseException],
+) -> None:
+    def leave(*_: object) -> None:
+        raise kind(3)
+
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
+        future = producer.send("t", b"1", on_delivery=leave)
+        with pytest.raises(kind):  # in the call that waits, or in the next one
+            producer.flush(PATIENCE)
+            producer.flush(PATIENCE)
+        assert future.result(PATIENCE).offset == 0
+        assert producer.send("t", b"2").result(PATIENCE).offset == 1
+        with pytest.raises(kind):
+            producer.send("t", b"3", on_delivery=leave)
+            producer.close()
+        assert producer._closed
+
+
+def test_the_same_of_a_listener() -> None:
+    told: list[object] = []
+
+    def leave(event: object) -> None:
+        told.append(event)
+        if len(told) < 4:
+            sys.exit(4)
+
+    with one_broker() as (_, servers):
+        fill(servers, 10)
+        with consumer_of(servers, ALONE) as consumer:
+            consumer.listen(leave)
+            raised = 0
+            records: list[Any] = []
+            while len(records) < 10:
+                try:
+                    records += consumer.poll(PATIENCE)
+                except SystemExit:
+                    raised += 1
+            assert raised == 3
+
+
+def test_the_same_of_a_rebalance_callback() -> None:
+    def leave(*_: object) -> None:
+        sys.exit(5)
+
+    with one_broker() as (_, servers):
+        fill(servers, 10)
+        with Consumer(bootstrap_servers=servers, **GROUP) as consumer:
+            consumer.subscribe(["t"], on_assigned=leave)
+            with pytest.raises(SystemExit):
+                consumer.poll(PATIENCE)
+            assert len(consumer.poll(PATIENCE)) == 10
+
+
+def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    with one_broker() as (_, servers), consumer_of(servers, GROUP) as consumer:
+        called: list[object] = []
+
+        class Nosy(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                called.append(consumer.explain())
+                consumer.pause([])
+
+        handler = Nosy()
+        logging.getLogger("odradek").addHandler(handler)
+        try:
+            with caplog.at_level(logging.DEBUG, "odradek"):
+                assert consumer.poll(1.0) == []
+        finally:
+            logging.getLogger("odradek").removeHandler(handler)
+        assert called
