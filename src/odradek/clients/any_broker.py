@@ -8,25 +8,35 @@ deadline is the only limit. Must not: change the client's snapshot.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, DisconnectedError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address
-from odradek.network.connection import Connection
+from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.effects import AnyRequest
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message
 
 M = TypeVar("M", bound=Message)
 
 ATTEMPTS_KEPT = 20
 """The last attempts of a call that its error lists."""
+
+MOST_ASKED = 2
+"""Brokers that a question is put to at the same time: the second when the first is silent."""
+
+
+class Sent(NamedTuple):
+    """A request that is out."""
+
+    connection: Connection
+    reply: Completion[Message]
+    sent_at: float
 
 
 class AnyBrokerCall:
@@ -41,6 +51,10 @@ class AnyBrokerCall:
         """A request went out and no answer came: it may have been carried out."""
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         self._failed: dict[Address, None] = {}
+        self._out: list[Sent] = []
+        """Requests of this call that wait for their answers: each is good, whenever it comes."""
+        self._address: Address | None = None
+        """Who was asked, or has answered, last."""
 
     def ask(
         self,
@@ -52,15 +66,15 @@ class AnyBrokerCall:
     ) -> Flow[M]:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
-        `body` gets the seconds that are left. A request that isn't `idempotent` isn't sent to a
-        second broker while the first one is only silent.
+        `body` gets the seconds that are left. While the first broker is silent, one more is asked,
+        and the first answer counts, whosever it is and however late (R-RB-9); a request that isn't
+        `idempotent` is sent to nobody else meanwhile.
         """
         now = yield START
         while True:
-            connection, now = yield from self._connection(now)
             try:
-                once: Flow[tuple[M, float]] = self._once(connection, body, idempotent, now)
-                answer, now = yield from once
+                one: Flow[tuple[M, Connection, float]] = self._one_answer(body, idempotent, now)
+                answer, connection, now = yield from one
             except KafkaTimeoutError:
                 raise
             except KafkaError as failure:
@@ -79,7 +93,7 @@ class AnyBrokerCall:
                 if not found.retriable:
                     raise found
                 error = found
-            now = yield from self.retry(connection.address, error, now)
+            now = yield from self.retry(self._address, error, now)
 
     def retry(self, address: Address | None, error: KafkaError, now: float) -> Flow[float]:
         """Note a failed attempt and wait for the backoff; raises at the deadline."""
@@ -109,65 +123,87 @@ class AnyBrokerCall:
         """The error at the deadline, with every attempt of this call."""
         return self._engine.timeout(self.what, now, list(self.attempts))
 
-    def _once(
+    def _one_answer(
+        self, body: Callable[[float], AnyRequest], idempotent: bool, now: float
+    ) -> Flow[tuple[M, Connection, float]]:
+        """The next answer of those who are asked; raises when one of them fails instead."""
+        engine, out = self._engine, self._out
+        while True:
+            for sent in out:
+                if sent.reply.done:
+                    out.remove(sent)
+                    self._address = sent.connection.address
+                    return cast("M", sent.reply.result()), sent.connection, now
+            until = self.deadline
+            if not out or (idempotent and len(out) < MOST_ASKED and out[-1].connection.suspect):
+                connection, until = self._connection(now)
+                if connection is not None:
+                    self._address = connection.address
+                    reply = self._send(connection, body, idempotent, now)
+                    out.append(Sent(connection, reply, now))
+                    continue
+            if now >= self.deadline:
+                raise self._unanswered(now)
+            replies = [sent.reply for sent in out]
+            now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
+
+    def _send(
         self,
         connection: Connection,
         body: Callable[[float], AnyRequest],
         idempotent: bool,
         now: float,
-    ) -> Flow[tuple[M, float]]:
+    ) -> Completion[Message]:
+        """The caller's deadline ends the call, but not the connection, which others share."""
         network = self._engine.network
-        left, sent_at = self.deadline - now, now
-        limit = min(network.request_timeout, left + 0.05)
+        left, limit = self.deadline - now, network.request_timeout
         # A broker may rightly think about a change for as long as it was given.
-        patience = 0.0 if idempotent else limit
-        reply = network.send(
+        patience = 0.0 if idempotent else min(limit, left)
+        return network.send(
             connection, body(left), now, patience=patience, timeout=limit - patience
         )
-        while not reply.done:
-            if idempotent and connection.suspect:
-                raise DisconnectedError("connected, but silent")
-            now = yield Wait((reply, network.changed), self.deadline)
-            if now >= self.deadline and not reply.done:
-                self.attempts.append(Attempt(connection.address, self.what, "no answer", sent_at))
-                raise self.timed_out(now)
-        return cast("M", reply.result()), now
+
+    def _unanswered(self, now: float) -> KafkaError:
+        for sent in self._out:
+            self.attempts.append(
+                Attempt(sent.connection.address, self.what, "no answer", sent.sent_at)
+            )
+        return self.timed_out(now)
 
     def addresses(self) -> list[Address]:
         """Who may be asked now: every known broker."""
         snapshot = self._engine.metadata.snapshot
         return snapshot.addresses() if snapshot is not None else []
 
-    def _connection(self, now: float) -> Flow[tuple[Connection, float]]:
-        """A usable connection: the one with the least to do, else one that is dialled now."""
-        engine = self._engine
-        network, metadata = engine.network, engine.metadata
-        while True:
-            addresses = self.addresses()
-            found = [c for c in map(network.connection, addresses) if c is not None]
-            usable = [
-                c
-                for c in found
-                if c.ready and c.writable and not c.suspect and c.throttled_until <= now
-            ]
-            if usable:
-                order = [(c.address in self._failed, len(c.in_flight), c.last_used) for c in usable]
-                return usable[order.index(min(order))], now
-            if now >= self.deadline:
-                raise self.timed_out(now)
-            until = self.deadline
-            if not any(not c.ready for c in found):
-                free = [a for a in addresses if network.connection(a) is None]
-                free.sort(key=lambda a: (a in self._failed, network.states.state(a).last_dial))
-                for address in free:
-                    if network.may_dial(address, now):
-                        network.dial(address, now)
-                        break
-                else:
-                    until = min([until, *(network.next_dial_at(a, now) for a in free)])
-            throttled = [c.throttled_until for c in found if c.throttled_until > now]
-            until = min([until, *throttled], default=math.inf)
-            now = yield Wait((network.changed, metadata.changed), until)
+    def _connection(self, now: float) -> tuple[Connection | None, float]:
+        """A usable connection to a broker that isn't asked already, or when to look again.
+
+        The one with the least to do, else one that is dialled now.
+        """
+        network, asked = self._engine.network, {sent.connection.address for sent in self._out}
+        addresses = [a for a in self.addresses() if a not in asked]
+        # Beside a data connection on which something is slow there may be one for metadata.
+        lines = [network.connection(a, p) for a in addresses for p in (DATA, METADATA)]
+        found = [c for c in lines if c is not None]
+        usable = [
+            c
+            for c in found
+            if c.ready and c.writable and not c.suspect and c.throttled_until <= now
+        ]
+        if usable:
+            order = [(c.address in self._failed, len(c.in_flight), c.last_used) for c in usable]
+            return usable[order.index(min(order))], now
+        until = self.deadline
+        if now < until and not any(not c.ready for c in found):
+            free = [a for a in addresses if network.connection(a) is None]
+            free.sort(key=lambda a: (a in self._failed, network.states.state(a).last_dial))
+            for address in free:
+                if network.may_dial(address, now):
+                    network.dial(address, now)
+                    break
+            else:
+                until = min([until, *(network.next_dial_at(a, now) for a in free)])
+        return None, min([until, *(c.throttled_until for c in found if c.throttled_until > now)])
 
 
 class OneBrokerCall(AnyBrokerCall):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TypeVar, cast
 
-from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.any_broker import AnyBrokerCall, Sent
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
@@ -49,6 +49,8 @@ BY_KEYS = 4
 LOOK_AGAIN = 5.0
 """A request that the coordinator may rightly hold for minutes (JoinGroup) shows nothing of a broker
 that stopped: so often another broker is asked whether the coordinator is still the same."""
+LOOK_AT_SILENT = 1.0
+"""And so often while it is silent beyond all reason: it may only be slow."""
 
 
 LOSING = (
@@ -83,6 +85,7 @@ class Coordinator:
         self.attempts: deque[Attempt] = deque()
         """Those of the call that began last, which may go on; for texts."""
         self._finding = False
+        self._looking: Completion[None] | None = None
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         """Between a loss and the next question where it is: one that is named again and again
         without answering is asked for ever more seldom, however many requests wait."""
@@ -163,16 +166,20 @@ class Coordinator:
             self._found(broker, "found", now)
         return now
 
-    def look_again(self, now: float) -> Flow[float]:
-        """Ask any broker whether it is still where it was; no answer changes nothing."""
-        before = self.broker
+    def look_again(self) -> None:
+        """Have any broker asked whether it is still where it was; `changed` tells if it isn't."""
+        if self._looking is None or self._looking.done:
+            self._looking = self._engine.start(self._look())
+
+    def _look(self) -> Flow[None]:
+        now, before = (yield START), self.broker
+        limit = self._engine.network.request_timeout
         try:
-            broker = yield from _FindCall(self, self._engine, now + LOOK_AGAIN).locate()
+            broker = yield from _FindCall(self, self._engine, now + limit).locate()
         except KafkaError:
-            return self._engine.now
+            return  # no answer changes nothing
         if self.broker == before != broker:
             self._found(broker, "moved", self._engine.now)
-        return self._engine.now
 
     def is_at(self, broker: int | None) -> bool:
         """Whether nobody has found it elsewhere; while it is only lost an answer may still come."""
@@ -220,36 +227,23 @@ class _Call(AnyBrokerCall):
         """The connection that the next request goes out on."""
         raise NotImplementedError
 
-    def wait(self, connection: Connection, reply: Completion[Message], now: float) -> Flow[float]:
-        """Wait for the answer, or for what makes it doubtful."""
-        del now
-        return (yield Wait((reply, self._engine.network.changed), self.deadline))
-
-    def _once(
+    def _send(
         self,
         connection: Connection,
         body: Callable[[float], AnyRequest],
         idempotent: bool,  # all of these requests may be repeated
         now: float,
-    ) -> Flow[tuple[M, float]]:
-        network, sent_at = self._engine.network, now
+    ) -> Completion[Message]:
+        network = self._engine.network
         limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
         self.using(connection)
         request = body(self.deadline - now)
         version = network.version_for(connection, type(request))
         if self.newest is not None:
             version = min(version, self.newest)
-        reply = network.send_version(
+        return network.send_version(
             connection, request, version, now, patience=self.patience, timeout=limit
         ).reply
-        while not reply.done:
-            if connection.suspect:
-                raise DisconnectedError(f"{connection.address}: connected, but silent")
-            now = yield from self.wait(connection, reply, now)
-            if now >= self.deadline and not reply.done:
-                self.attempts.append(Attempt(connection.address, self.what, "no answer", sent_at))
-                raise self.timed_out(now)
-        return cast("M", reply.result()), now
 
 
 class _FindCall(_Call):
@@ -267,10 +261,12 @@ class _FindCall(_Call):
 
     def locate(self) -> Flow[int]:
         """The id of the coordinator's broker."""
-        answer = yield from self.ask(
-            self._body, FindCoordinatorResponse, lambda answer, _: self._read(answer)[1]
-        )
+        answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
         return self._read(answer)[0]
+
+    def _check(self, answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
+        self.using(connection)  # another broker may have been asked since, in another form
+        return self._read(answer)[1]
 
     def _body(self, _: float) -> FindCoordinatorRequest:
         if self._by_keys:
@@ -300,9 +296,10 @@ class _CoordinatorCall(_Call):
     ) -> None:
         super().__init__(engine, what, deadline)
         self._coordinator = coordinator
-        self._broker: int | None = None
-        self._address: Address | None = None
-        self._look_at = math.inf
+        self.asked: int | None = None
+        """The id of the broker that it is put to."""
+        self._looked_at = -math.inf
+        """When it was asked last whether the coordinator is still the same."""
 
     def run(
         self,
@@ -318,7 +315,7 @@ class _CoordinatorCall(_Call):
                 now = yield from self._behind_others(now)
             try:
                 connection = yield from self._connected(now)
-                once: Flow[tuple[M, float]] = self._once(connection, body, True, self._engine.now)
+                once: Flow[tuple[M, float]] = self._once(connection, body, self._engine.now)
                 answer, now = yield from once
             except KafkaTimeoutError:
                 raise
@@ -350,51 +347,76 @@ class _CoordinatorCall(_Call):
     def using(self, connection: Connection) -> None:
         """Bodies that depend on the version ask the coordinator for it."""
         self._coordinator.using(connection)
-        self._look_at = self._engine.now + LOOK_AGAIN if self.patience else math.inf
 
-    def wait(self, connection: Connection, reply: Completion[Message], now: float) -> Flow[float]:
-        """Wait; raises when the coordinator moved away from the broker that was asked."""
+    def _once(
+        self, connection: Connection, body: Callable[[float], AnyRequest], now: float
+    ) -> Flow[tuple[M, float]]:
+        """One request and its answer, however late; raises when the coordinator has moved away."""
         coordinator = self._coordinator
+        reply, self._looked_at = self._send(connection, body, True, now), now
+        sent = Sent(connection, reply, now)
+        self._out.append(sent)
         if self.ordered:
             coordinator.unanswered = (self, connection, reply)
-        if now >= self._look_at:
-            now = yield from coordinator.look_again(now)
-            self._look_at = now + LOOK_AGAIN
-        elif not coordinator.is_at(self._broker):
-            text = f"{connection.address} isn't the {coordinator.name} any more"
-            raise NotCoordinatorError(text)
-        else:
-            on = (reply, self._engine.network.changed, coordinator.changed)
-            now = yield Wait(on, min(self.deadline, self._look_at))
+        try:
+            while not reply.done:
+                if not coordinator.is_at(self.asked):
+                    text = f"{connection.address} isn't the {coordinator.name} any more"
+                    raise NotCoordinatorError(text)
+                if now >= self.deadline:
+                    raise self._unanswered(now)
+                now = yield from self._wait(connection, now, reply)
+        finally:
+            self._out.remove(sent)
+        return cast("M", reply.result()), now
+
+    def _wait(
+        self, connection: Connection, now: float, reply: Completion[Message] | None = None
+    ) -> Flow[float]:
+        """Wait for a while. Only this broker can answer, so a silent one is waited for (R-RB-9),
+        and others are asked whether it still coordinates.
+        """
+        coordinator, until = self._coordinator, self.deadline
+        every = LOOK_AT_SILENT if connection.suspect else LOOK_AGAIN if self.patience else math.inf
+        if now >= self._looked_at + every:
+            coordinator.look_again()
+            self._looked_at = now
+        until = min(until, self._looked_at + every)
+        on = (self._engine.network.changed, self._engine.metadata.changed, coordinator.changed)
+        now = yield Wait(on if reply is None else (reply, *on), until)
         return now
 
     def _behind_others(self, now: float) -> Flow[float]:
         """Wait for the answer to an earlier request that nobody waits for any more: on another
-        connection this one could overtake it. A connection that is silent or lost tells nothing.
+        connection this one could overtake it. Where it went to a broker that doesn't coordinate any
+        more it can't be carried out.
         """
-        last = self._coordinator.unanswered
+        coordinator = self._coordinator
+        last = coordinator.unanswered
         if last is not None and last[0] is not self:
-            _, connection, reply = last
-            while not (reply.done or connection.suspect or connection.ended):
+            call, connection, reply = last
+            self._looked_at = now
+            while not (reply.done or connection.ended) and coordinator.is_at(call.asked):
                 if now >= self.deadline:
                     raise self.timed_out(now)
-                now = yield Wait((reply, self._engine.network.changed), self.deadline)
+                now = yield from self._wait(connection, now, reply)
         return now
 
     def _connected(self, now: float) -> Flow[Connection]:
         """A usable connection to the coordinator; raises when it can't be had."""
         coordinator, network = self._coordinator, self._engine.network
         now = yield from coordinator.find(self, now)
-        self._broker = coordinator.broker
+        self.asked, self._looked_at = coordinator.broker, now
         self._address = address = coordinator.address(now)
-        purpose = self._purpose(address)
-        dialled = network.connection(address, purpose)
+        purpose, dialled = "", None
         while True:
+            if purpose != (purpose := self._purpose(address)):
+                dialled = network.connection(address, purpose)
             found = network.ready(address, now, purpose=purpose)
             if found is not None and not found.suspect:
                 return found
             there = network.connection(address, purpose)
-            if there is not None and there.suspect:
+            if there is not None and there.suspect and not there.ready:
                 raise DisconnectedError(f"{address}: no answer to anything")
             if dialled is not None and there is not dialled:
                 last = network.states.state(address).last_error
@@ -402,23 +424,29 @@ class _CoordinatorCall(_Call):
             dialled = there
             if now >= self.deadline:
                 raise self.timed_out(now)
-            until = network.next_dial_at(address, now, purpose=purpose)
-            on = (network.changed, coordinator.changed, self._engine.metadata.changed)
-            now = yield Wait(on, min(self.deadline, until))
-            if coordinator.broker != self._broker or coordinator.address(now) != address:
+            if there is not None and there.ready and there.suspect:
+                now = yield from self._wait(there, now)
+            else:
+                until = network.next_dial_at(address, now, purpose=purpose)
+                on = (network.changed, coordinator.changed, self._engine.metadata.changed)
+                now = yield Wait(on, min(self.deadline, until))
+            if coordinator.broker != self.asked or coordinator.address(now) != address:
                 raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
 
     def _purpose(self, address: Address) -> str:
         """Brokers answer a connection's requests in order: nothing else waits behind a JoinGroup
-        that is held until all members have come, so a commit goes beside it.
+        that is held until all members have come, or behind any other answer that is long in coming;
+        so a commit goes beside the first, and a heartbeat beside a slow commit.
         """
         connection = self._engine.network.connection(address, COORDINATOR)
-        held = connection is not None and connection.may_hold()
-        return BESIDE if held and self.patience == 0.0 else COORDINATOR
+        if connection is None or self.patience > 0.0:
+            return COORDINATOR
+        slow = connection.ready and connection.suspect
+        return BESIDE if slow or connection.may_hold() else COORDINATOR
 
     def _doubt(self, error: KafkaError, now: float) -> None:
         """Have it found again, unless somebody else has found it meanwhile."""
         if isinstance(error, ConnectionFailedError):
             self._engine.metadata.request(f"{self.what}: {type(error).__name__}")
-        if self._coordinator.broker == self._broker:
+        if self._coordinator.broker == self.asked:
             self._coordinator.lost(f"{type(error).__name__}: {error}", now)

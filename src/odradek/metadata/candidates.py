@@ -16,11 +16,14 @@ from odradek.metadata.least_loaded_node import Action, Candidate, Choice
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import Round
 from odradek.network.cluster_connection_states import AddressState
-from odradek.network.connection import DATA, METADATA, Connection
+from odradek.network.connection import DATA, METADATA, PROBE, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import FRESH_SPACING
 from odradek.network.network_client import SUSPICION, NetworkClient
+from odradek.protocol.messages.metadata import MetadataRequest
 
+LIFE = 5.0
+"""Seconds for which an answer on another connection shows that a silent one is only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
 
 
@@ -165,12 +168,15 @@ class Candidates:
 
         Brokers answer the requests of a connection in order. With a replica dead, a write with
         acks=all may be held for the controller's session timeout (9 s by default): a question
-        behind it would make a healthy broker look silent. So it gets a connection of its own then.
+        behind it would make a healthy broker look silent. So it gets a connection of its own then,
+        and also when any other answer on that connection has been late for the suspicion time: the
+        dial tells a slow broker from a dead one (R-RB-9).
         """
         own = self._network.connection(address, METADATA)
         data = self._network.connection(address)
         if own is None:
-            return None if data is not None and data.is_held(now) else data
+            silent = data is not None and data.ready and data.suspect
+            return None if data is not None and (silent or data.is_held(now)) else data
         if data is not None and data.ready and not (own.ready and not own.suspect):
             # Its own one hangs, or has fallen silent: what the other one shows counts again.
             return own if data.suspect or data.is_held(now) else data
@@ -202,12 +208,55 @@ class Candidates:
             snapshot.addresses(),
             failed,
             answering=any(
-                self._answers(address, now) or self._serves(connection, now)
+                self._answers(address, now)
+                or self._serves(connection, now)
+                or self.lives(connection, now)
                 for (address, _), connection in self._network.connections.items()
                 if snapshot.knows(address)
             ),
             unavailable=unavailable,
         )
+
+    def lives(self, connection: Connection, now: float) -> bool:
+        """It is silent, but its address has answered on another one since: slow, not dead."""
+        if not (connection.ready and connection.suspect):
+            return False
+        return connection.record.heard_at > max(connection.suspected_at, now - LIFE)
+
+    def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
+        """What can be closed now that there is a snapshot, and why.
+
+        A silent connection with requests stays while its broker is one of the cluster's.
+        """
+        found = []
+        for connection in self._network.connections.values():
+            gone = not snapshot.knows(connection.address)
+            spare = connection.purpose in (METADATA, PROBE) and connection is not used
+            idle = not len(connection.in_flight) or not connection.ready
+            if gone and (idle or connection.suspect):
+                found.append((connection, "not a broker of the cluster (any more)"))
+            elif spare and idle:
+                found.append((connection, "not needed any more"))
+        return found
+
+    def unsettling(self, connection: Connection) -> bool:
+        """Its silence makes a refresh due; not where only a refresh itself is waited for."""
+        head = connection.in_flight.head
+        if head is None or not isinstance(head.body, MetadataRequest):
+            return True
+        snapshot = self._metadata.snapshot
+        left_over = snapshot is not None and not snapshot.knows(connection.address)
+        return not (left_over or self._metadata.in_flight_topics is not None)
+
+    def waited_for(self) -> Address | None:
+        """A silent broker that somebody waits for, with more than a question for metadata."""
+        found = None
+        for connection in self._network.connections.values():
+            head = connection.in_flight.head
+            silent = connection.ready and connection.suspect
+            if silent and head is not None and not isinstance(head.body, MetadataRequest):
+                found = connection.address
+        return found
 
     def _serves(self, connection: Connection, now: float) -> bool:
         """A coordinator's connection shows that its broker lives, as long as it answers.

@@ -115,14 +115,17 @@ class Metadata:
         self._sent = self._asked = max(self._asked, self._sent)
         return self._sent
 
-    def failed(self) -> None:
-        """The request came to nothing: what it should have brought is still wanted."""
+    def failed(self, *, late: bool = False) -> None:
+        """The request came to nothing: what it should have brought is still wanted.
+
+        One that is only `late` brings it after all, if its answer is the first to come (R-RB-9).
+        """
         for name in self.in_flight_topics or ():
             if self.snapshot is None or name not in self.snapshot.topics:
                 self._new_topics[name] = None
         self.in_flight_topics = None
         self._equivalent = 0
-        if self._asked <= self._sent:
+        if self._asked <= self._sent and not late:
             self._asked = self._sent + 1
 
     def apply(
@@ -144,6 +147,8 @@ class Metadata:
             snapshot = replace(snapshot, cluster_id=self.cluster_id)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
+        for name in names:  # also those that a silent request was to bring, and now has (R-RB-9)
+            self._new_topics.pop(name, None)
         for item in response.topics:
             if item.name is None:
                 continue

@@ -17,18 +17,15 @@ from odradek.common.config import Config
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
-from odradek.metadata.bootstrap import (
-    Rebootstrap,
-    check_cluster_id,
-    shuffled,
-)
+from odradek.metadata.bootstrap import Rebootstrap, check_cluster_id, shuffled
 from odradek.metadata.candidates import Candidates
 from odradek.metadata.cluster import Cluster, is_possible
+from odradek.metadata.late_answers import LateAnswers
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import Asked, Round
-from odradek.network.connection import COORDINATOR, METADATA, Connection
+from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.handshake import dial_for_metadata
@@ -71,7 +68,7 @@ class MetadataUpdater:
         """Since when every known broker has been unavailable (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
-        self._late: list[Asked] = []
+        self._late = LateAnswers(network, self._candidates)
         self._forced: str | None = None
         network.on_lost.append(self._lost)
         network.on_suspect.append(self._suspected)
@@ -118,10 +115,9 @@ class MetadataUpdater:
             self.next_attempt_at = at
             self.refusals.look(now, at)
             while now < min(at, self._trigger_at()) and self._forced is None:
-                self._late = [a for a in self._late if not (a.reply.done and a.reply.error)]
-                if any(a.reply.done for a in self._late):
+                if self._late.forget_failures():
                     break  # a good answer after all
-                waits = [self.metadata.wanted, *[a.reply for a in self._late]]
+                waits = [self.metadata.wanted, *[a.reply for a in self._late.asked]]
                 if at > until:  # a connection that others have made can be asked before
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
@@ -154,6 +150,7 @@ class MetadataUpdater:
                     wait_until = min(wait_until, now + self._candidates.spacing)
                 else:
                     wait_until = min(wait_until, choice.until)
+            wait_until = min(wait_until, self._late.prove(now))
             self.next_attempt_at = wait_until
             now = yield Wait(
                 (self._network.changed,), None if wait_until == math.inf else wait_until
@@ -163,6 +160,8 @@ class MetadataUpdater:
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
         """Whom to ask next; None when all have failed, or only silent ones are left."""
+        if self._late.only_slow(now):
+            return Choice(Action.NONE)
         rebootstrapping, governor = self.current is not None, self._network.governor
         dial_at = now + governor.wait(now, for_metadata=True)
         if not self._network.connections:
@@ -237,23 +236,22 @@ class MetadataUpdater:
                     self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
-            elif asked.connection.is_held(now):
-                # It waits behind a write that the broker may hold: no failure, but ask elsewhere.
+            elif asked.connection.is_held(now) or self._shows_nothing(asked):
+                # It waits behind something that the broker may hold: no failure, but ask elsewhere.
                 round_.asked = None
-                self._late.append(asked)
-                self.metadata.failed()
+                self._late.add(asked)
+                self.metadata.failed(late=True)
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
                 round_.asked = None
                 self._candidates.silence.asked()
-                self._late.append(asked)
-                self.metadata.failed()
+                self._late.add(asked)
+                self.metadata.failed(late=True)
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
                 self._attempt_failed(
                     round_, asked.connection.address, "metadata request", error, now
                 )
-        for late in [a for a in self._late if a.reply.done] if self._late else ():
-            self._late.remove(late)
+        for late in self._late.take():
             if late.reply.error is None and self._take(round_, late, now):
                 return True
         return False
@@ -271,6 +269,16 @@ class MetadataUpdater:
             return False
         self._accept(response, asked, now)
         return True
+
+    def _shows_nothing(self, asked: Asked) -> bool:
+        """Its silence proves nothing yet (R-RB-9): something else on its connection is slow; or
+        nobody else can be asked, and whether the only broker lives is seen by a dial beside it.
+        """
+        connection, snapshot = asked.connection, self.metadata.snapshot
+        if not connection.suspect or not connection.ready:
+            return False
+        alone = snapshot is not None and len(snapshot.brokers) == 1 and self.current is None
+        return not asked.first or (alone and connection.purpose == DATA)
 
     def _refusal(
         self, response: MetadataResponse, asked: Asked, now: float
@@ -336,22 +344,15 @@ class MetadataUpdater:
         self._close_unneeded(snapshot, asked.connection, now)
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
-        """Close what leads to no broker, and metadata connections that have done their work.
+        """Close what leads to no broker, and what was made for metadata and has done its work.
 
         A broker that is silent with requests open may only be slow; or its cluster gives it up in a
         while, and then the metadata doesn't name it any more. So whoever waits for it needn't wait
         for `request.timeout.ms`: what it carried is retried where the leaders are now.
         """
-        waits = None
-        for connection in list(self._network.connections.values()):
-            gone = not snapshot.knows(connection.address)
-            spare = connection.purpose == METADATA and connection is not used
-            idle = not len(connection.in_flight)
-            if (gone or spare) and (idle or not connection.ready or connection.suspect):
-                why = "not a broker of the cluster (any more)" if gone else "not needed any more"
-                self._network.close(connection, now, why)
-            elif connection.ready and connection.suspect and not idle:
-                waits = connection.address
+        for connection, why in self._candidates.unneeded(snapshot, used):
+            self._network.close(connection, now, why)
+        waits = self._candidates.waited_for()
         if waits is not None:
             self.metadata.request(f"{waits} is still silent")
 
@@ -417,14 +418,13 @@ class MetadataUpdater:
         self.metadata.request(f"{connection.address} was lost")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        if connection.is_held(now):  # a reason to ask, and no proof of anything
+        if connection.ready:  # a reason to ask, and no proof of anything: it may only be slow
             self._candidates.silence.fell(connection.address, now - SUSPICION)
-            self.metadata.request(f"{connection.address} holds writes")
-            return
-        self._failed_in_a_row[connection.address] = None
-        if connection.ready:
-            self._candidates.silence.fell(connection.address, now - SUSPICION)
-        self.metadata.request(f"{connection.address} is silent")
+        else:
+            self._failed_in_a_row[connection.address] = None
+        if self._candidates.unsettling(connection):
+            held = connection.is_held(now)
+            self.metadata.request(f"{connection.address} {'holds writes' if held else 'is silent'}")
 
     # Rebootstrap
 

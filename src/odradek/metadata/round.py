@@ -12,6 +12,7 @@ from odradek.common.types import Address
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
+from odradek.protocol.messages.metadata import MetadataRequest
 
 
 @dataclass(slots=True)
@@ -24,6 +25,12 @@ class Asked:
     partial: bool
     bootstrap: bool
     serial: int
+
+    @property
+    def first(self) -> bool:
+        """It is the next to be answered on its connection, or waits behind one of its kind."""
+        head = self.connection.in_flight.head
+        return head is not None and isinstance(head.body, MetadataRequest)
 
 
 @dataclass(slots=True)

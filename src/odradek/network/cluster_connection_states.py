@@ -26,6 +26,8 @@ class AddressState:
     backoff_until: float = -math.inf
     proved_at: float = -math.inf
     """When it last answered a real request for the first time on a connection."""
+    heard_at: float = -math.inf
+    """When the last byte came from it, on whichever connection."""
     setup_failures: int = 0
     setup_timeout: float = 0.0
     last_dial: float = -math.inf

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from odradek.network.sasl.session import Session
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
-BESIDE = "beside"
+BESIDE, PROBE = "beside", "probe"
 """Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata, nor
 a held JoinGroup a commit (the connections for these two, METADATA and BESIDE, are made only then).
-Backoff is per address all the same."""
+A PROBE only shows whether an address still answers (R-RB-9). Backoff is per address all the same.
+"""
 CONNECT_SUSPICION = 1.5
 """Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
 even a stopped process is connected to, by its kernel."""
@@ -65,6 +66,7 @@ class Connection:
         "setup_deadline",
         "state",
         "suspect",
+        "suspected_at",
         "throttled_until",
         "versions",
         "works_outside",
@@ -117,6 +119,8 @@ class Connection:
         self.suspect = False
         """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
         been pending for so long."""
+        self.suspected_at = math.inf
+        """When it became suspect last."""
         self.writable = True
         self.session: Session | None = None
         """Where the broker takes requests only for a while after an authentication (KIP-368)."""

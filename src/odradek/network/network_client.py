@@ -104,6 +104,10 @@ class NetworkClient(HostInputs):
         """The connection to an address, whatever its state, if there is one."""
         return self.connections.get((address, purpose))
 
+    def of_address(self, address: Address) -> list[Connection]:
+        """All connections to an address, whatever they are for."""
+        return [c for (to, _), c in self.connections.items() if to == address]
+
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> Connection | None:
@@ -285,7 +289,7 @@ class NetworkClient(HostInputs):
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
-        connection.suspect = True
+        connection.suspect, connection.suspected_at = True, now
         self.governor.failed(now)
         address, held = str(connection.address), connection.is_held(now)
         self.events.emit(
@@ -298,6 +302,7 @@ class NetworkClient(HostInputs):
     def _heard(self, connection: Connection, now: float) -> bool:
         """Bytes came; say whether that ended a silence."""
         connection.last_received = connection.heard_at = self.heard_at = now
+        connection.record.heard_at = now
         if not connection.suspect:
             return False
         connection.suspect = False

@@ -139,6 +139,9 @@ class SimulatedBroker:
         """Seconds of `throttle_time_ms` in every answer."""
         self.handshake_delay = 0.0
         """Seconds by which ApiVersions is late."""
+        self.delays: dict[int, float] = {}
+        """Seconds by which answers are late, by the API's key: what was asked is done at once, and
+        whatever came behind it on the same connection waits."""
         self.cut_from: dict[str, None] = {}
         """Clients between which and this broker nothing travels."""
         self.picture: Picture | None = None
@@ -241,9 +244,18 @@ class SimulatedBroker:
         def reply(response: Message | None) -> None:
             if self.throttle and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(self.throttle * 1000)
-            session.answer(request, response, request.version)
+            late = self.delays.get(request.api_key, 0.0)
+            if late:
+                self.time.after(late, lambda: session.answer(request, response, request.version))
+            else:
+                session.answer(request, response, request.version)
 
         return reply
+
+    def be_quick(self) -> None:
+        """End everything that makes its answers late, and the quiet that it asks for."""
+        self.throttle = self.handshake_delay = 0.0
+        self.delays.clear()
 
     def _api_versions(
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool

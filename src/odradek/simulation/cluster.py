@@ -327,7 +327,7 @@ class SimulatedCluster:
     def repair(self, i: int) -> None:
         """End a broker's misbehaviour; what it had kept is worked on now."""
         broker = self.brokers[i]
-        broker.throttle = broker.handshake_delay = 0.0
+        broker.be_quick()
         broker.picture = None
         for client in list(broker.cut_from):
             broker.cut(client, False)

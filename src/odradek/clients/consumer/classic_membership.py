@@ -19,7 +19,7 @@ from odradek.clients.consumer.classic_leader import Leader
 from odradek.clients.consumer.classic_state import MemberEvent, move
 from odradek.clients.consumer.embedded_protocol import decode_assignment
 from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
-from odradek.common.errors import DisconnectedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import (
     IllegalGenerationError,
     RebalanceInProgressError,
@@ -269,10 +269,12 @@ class ClassicMembership:
         return self._group.engine.start(self._heartbeat())
 
     def _heartbeat(self) -> Flow[None]:
-        """One heartbeat, repeated until it is answered, also beyond the end of the session."""
+        """One heartbeat, repeated until it is answered, also beyond the end of the session.
+
+        The end doesn't end the question: its answer may be late, and the member lives (R-RB-9).
+        """
         yield START
         group, identity = self._group, self._identity
-        deadline = math.inf if self._doubtful else self._expires
 
         def body(_: float) -> HeartbeatRequest:
             self._sent_at = group.engine.now
@@ -280,19 +282,21 @@ class ClassicMembership:
                 group.group_id, identity.generation, identity.member_id, group.instance_id
             )
 
-        while True:
-            try:
-                answer = yield from group.coordinator.ask(
-                    "Heartbeat", body, HeartbeatResponse, _check_beat, deadline, constant=True
-                )
-                break
-            except KafkaTimeoutError:
+        asked = group.engine.start(
+            group.coordinator.ask(
+                "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
+            )
+        )
+        try:
+            while not asked.done:
+                now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
                 if self._running is None:  # the consumer left in this step
                     return
-                deadline = math.inf
-                self._doubt()
-        if self._running is None:
-            return
+                if not (asked.done or self._doubtful) and now >= self._expires:
+                    self._doubt()
+        finally:
+            self._forget_beat(asked)
+        answer = asked.result()
         self._expires = max(self._expires, self._sent_at + self._session)
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:
@@ -316,7 +320,7 @@ class ClassicMembership:
             if event is not None:
                 self._move(event, None, self._group.engine.now)
 
-    def _forget_beat(self, beat: Completion[None] | None) -> None:
+    def _forget_beat(self, beat: Completion[Any] | None) -> None:
         """Its answer would tell of a generation that is over."""
         if beat is not None and not beat.done:
             self._group.engine.cancel_now(beat, DisconnectedError("no longer of interest"))

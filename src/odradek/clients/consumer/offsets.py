@@ -8,6 +8,7 @@ a backoff of this call's own (R-RT-1), and whoever leads then is asked. Must not
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -111,7 +112,7 @@ class ListOffsetsCall:
         snapshot = engine.metadata.snapshot
         if snapshot is None:
             return
-        pending = {p for _, partitions in self._asked.values() for p in partitions}
+        pending = self._waited_for()
         groups: dict[Address, list[tuple[TopicPartition, Partition]]] = {}
         for wanted in [p for p in self._left if p not in pending]:
             partition = snapshot.partition(wanted.topic, wanted.partition)
@@ -180,17 +181,33 @@ class ListOffsetsCall:
                 del self._asked[address]
                 # A partition may have been taken away since: its answer is of no use.
                 partitions = [p for p in partitions if p in self._left]
+                if not partitions:
+                    continue
                 if reply.error is not None:
                     self._failed(partitions, reply.error, now)
                 else:
                     response = cast("ListOffsetsResponse", reply.result())
                     self._take(partitions, response, now)
-                continue
-            connection = self._engine.network.connection(address)
-            if connection is not None and connection.suspect:
-                # A silent leader: whoever leads next is asked; a late answer is of no use.
-                del self._asked[address]
+            elif self._silent(address):
                 self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
+
+    def _silent(self, address: Address) -> bool:
+        connection = self._engine.network.connection(address)
+        return connection is not None and connection.suspect
+
+    def _waited_for(self) -> set[TopicPartition]:
+        """What nobody else is to be asked for: a leader is asked that answers, or two leaders are.
+
+        R-RB-9: the answer of a silent one counts whenever it comes; only if the partition is led
+        elsewhere by now is the new leader asked as well.
+        """
+        often = Counter(p for _, partitions in self._asked.values() for p in partitions)
+        return {
+            p
+            for address, (_, partitions) in self._asked.items()
+            for p in partitions
+            if often[p] > 1 or not self._silent(address)
+        }
 
     def _take(self, asked: list[TopicPartition], response: ListOffsetsResponse, now: float) -> None:
         answers = {

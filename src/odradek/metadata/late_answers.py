@@ -1,0 +1,98 @@
+"""Metadata requests whose answers are late, and whether their brokers are only slow (R-RB-9).
+
+In: requests given up as first choice, because their connection fell silent or holds writes. Out:
+those that were answered after all; whether asking one more broker could help; dials that show
+whether a silent address lives. An answer counts whenever it comes; that of a slow broker is waited
+for, since a third question would only make it slower. Must not: judge an answer, or ask.
+"""
+
+from __future__ import annotations
+
+import math
+
+from odradek.metadata.candidates import LIFE, Candidates
+from odradek.metadata.round import Asked
+from odradek.network.connection import PROBE
+from odradek.network.network_client import NetworkClient
+
+ENOUGH = 2
+"""A question goes to one broker, and to one more while that one is silent."""
+AGAIN = 3.0
+"""Seconds after which it is looked once more whether the address of a slow broker lives; the next
+sign of life has to come before the last one is too old."""
+
+
+class LateAnswers:
+    """The metadata requests of one client that are out without being waited for alone."""
+
+    def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
+        self._network = network
+        self._candidates = candidates
+        self.asked: list[Asked] = []
+
+    def add(self, asked: Asked) -> None:
+        """Others are asked now; its answer is still good."""
+        self.asked.append(asked)
+
+    def clear(self) -> None:
+        """A good answer came."""
+        self.asked.clear()
+
+    def forget_failures(self) -> bool:
+        """Drop those that came to nothing; say whether an answer is there."""
+        self.asked = [a for a in self.asked if not (a.reply.done and a.reply.error)]
+        return any(a.reply.done for a in self.asked)
+
+    def take(self) -> list[Asked]:
+        """Those that have ended, with an answer or without."""
+        if not self.asked:
+            return self.asked
+        ended = [a for a in self.asked if a.reply.done]
+        if ended:
+            self.asked = [a for a in self.asked if not a.reply.done]
+        return ended
+
+    def only_slow(self, now: float) -> bool:
+        """Enough were asked, and one of their addresses lives: wait for an answer."""
+        slow = self._slow()
+        return len(slow) >= ENOUGH and any(
+            self._candidates.lives(other, now)
+            for a in slow
+            for other in self._network.of_address(a.connection.address)
+        )
+
+    def _slow(self) -> list[Asked]:
+        """Those that nothing else on their connection keeps waiting."""
+        return [a for a in self.asked if a.connection.suspect and a.first]
+
+    def prove(self, now: float) -> float:
+        """See whether silent addresses still answer dials; gives when to look again.
+
+        What is open for it is closed at once: it has shown what it can.
+        """
+        look_at = math.inf
+        for asked in self._slow():
+            connection = asked.connection
+            probe = self._network.connection(connection.address, PROBE)
+            if probe is not None and probe.ready:
+                self._network.close(probe, now, "it only showed that its address answers")
+            heard = connection.record.heard_at
+            if heard > connection.suspected_at:
+                due = heard + AGAIN
+                if heard + LIFE > now:
+                    look_at = min(look_at, heard + LIFE)
+            else:
+                due = now
+            if connection.record.dialling:
+                continue  # whatever that is for, it shows the same; `changed` tells
+            due = max(
+                due,
+                self._network.next_dial_at(
+                    connection.address, now, purpose=PROBE, for_metadata=True
+                ),
+            )
+            if due <= now:
+                self._network.dial(connection.address, now, purpose=PROBE, for_metadata=True)
+            else:
+                look_at = min(look_at, due)
+        return look_at

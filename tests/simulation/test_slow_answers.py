@@ -1,0 +1,321 @@
+"""Slow is not dead (R-RB-9): one API takes seconds to answer, and everything else is well.
+
+An answer counts whenever it comes. At most one further request goes out, to somebody else; nobody
+starts again from the bootstrap list, and the connection that waits isn't cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.network.connection import Connection
+from odradek.network.in_flight_requests import InFlightRequest
+from odradek.network.network_client import NetworkClient
+from odradek.protocol.api_keys import API_NAMES
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+P0 = TopicPartition("t", 0)
+KEYS = {name: key for key, name in API_NAMES.items()}
+AT_ONCE = 1.0
+"""Seconds that all else may take, backoffs of connections included."""
+
+
+class Scene:
+    """A cluster with a topic and some records; everything is quick until `slow` is called."""
+
+    def __init__(self, brokers: int, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = World(seed=7)
+        self.cluster = SimulatedCluster(self.world, brokers=brokers)
+        self.cluster.create_topic("t", partitions=3)
+        self.api = api
+        self.begun = 0.0
+        self.sent: Counter[str] = Counter()
+        self.events: list[Event] = []
+        whole = NetworkClient._transmit
+
+        def counted(
+            network: NetworkClient, connection: Connection, request: InFlightRequest, now: float
+        ) -> None:
+            self.sent[type(request.body).API_NAME] += 1
+            whole(network, connection, request, now)
+
+        monkeypatch.setattr(NetworkClient, "_transmit", counted)
+        with self.client(Producer) as producer:
+            for n in range(30):
+                producer.send("t", b"%d" % n, partition=n % 3)
+            producer.flush()
+
+    def client(self, kind: type[Any], **config: Any) -> Any:
+        config = {k.replace("_", "."): v for k, v in config.items()}
+        config["bootstrap.servers"] = self.cluster.bootstrap_servers
+        made = kind(config, _host=self.world.host(kind.__name__.lower()))
+        made._engine.events.listen(self.events.append)
+        return made
+
+    def consumer(self, **config: Any) -> Consumer:
+        given = {"auto_offset_reset": "earliest", "group_id": "g", "enable_auto_commit": False}
+        found: Consumer = self.client(Consumer, **{**given, **config})
+        return found
+
+    def member(self, **config: Any) -> Consumer:
+        """One that has joined and read something."""
+        made = self.consumer(**config)
+        made.subscribe(["t"])
+        assert made.poll(20.0)
+        return made
+
+    def producer(self, **config: Any) -> Producer:
+        found: Producer = self.client(Producer, **{"transactional_id": "x", **config})
+        return found
+
+    def slow(self, seconds: float) -> None:
+        for broker in self.cluster.brokers.values():
+            broker.delays[KEYS[self.api]] = seconds
+        self.sent.clear()
+        self.events.clear()
+
+    def check(self, call: Callable[[], object], seconds: float, questions: int = 1) -> None:
+        """The call succeeds with the first answer to each question, and nobody is given up."""
+        self.slow(seconds)
+        self.begun = self.world.now
+        call()
+        took = self.world.now - self.begun
+        assert 0 < self.sent[self.api] <= 2 * questions, self.sent
+        assert seconds <= took <= seconds * questions + AT_ONCE, took
+        self.unhurt()
+
+    def unhurt(self) -> None:
+        """No rebootstrap, no failed dial, no connection that was cut with a question on it."""
+        kinds = ("rebootstrap", "rebootstrapped", "dial_failed", "broken")
+        assert not [str(e) for e in self.events if e.kind in kinds]
+        front_door = self.cluster.bootstrap_servers  # what it was asked twice is needed once
+        ends = [e for e in self.events if e.kind == "disconnected"]
+        ends = [e for e in ends if e.fields["failure"] or e.fields["address"] != front_door]
+        assert not [str(e) for e in ends if e.fields["failure"] or e.fields["in_flight"]]
+
+
+def _list_offsets(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    consumer.partitions_for("t")
+    return lambda: consumer.end_offsets([P0])
+
+
+def _first_list_offsets(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    consumer.assign([P0])
+    return lambda: _polled(consumer)
+
+
+def _fetch(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    consumer.assign([P0])
+    assert consumer.position(P0, 20.0) == 0
+    assert consumer.poll(10.0)
+    with s.client(Producer) as producer:
+        producer.send("t", b"new", partition=0).result(10.0)
+    consumer.seek(P0, 0)
+    return lambda: _polled(consumer)
+
+
+def _polled(consumer: Consumer) -> None:
+    assert consumer.poll(59.0)
+
+
+def _commit(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    consumer.committed([P0])
+    return lambda: consumer.commit({P0: OffsetAndMetadata(3)})
+
+
+def _member_commits(s: Scene) -> Callable[[], object]:
+    consumer = s.member()
+    return lambda: consumer.commit()
+
+
+def _committed(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    consumer.partitions_for("t")
+    consumer.commit({P0: OffsetAndMetadata(3)})
+
+    def asked() -> None:
+        found = consumer.committed([P0])[P0]
+        assert found is not None
+        assert found.offset == 3
+
+    return asked
+
+
+def _find(s: Scene) -> Callable[[], object]:
+    s.consumer().committed([P0])  # before that no group has a coordinator
+    consumer = s.consumer()
+    consumer.partitions_for("t")
+    return lambda: consumer.committed([P0])
+
+
+def _metadata(s: Scene) -> Callable[[], object]:
+    admin = s.client(Admin)
+    admin.describe_cluster()
+    return lambda: admin.describe_topics(["t"])
+
+
+def _first_metadata(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer()
+    return lambda: consumer.partitions_for("t")
+
+
+def _new_topic(s: Scene) -> Callable[[], object]:
+    producer = s.client(Producer)
+    producer.send("t", b"1", partition=0).result(10.0)
+    s.cluster.create_topic("u", partitions=1)
+    return lambda: producer.partitions_for("u")
+
+
+def _cluster(s: Scene) -> Callable[[], object]:
+    admin = s.client(Admin)
+    admin.list_topics()
+    return lambda: admin.describe_cluster()
+
+
+def _create(s: Scene) -> Callable[[], object]:
+    admin = s.client(Admin)
+    admin.list_topics()
+    return lambda: admin.create_topics([NewTopic("u", 1, 1)])
+
+
+def _delete(s: Scene) -> Callable[[], object]:
+    admin = s.client(Admin)
+    admin.list_topics()
+    return lambda: admin.delete_topics(["t"])
+
+
+def _join(s: Scene) -> Callable[[], object]:
+    consumer = s.consumer(session_timeout_ms=45_000)
+    consumer.subscribe(["t"])
+    return lambda: _polled(consumer)
+
+
+def _leave(s: Scene) -> Callable[[], object]:
+    consumer = s.member()
+    return lambda: consumer.close(50.0)
+
+
+def _beat(s: Scene) -> Callable[[], object]:
+    consumer = s.member()
+    return lambda: _stays(s, consumer)
+
+
+def _consumer_beat(s: Scene) -> Callable[[], object]:
+    consumer = s.member(group_protocol="consumer")
+    return lambda: _stays(s, consumer)
+
+
+def _stays(s: Scene, consumer: Consumer) -> None:
+    """Until the first answer has come, and no longer."""
+    seconds = s.cluster.brokers[1].delays[KEYS[s.api]]
+    begun = s.world.now
+    while not s.sent[s.api]:
+        consumer.poll(0.1)
+    asked = s.world.now
+    while s.world.now < asked + seconds + 0.5:
+        consumer.poll(0.1)
+    assert len(consumer.assignment()) == 3
+    assert not [str(e) for e in s.events if e.kind == "group"]
+    s.begun += asked - begun
+
+
+def _producer_id(s: Scene) -> Callable[[], object]:
+    producer = s.producer()
+    producer.partitions_for("t")
+    return lambda: producer.init_transactions()
+
+
+def _idempotent_id(s: Scene) -> Callable[[], object]:
+    producer = s.client(Producer)
+    producer.partitions_for("t")
+    return lambda: producer.send("t", b"1", partition=0).result(60.0)
+
+
+def _transaction(s: Scene) -> Callable[[], object]:
+    producer = s.producer()
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"1", partition=0).result(10.0)
+    return lambda: producer.commit_transaction()
+
+
+def _old_transaction(s: Scene) -> Callable[[], object]:
+    s.cluster.transactions.version = 0
+    producer = s.producer()
+    producer.init_transactions()
+    producer.begin_transaction()
+    return lambda: producer.send("t", b"1", partition=0).result(60.0)
+
+
+def _transaction_offsets(s: Scene) -> Callable[[], object]:
+    s.cluster.transactions.version = 0
+    producer = s.producer()
+    producer.init_transactions()
+    producer.begin_transaction()
+    group = ConsumerGroupMetadata("g")
+    offsets = {P0: OffsetAndMetadata(3)}
+    return lambda: producer.send_offsets_to_transaction(offsets, group)
+
+
+CASES = {
+    "ListOffsets": ("ListOffsets", _list_offsets),
+    "ListOffsets of a reset": ("ListOffsets", _first_list_offsets),
+    "OffsetCommit": ("OffsetCommit", _commit),
+    "OffsetCommit of a member": ("OffsetCommit", _member_commits),
+    "OffsetFetch": ("OffsetFetch", _committed),
+    "FindCoordinator": ("FindCoordinator", _find),
+    "Metadata of admin": ("Metadata", _metadata),
+    "Metadata at the start": ("Metadata", _first_metadata),
+    "Metadata of a new topic": ("Metadata", _new_topic),
+    "DescribeCluster": ("DescribeCluster", _cluster),
+    "Fetch": ("Fetch", _fetch),
+    "CreateTopics": ("CreateTopics", _create),
+    "DeleteTopics": ("DeleteTopics", _delete),
+    "JoinGroup": ("JoinGroup", _join),
+    "SyncGroup": ("SyncGroup", _join),
+    "LeaveGroup": ("LeaveGroup", _leave),
+    "Heartbeat": ("Heartbeat", _beat),
+    "ConsumerGroupHeartbeat": ("ConsumerGroupHeartbeat", _consumer_beat),
+    "InitProducerId": ("InitProducerId", _producer_id),
+    "InitProducerId without a transactional id": ("InitProducerId", _idempotent_id),
+    "EndTxn": ("EndTxn", _transaction),
+    "AddPartitionsToTxn": ("AddPartitionsToTxn", _old_transaction),
+    "AddOffsetsToTxn": ("AddOffsetsToTxn", _transaction_offsets),
+    "TxnOffsetCommit": ("TxnOffsetCommit", _transaction_offsets),
+}
+
+
+QUESTIONS = {
+    "Metadata at the start": 3,  # who is there; and then as with admin
+    "Metadata of admin": 2,  # the call's own; the refresh that its silence makes due
+    "JoinGroup": 2,  # the first answer gives a member id to come back with (KIP-394)
+}
+"""Where one call asks several things one after the other, or side by side."""
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("seconds", [3, 10, 25])
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_answer_counts_however_late_it_comes(
+    case: str, seconds: int, brokers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, prepare = CASES[case]
+    scene = Scene(brokers, api, monkeypatch)
+    scene.check(prepare(scene), seconds, QUESTIONS.get(case, 1))
