@@ -483,6 +483,8 @@ def test_a_delivery_timeout_lists_the_refusals(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(KafkaTimeoutError, match="NOT_ENOUGH_REPLICAS") as flushed:
         producer.flush(timeout=0.5)
     assert isinstance(flushed.value.__cause__, NotEnoughReplicasError)
+    with pytest.raises(KafkaTimeoutError, match="NOT_ENOUGH_REPLICAS"):
+        future.result(timeout=0.5)
     error = future.exception(timeout=10)
     assert isinstance(error, KafkaTimeoutError)
     leader = cluster.leader("t", 0)

@@ -249,7 +249,7 @@ class Producer(Transactional):
         """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
         self._host.wake()
         if not self._host.run(completion, deadline):
-            raise not_yet(self._engine.timeout(what, self._host.now()))
+            raise not_yet(self._engine.undelivered(what, self._host.now()))
 
     # Inside
 
@@ -332,7 +332,7 @@ class Producer(Transactional):
         room = engine.start(engine.room(size, deadline, wanted))
         host.wake()
         if not host.run(room, deadline + GRACE) or not room.result():
-            error = engine.timeout(f"room for {size} bytes in buffer.memory", host.now())
+            error = engine.undelivered(f"room for {size} bytes in buffer.memory", host.now())
             raise BufferExhaustedError(
                 f"buffer.memory ({engine.accumulator.limit} bytes) stayed full for max.block.ms"
             ) from error

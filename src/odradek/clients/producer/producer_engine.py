@@ -15,11 +15,10 @@ from odradek.clients.producer.column_writer import ColumnWriter, Noted
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
-from odradek.clients.producer.produce_refusals import together
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
@@ -106,11 +105,12 @@ class ProducerEngine(ClientEngine):
         """Say what is left, and what was tried."""
         left = list(pending)
         records = sum(b.count for b in left)
-        attempts, latest = together(self.sender.settling.refusals_of(b, now) for b in left)
         what = f"acknowledgement of {records} records in {len(left)} batches"
-        error = self.timeout(what, now, attempts)
-        error.__cause__ = error.__cause__ or latest
-        return error
+        return self.sender.settling.timeout(what, now, left)
+
+    def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
+        """The error of a call that waited for records, or for their memory."""
+        return self.sender.settling.timeout(what, now, self.sender.incomplete())
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""
@@ -124,8 +124,7 @@ class ProducerEngine(ClientEngine):
             records = sum(b.count for b in pending)
             partitions = len({b.partition for b in pending})
             what = f"acknowledgement of {records} records for {partitions} partitions (the oldest)"
-            now, settling = self.now, self.sender.settling
-            attempts, _ = together(settling.refusals_of(b, now) for b in pending)
-            said = "".join(f"; {attempt.describe(now)}" for attempt in attempts)
+            attempts, _ = self.sender.settling.refusals(pending, self.now)
+            said = "".join(f"; {attempt.describe(self.now)}" for attempt in attempts)
             found.append((f"{what}{said}", min(b.deadline for b in pending)))
         return found

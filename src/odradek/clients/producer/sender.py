@@ -147,7 +147,8 @@ class Sender:
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch without an outcome, those that are still open included."""
-        mine = [b for q in list(self.queues.values()) for b in [*q.in_flight, *q.waiting]]
+        queues = list(self.queues.values())  # callers ask too, while batches come and go
+        mine = [b for q in queues for b in [*q.in_flight, *q.waiting]]
         return [b for b in [*mine, *self._accumulator.untaken()] if not b.done.done]
 
     # Expiry

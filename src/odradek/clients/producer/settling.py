@@ -12,7 +12,7 @@ Must not: end a batch without an offset or a typed error, or number one anew tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
@@ -21,11 +21,11 @@ from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, w
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
-from odradek.clients.producer.produce_refusals import Refusals
+from odradek.clients.producer.produce_refusals import Refusals, together
 from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.refused_records import leave_out, refused
-from odradek.common.errors import BrokerError, KafkaError
+from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
     ConcurrentTransactionsError,
     DuplicateSequenceNumberError,
@@ -243,23 +243,38 @@ class Settling:
             f"acknowledgement of {batch.count} records for {batch.partition} "
             f"after {batch.attempts} attempts (delivery.timeout.ms)"
         )
-        refusals = self.refusals_of(batch, now)
-        attempts = refusals.attempts() if refusals is not None else []
-        error = self._engine.timeout(what, now, attempts)
-        if refusals is not None and error.__cause__ is None:
-            error.__cause__ = refusals.latest
+        error = self.timeout(what, now, [batch])
         self.give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue, now)
 
-    def refusals_of(self, batch: ProducerBatch, now: float) -> Refusals | None:
-        """What brokers said to a batch, or of its topic where it had nowhere to go."""
-        code = self._engine.metadata.topic_errors.get(batch.partition.topic, 0)
-        if code:
-            if batch.refusals is None:
-                batch.refusals = Refusals()
-            error = error_for(code, f"topic {batch.partition.topic}")
-            batch.refusals.note(None, "Metadata", error, now)
-        return batch.refusals
+    def timeout(
+        self, what: str, now: float, batches: Iterable[ProducerBatch]
+    ) -> KafkaTimeoutError:
+        """The error of who waited for batches: what was said to them, the last of it its cause."""
+        attempts, latest = self.refusals(batches, now)
+        error = self._engine.timeout(what, now, attempts)
+        error.__cause__ = error.__cause__ or latest
+        return error
+
+    def refusals(
+        self, batches: Iterable[ProducerBatch], now: float
+    ) -> tuple[list[Attempt], KafkaError | None]:
+        """What brokers said to batches, or of topics where these had nowhere to go.
+
+        Any thread may ask.
+        """
+        found, topics = [], set()
+        for batch in batches:
+            found.append(batch.refusals)
+            topics.add(batch.partition.topic)
+        attempts, latest = together(found)
+        for topic in sorted(topics):
+            code = self._engine.metadata.topic_errors.get(topic, 0)
+            if code:
+                error = error_for(code, f"topic {topic}")
+                attempts.append(Attempt(None, "Metadata", f"{type(error).__name__}: {error}", now))
+                latest = latest or error
+        return attempts, latest
 
     def give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str

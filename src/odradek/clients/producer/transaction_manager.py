@@ -241,7 +241,9 @@ class TransactionManager:
         pending = self.pending
         while not pending.done.done:
             if now >= deadline:
-                error = self._engine.timeout(f"end of {name}()", now, self.requests.attempts)
+                said, _ = self._sender.settling.refusals(self._sender.incomplete(), now)
+                attempts = [*self.requests.attempts, *said]
+                error = self._engine.timeout(f"end of {name}()", now, attempts)
                 error.add_note(f"It goes on; call {name}() again to wait for its end.")
                 raise error
             now = yield Wait((pending.done,), deadline)
