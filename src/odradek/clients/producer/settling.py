@@ -247,9 +247,7 @@ class Settling:
         self.give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue, now)
 
-    def timeout(
-        self, what: str, now: float, batches: Iterable[ProducerBatch]
-    ) -> KafkaTimeoutError:
+    def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
         """The error of who waited for batches: what was said to them, the last of it its cause."""
         attempts, latest = self.refusals(batches, now)
         error = self._engine.timeout(what, now, attempts)
