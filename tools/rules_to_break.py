@@ -461,7 +461,7 @@ BREAKAGES = (
         "retries that ran out leave their sequence to another batch",
         "R-PR-1",
         SETTLING,
-        'self.give_up(queue, batch, failure, "no retries left")\n            self._resolve',
+        'self._give_up(queue, batch, failure, "no retries left")\n            self._resolve',
         "queue.take_back(batch)\n            self.fail(batch, failure)\n            self._resolve",
         f"{ONCE}::test_retries_that_run_out_leave_no_sequence_to_another",
     ),

@@ -72,6 +72,38 @@ def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code:
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
+def test_a_leader_that_was_started_anew_knows_only_the_last(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
+    """Three are in the log and unacknowledged; it says OUT_OF_ORDER_SEQUENCE to the first two."""
+    cluster = mortal_cluster
+    cluster.create_topic(topic, partitions=1, replication_factor=1)
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "batch.size": 100,
+        "linger.ms": 0,
+        "retry.backoff.ms": 3000,
+        "retry.backoff.max.ms": 3000,
+    }
+    with Producer(config) as producer:
+        producer.send(topic, b"000", partition=0).result(timeout=20)
+        seen = [alter(producer, sequence, 7, times=1) for sequence in (1, 2, 3)]
+        futures = [producer.send(topic, b"%03d" % n * 30, partition=0) for n in (1, 2, 3)]
+        deadline = time.monotonic() + 10
+        while not all(seen) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        leader = producer._engine.metadata.snapshot.leader(topic, 0)  # type: ignore[union-attr]
+        assert leader is not None
+        cluster.stop(leader.id)
+        cluster.start(leader.id)
+        assert [f.result(timeout=60).offset for f in futures] == [-1, -1, 3]
+        assert [codes[:2] for codes in seen] == [[0, 45], [0, 45], [0, 0]]
+        producer.send(topic, b"004", partition=0).result(timeout=20)
+        assert producer._engine.sender.identity.bumps == 0
+    rows = read_all(cluster.bootstrap_servers, topic, 1)[0]
+    assert [int((r.value or b"")[:3]) for r in rows] == list(range(5))
+
+
 def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -> None:
     """A leader takes the next epoch from sequence 0 and refuses the one before; other partitions
     of the same producer go on under theirs, in the same requests.

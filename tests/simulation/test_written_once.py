@@ -26,10 +26,11 @@ from odradek.common.kafka_errors import (
     OutOfOrderSequenceNumberError,
     RequestTimedOutError,
     TopicAuthorizationError,
+    UnsupportedVersionError,
 )
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import BatchIndexAndErrorMessage as Said
-from odradek.protocol.messages.produce import PartitionProduceResponse
+from odradek.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -378,6 +379,27 @@ def test_retries_that_run_out_by_proof_leave_their_sequence(
     script.rule = lambda _: None
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [1]
+    assert script.of(0)[-1].numbers == (0, 1)
+    producer.close()
+
+
+def test_what_could_not_be_put_into_a_request_leaves_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rolling upgrade the wrong way: for a while no version of Produce is spoken by both."""
+    world, cluster, producer, script = make(21, monkeypatch)
+    spoken = cluster.versions[ProduceRequest.API_KEY]
+    cluster.versions[ProduceRequest.API_KEY] = (0, 2)
+    for i in cluster.brokers:
+        cluster.bounce(i, after=0.1)
+    world.advance(5.0)
+    error = producer.send("t", value(0), partition=0).exception(timeout=20)
+    assert isinstance(error, UnsupportedVersionError)
+    cluster.versions[ProduceRequest.API_KEY] = spoken
+    for i in cluster.brokers:
+        cluster.bounce(i, after=0.1)
+    world.advance(5.0)
+    producer.send("t", value(1), partition=0).result(timeout=20)
     assert script.of(0)[-1].numbers == (0, 1)
     producer.close()
 

@@ -63,11 +63,13 @@ def leaves_doubt(code: int | None) -> bool:
 
 def in_doubt(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
     """The same refusal, of a batch that an earlier attempt may have written nevertheless."""
-    made = type(refusal)(
+    text = (
         f"{batch.count} records for {batch.partition} may have been written already: an earlier "
         "attempt wasn't acknowledged. They aren't sent again, so that nothing is written twice. "
         f"The broker said: {refusal}"
     )
+    made = type(refusal).__new__(type(refusal), text)  # not __init__, which may ask for others
+    made.args = (text,)
     made.__dict__.update(refusal.__dict__)
     made.__cause__ = refusal.__cause__
     return made

@@ -115,7 +115,6 @@ class PartitionQueue:
         if any(b.serial > batch.serial for b in self.unsettled()):
             return False
         numbering.next_sequence = batch.sequence
-        numbering.numbered -= 1
         return True
 
     def unsettled(self) -> list[ProducerBatch]:

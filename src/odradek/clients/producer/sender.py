@@ -260,8 +260,7 @@ class Sender:
             version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
-                self._partitions.get(batch.partition).in_flight.remove(batch)
-                self.settling.fail(batch, error)
+                self.settling.never_sent(batch, error, now)
             return
         exchange = ProduceExchange(
             batches,

@@ -103,12 +103,12 @@ class Settling:
                 self._leave_out(queue, batch, answer, bad, now)
             else:
                 failure = in_doubt(batch, failure) if batch.doubtful else failure
-                self.give_up(queue, batch, failure, type(failure).__name__)
+                self._give_up(queue, batch, failure, type(failure).__name__)
             self._resolve(queue, now)
         elif batch.attempts > self._retries:
             what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
             self._events.emit(now, "expired", what=what)
-            self.give_up(queue, batch, failure, "no retries left")
+            self._give_up(queue, batch, failure, "no retries left")
             self._resolve(queue, now)
         else:
             self._retry_later(queue, batch, failure, now, hinted=hinted)
@@ -147,10 +147,11 @@ class Settling:
                 self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
                 return
         elif self.identity.transactional_id is not None:
-            self.give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
+            self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
-            self.give_up(queue, batch, failure, "no retries left")
+            failure = in_doubt(batch, failure) if batch.doubtful else failure
+            self._give_up(queue, batch, failure, "no retries left")
         else:
             batch.out_of_order = True
             queue.gaps += 1
@@ -178,7 +179,7 @@ class Settling:
                 if batch.doubtful:
                     say = in_doubt if batch.recognised else written_whole
                     failure = say(batch, failure)
-                self.give_up(queue, batch, failure, why)
+                self._give_up(queue, batch, failure, why)
             else:
                 batch.sequence, batch.doubtful = NO_SEQUENCE, False
 
@@ -244,7 +245,7 @@ class Settling:
             f"after {batch.attempts} attempts (delivery.timeout.ms)"
         )
         error = self.timeout(what, now, [batch])
-        self.give_up(queue, batch, error, "expired after it was sent")
+        self._give_up(queue, batch, error, "expired after it was sent")
         self._resolve(queue, now)
 
     def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
@@ -274,10 +275,19 @@ class Settling:
                 latest = latest or error
         return attempts, latest
 
-    def give_up(
+    def never_sent(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+        """A batch that got its sequence couldn't be put into a request."""
+        queue = self._queues.get(batch.partition)
+        queue.in_flight.remove(batch)
+        self._give_up(queue, batch, error, "it couldn't be sent")
+        self._resolve(queue, now)
+
+    def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
     ) -> None:
-        """End a batch with an error, and see to it that others can follow it."""
+        """End a batch with an error, and see to it that others can follow it; the caller resolves
+        what waits for its outcome.
+        """
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 

@@ -8,7 +8,7 @@ from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import SEQUENCES, PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
-from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError
+from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 
@@ -150,3 +150,9 @@ def test_an_error_in_doubt_is_still_what_it_was() -> None:
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written already" in str(made)
+
+
+def test_nor_does_it_depend_on_how_errors_are_made() -> None:
+    refusal = error_for(30_000, "news")
+    assert "news" in str(in_doubt(batch(0), refusal))
+    assert type(in_doubt(batch(0), refusal)) is type(refusal)
