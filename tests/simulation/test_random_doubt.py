@@ -70,7 +70,7 @@ class Doubt:
         rng, cluster = self.rng, self.cluster
         acts: list[Callable[[], object]] = [
             lambda: cluster.hand_over("t", rng.randrange(PARTITIONS)),
-            lambda: self.forget(rng.randrange(PARTITIONS)),
+            lambda: cluster.log("t", rng.randrange(PARTITIONS)).started_anew(),
             lambda: setattr(cluster, "min_insync_replicas", rng.choice((1, 4))),
         ]
         for _ in range(60):
@@ -92,12 +92,6 @@ class Doubt:
         self.quiet = True
         cluster.min_insync_replicas = 1
         self.world.advance(130.0)
-
-    def forget(self, partition: int) -> None:
-        """As a leader that was started anew: of each producer it knows the last batch."""
-        for state in self.cluster.log("t", partition).producers.values():
-            while len(state.batches) > 1:
-                state.batches.popleft()
 
     def check(self) -> None:
         written = {p: self.written(p) for p in range(PARTITIONS)}
