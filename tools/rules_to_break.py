@@ -417,6 +417,22 @@ BREAKAGES = (
         f"{ONCE}::test_none_goes_while_one_five_batches_older_is_in_doubt",
     ),
     broken(
+        "a leader of a new epoch counts as one that knows the producer",
+        "R-PR-1",
+        QUEUE,
+        "numbering.known_at != epoch:",
+        "numbering.known_at == NEVER:",
+        "tests/unit/clients/producer/test_partition_queue.py",
+    ),
+    broken(
+        "a topic made anew counts as one whose leader knows the producer",
+        "R-PR-1",
+        QUEUE,
+        "self.numbering.topic_id, self.numbering.known_at = topic_id, NEVER",
+        "self.numbering.topic_id = topic_id",
+        f"{ONCE}::test_a_topic_made_anew_gets_the_first_batch_first",
+    ),
+    broken(
         "an answer after the append counts as a proof",
         "R-PR-1",
         "clients/producer/doubt.py",

@@ -375,6 +375,23 @@ def test_retries_that_run_out_by_proof_leave_their_sequence(
     producer.close()
 
 
+def test_a_topic_made_anew_gets_the_first_batch_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its leader has the same epoch and knows nobody: it would take the second one's sequence."""
+    world, cluster, producer, script = make(22, monkeypatch, **{"metadata.max.age.ms": 1000})
+    epoch = cluster.topics["t"].partitions[0].leader_epoch
+    cluster.delete_topic("t")
+    cluster.create_topic("t", partitions=PARTITIONS)
+    assert cluster.topics["t"].partitions[0].leader_epoch == epoch
+    world.advance(10.0)
+    world.change_link(latency=0.05)
+    script.rule = times(1, REFUSED, 19, sequence(1))
+    futures = [producer.send("t", value(n), partition=0) for n in range(3)]
+    producer.flush(timeout=20)
+    assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
+    assert numbers(cluster) == [0, 1, 2]
+    producer.close()
+
+
 def test_what_could_not_be_put_into_a_request_leaves_no_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

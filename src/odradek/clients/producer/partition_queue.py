@@ -37,6 +37,8 @@ class Numbering:
     known_at: int = NEVER
     """The leader epoch in which one was: from then on this leader knows the producer, and refuses a
     sequence that leaves something out. Others may not: they may have lost the log."""
+    topic_id: bytes = b""
+    """The topic of this name that the leader was asked about last; it may be made anew."""
     ended: bool = False
     """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
     lost: bool = False
@@ -60,6 +62,11 @@ class PartitionQueue:
     numbering: Numbering = field(default_factory=Numbering)
     gaps: int = 0
     """Batches that wait as `out_of_order`."""
+
+    def lives_in(self, topic_id: bytes) -> None:
+        """The topic has this id now: whoever leads another one of the same name knows nobody."""
+        if topic_id != self.numbering.topic_id:
+            self.numbering.topic_id, self.numbering.known_at = topic_id, NEVER
 
     def next(self) -> ProducerBatch | None:
         """The batch to send next: the oldest.

@@ -25,7 +25,7 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import Broker
+from odradek.metadata.cluster import NO_ID, Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
@@ -190,6 +190,8 @@ class Sender:
                 continue
             known = snapshot.partition(*_pair(partition))
             epoch = known.leader_epoch if known is not None else -1
+            topic = snapshot.topic(partition.topic)
+            queue.lives_in(topic.topic_id if topic is not None else NO_ID)
             if self._sendable(queue, epoch, now) and self.identity.admits(partition):
                 by_broker.setdefault(leader.address, []).append((queue, epoch))
         sent = False
