@@ -36,7 +36,10 @@ def within(value: float, bounds: Any) -> bool:
 def _picture(of: dict[str, Any]) -> ClusterPicture:
     fields = dict(of)
     fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
-    fields["ids"] = {t: i.encode().ljust(16, b"\2")[:16] for t, i in fields.get("ids", {}).items()}
+    fields["ids"] = {
+        t: bytes(16) if i is None else i.encode().ljust(16, b"\2")[:16]  # null: it has none
+        for t, i in fields.get("ids", {}).items()
+    }
     return ClusterPicture(**fields)
 
 
@@ -297,8 +300,9 @@ class Script:
         gaps_at_least: float | None = None,
         gaps: list[Any] | None = None,
         topics: list[list[str]] | None = None,
+        each_names: str | None = None,
     ) -> None:
-        """Requests that were sent."""
+        """Requests that were sent; `topics` is what each asked for, `each_names` one of them."""
         found = [
             a for a in self.world.asks(api) if to in (a.address, "*") and since <= a.at <= until
         ]
@@ -314,6 +318,8 @@ class Script:
         if topics is not None:
             asked = [sorted(t.name for t in a.body.topics) for a in found]
             assert asked == [sorted(t) for t in topics], f"asked for {asked}"
+        for each in found if each_names is not None else ():
+            assert each_names in [t.name for t in each.body.topics], f"{each.at}: not {each_names}"
 
     def expect_order(self, to: list[str], since: float = 0.0, api: str = "Metadata") -> None:
         """The addresses that were asked, in this order."""

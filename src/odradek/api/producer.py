@@ -68,6 +68,8 @@ class Producer(Transactional):
         # Kept at hand for `send`: each look-up through another object counts there.
         self._lanes: dict[str, TopicLane] = {}
         self._metadata = self._engine.metadata
+        lanes = self._lanes  # not `self`: a producer that is dropped can go
+        self._metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
         self._wall_clock = self._host.wall_clock
         self._process = ForkSwitch()
         self._lock_free = (
@@ -301,6 +303,7 @@ class Producer(Transactional):
                 f"topic {lane.topic.name} has partitions 0 to {lane.count - 1}, not {partition}"
             )
         target = TopicPartition(lane.topic.name, partition)
+        self._metadata.use(target.topic, host.now())
         deadline: float | None = None
         while True:
             place = engine.accumulator.append(
@@ -323,6 +326,7 @@ class Producer(Transactional):
             raise engine.ended
         at = int(self._wall_clock() * 1000)
         writer = engine.writer(columns, self._topic(name), delivery.add, host.wake)
+        self._metadata.use(name, host.now())
         while missing := writer.advance(host.now(), at):
             deadline = host.now() + self._config["max.block.ms"]
             self._await_room(missing, deadline, engine.accumulator.limit // 8)

@@ -99,7 +99,11 @@ class ClientEngine(Engine):
         self.rng = rng
         self.network = parts.network(self, config, rng, frame_limit=frame_limit)
         self.metadata = Metadata(
-            max_age=config["metadata.max.age.ms"], retry=config.backoff("retry.backoff"), rng=rng
+            max_age=config["metadata.max.age.ms"],
+            max_idle=config["metadata.max.idle.ms"],
+            retry=config.backoff("retry.backoff"),
+            rng=rng,
+            clock=lambda: self.now,
         )
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
@@ -110,15 +114,8 @@ class ClientEngine(Engine):
         self.waiting: dict[str, float] = {}
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:
-            self.post(lambda now: self._start_from(hint, now))
+            self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
         self.start(self.updater.run())
-
-    def _start_from(self, hint: Mapping[str, Any], now: float) -> None:
-        snapshot = from_hint(hint, now)
-        self.metadata.snapshot = snapshot
-        self.metadata.cluster_id = self.metadata.cluster_id or snapshot.cluster_id
-        self.metadata.refreshed_at = now
-        self.metadata.topics.update(dict.fromkeys(snapshot.topics))
 
     # A host's inputs
 

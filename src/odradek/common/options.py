@@ -65,6 +65,12 @@ OPTIONS: dict[str, Option] = {
         Option("default.api.timeout.ms", milliseconds(), 60.0, "A call's time if none is given."),
         Option("metadata.max.age.ms", milliseconds(), 300.0, "Refresh at least this often."),
         Option(
+            "metadata.max.idle.ms",
+            milliseconds(5000),
+            300.0,
+            "Topics that nobody has used for this long are no longer refreshed.",
+        ),
+        Option(
             "metadata.recovery.strategy",
             choice("rebootstrap", "none"),
             "rebootstrap",

@@ -6,7 +6,7 @@ about connections, or hold a bootstrap address (R-MD-1: those are configuration)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,8 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+Epochs = dict[str, dict[int, tuple[bytes, int]]]
+"""The topic id and the leader epoch that were seen last, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic isn't there (any more)."""
@@ -47,23 +49,26 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic; `topic_id` is 16 bytes, all zero where the broker has none."""
+    """One topic; `topic_id` is 16 bytes, all zero where the broker has none.
+
+    `leaderless` says how many partitions have no leader now.
+    """
 
     name: str
     topic_id: bytes
     partitions: tuple[Partition, ...]
     internal: bool = False
     error: int = 0
+    leaderless: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        without = sum(1 for p in self.partitions if p.leader < 0)
+        object.__setattr__(self, "leaderless", without)
 
     @property
     def uuid(self) -> str:
         """The topic id as text."""
         return str(UUID(bytes=self.topic_id))
-
-    @property
-    def leaderless(self) -> int:
-        """How many partitions have no leader now."""
-        return sum(1 for p in self.partitions if p.leader < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,10 @@ class Cluster:
     controller: int = -1
     topics: Mapping[str, Topic] = field(default_factory=dict)
     updated_at: float = 0.0
+    led: int = field(default=0, compare=False)
+    """How many partitions have a leader, and how many haven't, as far as answers said. Counted
+    while topics come and go, since a look at all of them for one new topic would cost as much."""
+    leaderless: int = field(default=0, compare=False)
     _addresses: dict[Address, None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -116,57 +125,104 @@ def updated(
     old: Cluster | None,
     response: MetadataResponse,
     asked: Iterable[str] | None,
-    epochs: dict[tuple[str, int], tuple[bytes, int]],
+    epochs: Epochs,
     now: float,
+    *,
+    keep: Container[str] | None = None,
 ) -> Cluster:
     """The snapshot after an answer to a request for `asked` topics (None: all of them).
 
-    Topics that weren't asked for are kept. A leader epoch never goes back for the same topic id
-    (MD-17); a new topic id starts anew (MD-16). `epochs` remembers the last epoch seen of each
-    partition, outside the snapshot, so that it outlives a rebootstrap (R-RB-4).
+    Topics that weren't asked for are kept, or of them those in `keep`. A leader epoch never goes
+    back (MD-17), also where there are no topic ids; another topic id starts anew (MD-16), and so
+    does a topic without ids that was gone in between. `epochs` remembers the last epoch seen of
+    each partition, outside the snapshot, so that it outlives a rebootstrap (R-RB-4).
     """
     brokers = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
     }
     topics = {} if asked is None or old is None else dict(old.topics)
-    answered = set()
+    if keep is not None:
+        for name in [n for n in topics if n not in keep]:
+            del topics[name]
+    answered = {item.name for item in response.topics if item.name is not None}
     for item in response.topics:
         if item.name is None:
             continue
-        answered.add(item.name)
         before = old.topics.get(item.name) if old is not None else None
         if item.error_code in UNKNOWN_TOPIC:
             topics.pop(item.name, None)
+            known = epochs.get(item.name, {})
+            if all(topic_id == NO_ID for topic_id, _ in known.values()):
+                epochs.pop(item.name, None)  # by an id it would be known when it is made anew
         elif item.error_code and before is not None:
             topics[item.name] = replace(before, error=item.error_code)
         elif not item.error_code:
-            topics[item.name] = _topic(item, before, epochs)
+            topics[item.name] = _topic(item, before, epochs.setdefault(item.name, {}))
     for name in set(asked or ()) - answered:
         topics.pop(name, None)
     cluster_id = getattr(response, "cluster_id", None)
     controller = getattr(response, "controller_id", -1)
-    return Cluster(cluster_id, brokers, controller, topics, now)
+    if keep is None and old is not None and asked is not None:  # only these can have changed
+        led, leaderless = old.led, old.leaderless
+        for name in answered.union(asked):
+            for topic, sign in ((old.topics.get(name), -1), (topics.get(name), 1)):
+                if topic is not None:
+                    led += sign * (len(topic.partitions) - topic.leaderless)
+                    leaderless += sign * topic.leaderless
+    else:
+        leaderless = sum(t.leaderless for t in topics.values())
+        led = sum(len(t.partitions) for t in topics.values()) - leaderless
+    return Cluster(cluster_id, brokers, controller, topics, now, led, leaderless)
 
 
 def _topic(
     item: MetadataResponseTopic,
     before: Topic | None,
-    epochs: dict[tuple[str, int], tuple[bytes, int]],
+    epochs: dict[int, tuple[bytes, int]],
 ) -> Topic:
-    name = item.name or ""
     partitions = []
+    kept = {q.partition: q for q in before.partitions} if before is not None else {}
     for p in sorted(item.partitions, key=lambda p: p.partition_index):
-        key = (name, p.partition_index)
-        known_id, known_epoch = epochs.get(key, (NO_ID, -1))
-        if known_id == item.topic_id != NO_ID and 0 <= p.leader_epoch < known_epoch:
-            kept = [q for q in before.partitions if q.partition == key[1]] if before else []
+        index = p.partition_index
+        known_id, known_epoch = epochs.get(index, (NO_ID, -1))
+        anew = known_id != item.topic_id and NO_ID not in (known_id, item.topic_id)
+        if not anew and 0 <= p.leader_epoch < known_epoch:
             # After a rebootstrap there is nothing to keep: better no leader than a stale one.
-            partitions.append(kept[0] if kept else Partition(key[1], -1, known_epoch, error=5))
+            partitions.append(kept.get(index) or Partition(index, -1, known_epoch, error=5))
             continue
         if p.leader_epoch >= 0:
-            epochs[key] = (item.topic_id, p.leader_epoch)
+            topic_id = known_id if item.topic_id == NO_ID else item.topic_id
+            epochs[index] = (topic_id, p.leader_epoch)
         partitions.append(_partition(p))
-    return Topic(name, item.topic_id, tuple(partitions), item.is_internal)
+    return Topic(item.name or "", item.topic_id, tuple(partitions), item.is_internal)
+
+
+def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
+    """Whether an answer says anything new of what was asked for; else it is an equivalent one.
+
+    That is a new partition, a higher epoch or another topic id (B 1.3 of the rules, as in Java);
+    without epochs another leader. Replicas in sync, racks and the like come and go while a client
+    waits for a leader, and are no reason to ask ten times a second. Where no topic was asked for,
+    it is about the brokers.
+    """
+    none = True
+    for name in asked:
+        none = False
+        before, after = old.topics.get(name), new.topics.get(name)
+        if after is None or after is before:
+            if after is None and before is not None:
+                return True  # the topic is gone
+            continue
+        if before is None or before.topic_id != after.topic_id:
+            return True
+        if len(before.partitions) != len(after.partitions):
+            return True
+        for p, q in zip(before.partitions, after.partitions, strict=True):
+            if q.leader_epoch > p.leader_epoch or q.partition != p.partition:
+                return True
+            if q.leader_epoch < 0 and q.leader != p.leader:
+                return True
+    return none and (old.brokers != new.brokers or old.controller != new.controller)
 
 
 def _partition(p: MetadataResponsePartition) -> Partition:
@@ -199,7 +255,9 @@ def with_leader(
     parts[partition] = replace(found, leader=leader, leader_epoch=epoch, error=0)
     topics = dict(cluster.topics)
     topics[topic] = replace(known, partitions=tuple(parts))
-    return replace(cluster, brokers=merged, topics=topics)
+    gained = 1 if found.leader < 0 else 0
+    led, leaderless = cluster.led + gained, cluster.leaderless - gained
+    return replace(cluster, brokers=merged, topics=topics, led=led, leaderless=leaderless)
 
 
 def to_hint(cluster: Cluster) -> dict[str, Any]:

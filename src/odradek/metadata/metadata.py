@@ -8,12 +8,19 @@ whoever asks after it was sent shares exactly one next request. Must not: send a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Rng
-from odradek.metadata.cluster import Broker, Cluster, updated, with_leader
+from odradek.metadata.cluster import (
+    Broker,
+    Cluster,
+    Epochs,
+    brings_progress,
+    updated,
+    with_leader,
+)
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse
 
@@ -21,12 +28,25 @@ from odradek.protocol.messages.metadata import MetadataResponse
 class Metadata:
     """The state of one client's metadata."""
 
-    def __init__(self, *, max_age: float, retry: ExponentialBackoff, rng: Rng) -> None:
+    def __init__(
+        self,
+        *,
+        max_age: float,
+        max_idle: float,
+        retry: ExponentialBackoff,
+        rng: Rng,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` gives the engine's now, for when topics are used."""
         self.snapshot: Cluster | None = None
         self.cluster_id: str | None = None
         """Remembered outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
-        self.topics: dict[str, None] = {}
-        """Topics in use; refreshes ask for these and no others (R-MD-7)."""
+        self.topics: dict[str, float] = {}
+        """Topics in use, and when each was last used; refreshes ask for these and no others
+        (R-MD-7)."""
+        self.held_by: list[Callable[[], Iterable[str]]] = []
+        """Who names topics that are in use however long ago somebody asked for them."""
+        self.on_forgotten: list[Callable[[str], object]] = []
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -35,9 +55,11 @@ class Metadata:
         self.allowed_at = -math.inf
         self.in_flight_topics: frozenset[str] | None = None
         self._max_age = max_age
+        self._max_idle = max_idle
+        self._clock = clock
         self._retry = retry
         self._rng = rng
-        self._epochs: dict[tuple[str, int], tuple[bytes, int]] = {}
+        self._epochs: Epochs = {}
         self._asked = 0
         self._sent = 0
         self._done = 0
@@ -58,9 +80,10 @@ class Metadata:
         """Add topics in use. New ones are fetched at once (MD-09); one that was asked for before
         and isn't there is asked for again with the spacing of all refreshes.
         """
+        now = self._clock()
         for name in topics:
             known = name in self.topics
-            self.topics[name] = None
+            self.topics[name] = now
             if self.snapshot is not None and name in self.snapshot.topics:
                 continue
             if self.in_flight_topics is not None and name in self.in_flight_topics:
@@ -73,11 +96,47 @@ class Metadata:
                 self._new_topics[name] = None
                 self.wanted.notify()
 
+    def use(self, topic: str, now: float) -> None:
+        """Somebody uses a topic that is known. Any thread may say so, with its own time: the
+        engine's may be that of a step long ago.
+        """
+        self.topics[topic] = now
+
     def forget_topics(self, topics: Iterable[str]) -> None:
         """These are no longer in use."""
         for name in topics:
             self.topics.pop(name, None)
             self._new_topics.pop(name, None)
+            self.topic_errors.pop(name, None)
+
+    def _forget_idle(self) -> None:
+        """R-MD-7: what nobody has used for metadata.max.idle.ms isn't asked for any more."""
+        now = self._clock()
+        latest = now - self._max_idle
+        idle = [name for name, used in list(self.topics.items()) if used <= latest]
+        if not idle:
+            return
+        for held in self.held_by:
+            for name in held():
+                if name in self.topics:
+                    self.topics[name] = now
+        gone = [name for name in idle if self.topics[name] <= latest]
+        self.forget_topics(gone)
+        for name in gone:
+            if self.snapshot is None or name not in self.snapshot.topics:
+                self._epochs.pop(name, None)  # else when it leaves the snapshot
+
+    def start_from(self, snapshot: Cluster, now: float) -> None:
+        """Begin with what another process knew."""
+        self.snapshot = snapshot
+        self.cluster_id = self.cluster_id or snapshot.cluster_id
+        self.refreshed_at = now
+        for topic in snapshot.topics.values():
+            self.topics[topic.name] = now
+            epochs = self._epochs.setdefault(topic.name, {})
+            for p in topic.partitions:
+                if p.leader_epoch >= 0:
+                    epochs[p.partition] = (topic.topic_id, p.leader_epoch)
 
     # Timing
 
@@ -100,6 +159,8 @@ class Metadata:
         """The topics to ask for now, and whether that is only the new ones."""
         partial = bool(self._new_topics) and not self.requested and self.snapshot is not None
         partial = partial and not full
+        if not partial:
+            self._forget_idle()
         return (list(self._new_topics) if partial else list(self.topics)), partial
 
     # Answers
@@ -109,6 +170,9 @@ class Metadata:
 
         Returns its serial, which `apply` gets back with the answer.
         """
+        if not self.requested or self._clock() > self.allowed_at + self._retry.maximum:
+            # For new topics, by age, or after a while in which nobody asked: a fresh start.
+            self._equivalent = 0
         self.in_flight_topics = frozenset(topics)
         for name in topics:
             self._new_topics.pop(name, None)
@@ -142,7 +206,8 @@ class Metadata:
         old = None if fresh else self.snapshot
         names = list(asked)
         self._crowd = partial and len(names) > 1
-        snapshot = updated(old, response, names, self._epochs, now)
+        keep = None if partial else self.topics
+        snapshot = updated(old, response, names, self._epochs, now, keep=keep)
         if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
             snapshot = replace(snapshot, cluster_id=self.cluster_id)
         self.in_flight_topics = None
@@ -156,8 +221,8 @@ class Metadata:
                 self.topic_errors[item.name] = item.error_code
             else:
                 self.topic_errors.pop(item.name, None)
-        same = old is not None and replace(snapshot, updated_at=old.updated_at) == old
-        self._equivalent = self._equivalent + 1 if same else 0
+        progress = old is None or brings_progress(old, snapshot, names)
+        self._equivalent = 0 if progress else self._equivalent + 1
         # B 1.3: never closer than the base, further apart while answers bring nothing new.
         # Drawn once per answer (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
@@ -166,8 +231,17 @@ class Metadata:
             self.cluster_id = snapshot.cluster_id
         if not partial:
             self.refreshed_at = now
+            self._drop_unused(old, snapshot)
         self.changed.notify()
         return snapshot
+
+    def _drop_unused(self, old: Cluster | None, snapshot: Cluster) -> None:
+        """Nothing is kept of topics that left the snapshot because nobody uses them."""
+        for name in old.topics if old is not None else ():
+            if name not in snapshot.topics and name not in self.topics:
+                self._epochs.pop(name, None)
+                for told in self.on_forgotten:
+                    told(name)
 
     def hint(self, topic: str, partition: int, leader: int, epoch: int, b: list[Broker]) -> bool:
         """Apply a leader hint (KIP-951); say whether it brought anything new."""
@@ -177,7 +251,7 @@ class Metadata:
         if after is self.snapshot:
             return False
         found = after.topics[topic]
-        self._epochs[topic, partition] = (found.topic_id, epoch)
+        self._epochs.setdefault(topic, {})[partition] = (found.topic_id, epoch)
         self.snapshot = after
         self.changed.notify()
         return True

@@ -329,8 +329,8 @@ class MetadataUpdater:
             address=str(address),
             brokers=len(snapshot.brokers),
             cluster_id=snapshot.cluster_id,
-            leaders=sum(len(t.partitions) - t.leaderless for t in snapshot.topics.values()),
-            leaderless=sum(t.leaderless for t in snapshot.topics.values()),
+            leaders=snapshot.led,
+            leaderless=snapshot.leaderless,
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()

@@ -1,11 +1,15 @@
 """The snapshot's pure update, epochs, leader hints, hints for other processes."""
 
 import json
+from collections.abc import Iterable
 
 from odradek.common.types import Address
 from odradek.metadata.cluster import (
+    NO_ID,
     Broker,
     Cluster,
+    Epochs,
+    brings_progress,
     from_hint,
     is_possible,
     to_hint,
@@ -20,7 +24,6 @@ from odradek.protocol.messages.metadata import (
 )
 
 ID, OTHER = b"i" * 16, b"o" * 16
-Epochs = dict[tuple[str, int], tuple[bytes, int]]
 
 
 def topic(
@@ -101,6 +104,97 @@ def test_md_17_a_lower_epoch_of_the_same_topic_is_ignored() -> None:
     assert second.topics["t"].partitions == first.topics["t"].partitions
     third = updated(second, answer(topic("t", [2], epoch=11)), ["t"], epochs, 2.0)
     assert third.topics["t"].partitions[0].leader == 2
+
+
+def test_a_lower_epoch_is_ignored_where_there_are_no_ids() -> None:
+    epochs: Epochs = {}
+    first = updated(None, answer(topic("t", [1], epoch=10, id_=NO_ID)), ["t"], epochs, 0.0)
+    second = updated(first, answer(topic("t", [2], epoch=9, id_=NO_ID)), ["t"], epochs, 1.0)
+    assert second.topics["t"].partitions == first.topics["t"].partitions
+    third = updated(second, answer(topic("t", [2], epoch=10, id_=NO_ID)), ["t"], epochs, 2.0)
+    assert third.topics["t"].partitions[0].leader == 2
+
+
+def test_an_older_broker_without_ids_brings_no_older_epoch() -> None:
+    """Of a rolling upgrade: some answers have ids, others don't."""
+    epochs: Epochs = {}
+    first = updated(None, answer(topic("t", [1], epoch=10)), ["t"], epochs, 0.0)
+    second = updated(first, answer(topic("t", [2], epoch=9, id_=NO_ID)), ["t"], epochs, 1.0)
+    assert second.topics["t"].partitions == first.topics["t"].partitions
+    updated(second, answer(topic("t", [2], epoch=11, id_=NO_ID)), ["t"], epochs, 2.0)
+    assert epochs["t"][0] == (ID, 11)  # its id is known all the same
+    anew = updated(second, answer(topic("t", [2], epoch=1, id_=OTHER)), ["t"], epochs, 3.0)
+    assert anew.topics["t"].partitions[0].leader == 2
+
+
+def test_a_topic_without_ids_that_was_gone_starts_anew() -> None:
+    epochs: Epochs = {}
+    first = updated(None, answer(topic("t", [1], epoch=10, id_=NO_ID)), ["t"], epochs, 0.0)
+    gone = updated(first, answer(MetadataResponseTopic(error_code=3, name="t")), ["t"], epochs, 1.0)
+    third = updated(gone, answer(topic("t", [2], epoch=0, id_=NO_ID)), ["t"], epochs, 2.0)
+    assert third.topics["t"].partitions[0].leader == 2
+
+
+def test_with_an_id_a_topic_that_was_gone_for_a_moment_goes_not_back() -> None:
+    epochs: Epochs = {}
+    first = updated(None, answer(topic("t", [1], epoch=10)), ["t"], epochs, 0.0)
+    gone = updated(first, answer(MetadataResponseTopic(error_code=3, name="t")), ["t"], epochs, 1.0)
+    third = updated(gone, answer(topic("t", [2], epoch=9)), ["t"], epochs, 2.0)
+    assert third.topics["t"].partitions[0].leader == -1
+
+
+def test_partitions_are_counted_as_topics_come_and_go() -> None:
+    epochs: Epochs = {}
+    c = updated(None, answer(topic("t", [1, -1]), topic("u", [2])), ["t", "u"], epochs, 0.0)
+    assert (c.led, c.leaderless) == (2, 1)
+    c = updated(c, answer(topic("v", [-1, 1, 2])), ["v"], epochs, 1.0)
+    assert (c.led, c.leaderless) == (4, 2)
+    c = updated(c, answer(MetadataResponseTopic(error_code=3, name="t")), ["t"], epochs, 2.0)
+    assert (c.led, c.leaderless) == (3, 1)
+    c = with_leader(c, "v", 0, 1, 2, [])
+    assert (c.led, c.leaderless) == (4, 0)
+    c = updated(c, answer(topic("v", [-1], epoch=0)), ["v"], epochs, 3.0, keep={"v"})
+    assert set(c.topics) == {"v"}
+    assert (c.led, c.leaderless) == (1, 0)  # its epoch was lower: the old leader is kept
+
+
+class TestEquivalentAnswers:
+    """B 1.3: what counts as progress."""
+
+    def after(
+        self, first: MetadataResponse, second: MetadataResponse, asked: Iterable[str] = ("t",)
+    ) -> bool:
+        epochs: Epochs = {}
+        old = updated(None, first, asked, epochs, 0.0)
+        return brings_progress(old, updated(old, second, asked, epochs, 1.0), asked)
+
+    def test_the_same_again_is_none(self) -> None:
+        assert not self.after(answer(topic("t", [1])), answer(topic("t", [1])))
+
+    def test_a_higher_epoch_another_id_and_a_new_partition_are(self) -> None:
+        before = answer(topic("t", [1]))
+        assert self.after(before, answer(topic("t", [1], epoch=2)))
+        assert self.after(before, answer(topic("t", [1], id_=OTHER)))
+        assert self.after(before, answer(topic("t", [1, 2])))
+        assert self.after(before, answer(MetadataResponseTopic(error_code=3, name="t")))
+
+    def test_replicas_brokers_and_other_topics_are_none(self) -> None:
+        changed = answer(topic("t", [1]), topic("u", [2]), brokers=1)
+        changed.topics[0].partitions[0].isr_nodes = [7]
+        changed.controller_id = 7
+        assert not self.after(answer(topic("t", [1])), changed)
+
+    def test_a_lower_epoch_is_none(self) -> None:
+        assert not self.after(answer(topic("t", [1], epoch=3)), answer(topic("t", [2], epoch=2)))
+
+    def test_without_epochs_the_leader_decides(self) -> None:
+        before = answer(topic("t", [1], epoch=-1))
+        assert not self.after(before, answer(topic("t", [1], epoch=-1)))
+        assert self.after(before, answer(topic("t", [2], epoch=-1)))
+
+    def test_without_topics_the_brokers_do(self) -> None:
+        assert self.after(answer(), answer(brokers=3), ())
+        assert not self.after(answer(), answer(), ())
 
 
 def test_md_16_a_recreated_topic_starts_anew() -> None:

@@ -43,6 +43,7 @@ class Leader:
         self._counts: dict[str, int] | None = None
         """How many partitions each topic of the group had; None for followers."""
         self._gone_since = math.inf
+        group.engine.metadata.held_by.append(lambda: self._counts or ())
 
     def divide(
         self, protocol: str, members: Sequence[JoinGroupResponseMember]

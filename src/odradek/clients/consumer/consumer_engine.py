@@ -79,6 +79,7 @@ class ConsumerEngine(ClientEngine):
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self.lock = lock
         self.group = None if group_id is None else ConsumerGroup(self, group_id)
+        self.metadata.held_by.append(self._topics_in_use)
         self.delivery = Delivery(self, lock)
         if self.group is not None and self.group.auto_commit is not None:
             self.start(self.group.auto_commit.run())
@@ -89,6 +90,10 @@ class ConsumerEngine(ClientEngine):
             return super().step(now)
 
     # The assignment
+
+    def _topics_in_use(self) -> set[str]:
+        subscribed = () if self.group is None else self.group.topics()
+        return {*subscribed, *(p.topic for p in self.subscription.partitions)}
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int] | None

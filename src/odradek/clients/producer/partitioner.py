@@ -69,7 +69,13 @@ class Partitioner:
 
     def took(self, topic: Topic, size: int) -> None:
         """So many bytes without a key went to the sticky partition."""
-        self._sticky[topic.name][1] += size
+        current = self._sticky.get(topic.name)
+        if current is not None:
+            current[1] += size
+
+    def forget(self, topic: str) -> None:
+        """Nobody has used it for a while (metadata.max.idle.ms)."""
+        self._sticky.pop(topic, None)
 
     def _choose(self, topic: Topic, last: int) -> int:
         able, sums = self._load(topic)

@@ -45,6 +45,8 @@ class ProducerEngine(ClientEngine):
         )
         self._partition_load = PartitionLoad(config, self.sender.queues, self.sender.sent_at)
         self.components.append(self.sender)
+        self.metadata.held_by.append(lambda: {b.partition.topic for b in self.sender.incomplete()})
+        self.metadata.on_forgotten.append(self.partitioner.forget)
         self.transactions: TransactionManager | None = None
         if config["transactional.id"] is not None:
             # Imported where it is needed: most producers have no transactions.

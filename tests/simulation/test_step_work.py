@@ -1,0 +1,96 @@
+"""R-MD-7: what a step does is proportional to what changed, never to all that was used once.
+
+Work is counted, not timed: lines of Python that run in rooms of the engine, comprehensions and
+loops included, while something small happens to a client that knows a few topics, or thousands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tests.spec.world import ClusterPicture, World, up
+
+TOPICS = (50, 3000)
+
+
+def lines_run(action: Callable[[], object], *rooms: str) -> int:
+    """How many lines of these rooms run in an action, counting each turn of a loop."""
+    count = 0
+    known: dict[CodeType, bool] = {}
+
+    def inside(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        del argument
+        if event == "line":
+            count += 1
+        return inside
+
+    def called(frame: FrameType, event: str, argument: Any) -> Any:
+        del event, argument
+        code = frame.f_code
+        if code not in known:
+            known[code] = any(f"odradek/{room}/" in code.co_filename for room in rooms)
+        return inside if known[code] else None
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def knowing(topics: int, client: str) -> World:
+    """A client that has used so many topics, each with two partitions."""
+    world = World({"bootstrap.servers": "b1:9092"}, client=client)
+    up(world, "b1:9092", "b2:9092")
+    names = [f"t{n}" for n in range(topics)]
+    everything: dict[str, list[int]] = {name: [1, 2] for name in [*names, "new", "newer"]}
+    world.pictures["*"] = ClusterPicture(brokers={1: "b1:9092", 2: "b2:9092"}, topics=everything)
+    world.engine.post(lambda now: world.engine.metadata.want(names))
+    world.run(1.0)
+    snapshot = world.engine.metadata.snapshot
+    assert snapshot is not None
+    assert len(snapshot.topics) == topics
+    return world
+
+
+def asks_for_one_more(world: World, name: str) -> Callable[[], object]:
+    return lambda: world.wait(world.engine.topic(name, world.now + 5), 0.1).result()
+
+
+def test_one_more_topic_costs_the_same_whatever_else_was_used() -> None:
+    for client in ("producer", "consumer", "admin"):
+        work = []
+        for topics in TOPICS:
+            world = knowing(topics, client)
+            asks_for_one_more(world, "new")()  # what is built once is
+            one_more = asks_for_one_more(world, "newer")
+            work.append(lines_run(one_more, "metadata", "network", "clients"))
+        few, many = work
+        assert few > 50  # it counts
+        assert many <= few * 1.1, f"{client}: {few} lines with {TOPICS[0]} topics, {many} with many"
+
+
+def test_a_leader_hint_costs_the_same_whatever_else_was_used() -> None:
+    work = []
+    for topics in TOPICS:
+        metadata = knowing(topics, "producer").engine.metadata
+        work.append(lines_run(lambda m=metadata: m.hint("t3", 0, 2, 9, []), "metadata"))  # type: ignore[misc]
+        assert metadata.snapshot is not None
+        assert metadata.snapshot.leader("t3", 0) == metadata.snapshot.brokers[2]
+    few, many = work
+    assert 0 < many <= few * 1.1
+
+
+def test_an_idle_step_looks_at_no_topic() -> None:
+    work = []
+    for topics in TOPICS:
+        world = knowing(topics, "producer")
+        work.append(lines_run(world.step, "metadata", "network", "clients"))
+    few, many = work
+    assert many <= few * 1.1
