@@ -27,7 +27,13 @@ from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import Completion
 from odradek.network.host import Host
-from odradek.record import BatchBuilder, SentColumns, estimate_record_size, partition_for_key
+from odradek.record import (
+    BatchBuilder,
+    InvalidRowError,
+    SentColumns,
+    estimate_record_size,
+    partition_for_key,
+)
 
 CLOSE_TIMEOUT = 30.0
 
@@ -101,7 +107,8 @@ class Producer(Transactional):
         `partition`: None leaves it to the option `partitioner`: unless that is given, to the key
         (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
         `timestamp_ms`: milliseconds since the epoch, None for now.
-        It waits at most `max.block.ms` for the topic's metadata and for room in `buffer.memory`.
+        It waits at most `max.block.ms` for the topic's metadata, for a `partition` that isn't there
+        (it may just have been added) and for room in `buffer.memory`.
         The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
         called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
         with `error` None, or with the error and an offset of -1. Records of a partition are
@@ -112,7 +119,7 @@ class Producer(Transactional):
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
-        `KafkaTimeoutError` (no metadata of the topic, with all that was tried),
+        `KafkaTimeoutError` (no metadata of the topic or no such partition, with what was tried),
         `TopicAuthorizationError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
         come out of the future.
         """
@@ -299,9 +306,7 @@ class Producer(Transactional):
                 f"({self._config['max.request.size']}) or buffer.memory"
             )
         if not 0 <= partition < lane.count:
-            raise ConfigurationError(
-                f"topic {lane.topic.name} has partitions 0 to {lane.count - 1}, not {partition}"
-            )
+            self._await_partition(lane, partition)
         target = TopicPartition(lane.topic.name, partition)
         self._metadata.use(target.topic, host.now())
         deadline: float | None = None
@@ -318,6 +323,20 @@ class Producer(Transactional):
             host.wake()
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
+    def _await_partition(self, lane: TopicLane, partition: int) -> None:
+        """It may have been added since the last look at the topic."""
+        name = lane.topic.name
+        if partition < 0:
+            raise ConfigurationError(
+                f"topic {name} has partitions 0 to {lane.count - 1}, not {partition}"
+            )
+        self._call(
+            lambda deadline: self._engine.partition(name, partition, deadline),
+            None,
+            f"partition {partition} of topic {name}",
+            "max.block.ms",
+        )
+
     def _write(self, name: str, columns: SentColumns, delivery: Delivery) -> None:
         """Write one piece of Arrow data, waiting for memory as often as it has to."""
         engine, host = self._engine, self._host
@@ -325,7 +344,17 @@ class Producer(Transactional):
         if engine.ended is not None:
             raise engine.ended
         at = int(self._wall_clock() * 1000)
-        writer = engine.writer(columns, self._topic(name), delivery.add, host.wake)
+        topic = self._topic(name)
+        try:
+            writer = engine.writer(columns, topic, delivery.add, host.wake)
+        except InvalidRowError:
+            topic = self._call(
+                lambda deadline: engine.newer(topic, columns, deadline),
+                None,
+                f"metadata of topic {name}",
+                "max.block.ms",
+            )
+            writer = engine.writer(columns, topic, delivery.add, host.wake)
         self._metadata.use(name, host.now())
         while missing := writer.advance(host.now(), at):
             deadline = host.now() + self._config["max.block.ms"]

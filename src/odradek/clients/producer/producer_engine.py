@@ -60,6 +60,34 @@ class ProducerEngine(ClientEngine):
         brokers = {} if snapshot is None else snapshot.brokers
         return self._partition_load.table(topic, brokers, self.now)
 
+    def partition(self, name: str, partition: int, deadline: float) -> Flow[Topic]:
+        """Wait until a topic has a partition, asking for metadata meanwhile, as Java's send does.
+
+        Partitions are added, and what is known may be metadata.max.age.ms old.
+        """
+        while True:
+            topic = yield from self.topic(name, deadline)
+            count = len(topic.partitions)
+            if partition < count:
+                return topic
+            self.metadata.request(f"topic {name} has no partition {partition} yet")
+            what = f"partition {partition} of topic {name}, which has partitions 0 to {count - 1},"
+            yield from self.pause(what, deadline, self.now)
+
+    def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
+        """The topic as it is now, for rows that name a partition which may just have been added.
+
+        One look: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
+        """
+        now = yield START
+        before = self.metadata.refreshed_at
+        if columns.partitions is None:
+            return topic
+        self.metadata.request(f"a row names no partition of {topic.name}")
+        while self.metadata.refreshed_at == before:
+            now = yield from self.pause(f"metadata of topic {topic.name}", deadline, now)
+        return (yield from self.topic(topic.name, deadline))
+
     def room(self, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then.
 

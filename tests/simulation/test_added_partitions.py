@@ -1,0 +1,87 @@
+"""Records for partitions that were added after the producer looked at their topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek.api.producer import Producer
+from odradek.common.errors import ConfigurationError, KafkaTimeoutError
+from odradek.record import InvalidRowError
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+
+def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=3)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
+    producer = Producer(settings, _host=world.host("producer"))
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    return world, cluster, producer
+
+
+def refreshes(producer: Producer) -> int:
+    return producer._engine.events.counts["metadata_request"]
+
+
+def test_a_new_partition_is_found_by_the_first_record_for_it() -> None:
+    world, cluster, producer = make()
+    world.advance(2)
+    cluster.add_partitions("t", 7)
+    began, asked = world.now, refreshes(producer)
+    assert producer.send("t", b"1", partition=6).result(timeout=5).partition == 6
+    assert world.now - began < 0.5
+    assert refreshes(producer) - asked == 1
+
+
+def test_one_that_comes_late_is_waited_for() -> None:
+    world, cluster, producer = make()
+    world.after(20.0, lambda: cluster.add_partitions("t", 7))
+    assert producer.send("t", b"1", partition=6).result(timeout=5).partition == 6
+    assert 20.0 <= world.now < 22.0
+
+
+def test_one_that_never_comes_is_told_after_max_block_ms() -> None:
+    world, _, producer = make(**{"max.block.ms": 5000})
+    began, asked = world.now, refreshes(producer)
+    text = r"no partition 99 of topic t, which has partitions 0 to 2, in time"
+    with pytest.raises(KafkaTimeoutError, match=text):
+        producer.send("t", b"1", partition=99)
+    assert 5.0 <= world.now - began <= 5.1
+    assert 5 <= refreshes(producer) - asked <= 12  # each backs off longer than the last
+    producer.send("t", b"1", partition=0).result(timeout=5)
+
+
+def test_a_negative_one_is_nobody_to_wait_for() -> None:
+    world, _, producer = make()
+    began = world.now
+    with pytest.raises(ConfigurationError, match="partitions 0 to 2, not -1"):
+        producer.send("t", b"1", partition=-1)
+    assert world.now == began
+
+
+def rows(*partitions: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": [b"x"] * len(partitions), "partition": list(partitions)})
+
+
+def test_rows_of_columns_find_a_new_partition_too() -> None:
+    world, cluster, producer = make()
+    world.advance(2)
+    cluster.add_partitions("t", 7)
+    producer.send_arrow("t", rows(0, 6)).result(timeout=5)
+    assert len(cluster.records("t", 6)) == 1
+
+
+def test_a_row_for_no_partition_costs_one_look_and_no_wait() -> None:
+    world, _, producer = make()
+    world.advance(2)
+    began, asked = world.now, refreshes(producer)
+    with pytest.raises(InvalidRowError, match="row 1: .*partitions 0 to 2, not 9"):
+        producer.send_arrow("t", rows(0, 9))
+    assert refreshes(producer) - asked == 1
+    assert world.now - began < 0.5
