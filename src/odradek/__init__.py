@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from odradek.api.properties import read_properties as read_properties
     from odradek.api.record_future import ArrowFuture as ArrowFuture
     from odradek.api.record_future import RecordFuture as RecordFuture
+    from odradek.clients.admin.admin_arguments import NewTopic as NewTopic
     from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
-    from odradek.clients.admin.admin_engine import NewTopic as NewTopic
     from odradek.clients.admin.api_versions import ApiVersionRange as ApiVersionRange
     from odradek.clients.admin.api_versions import BrokerApiVersions as BrokerApiVersions
     from odradek.clients.consumer.assignors import Assignor as Assignor
@@ -72,7 +72,7 @@ _HOME = {
     "LogTruncationError": "odradek.clients.consumer.records",
     "MemberSubscription": "odradek.clients.consumer.assignors",
     "MissingTopicError": "odradek.spark.problems",
-    "NewTopic": "odradek.clients.admin.admin_engine",
+    "NewTopic": "odradek.clients.admin.admin_arguments",
     "NoProgressError": "odradek.spark.problems",
     "NoSuchOffsetError": "odradek.clients.consumer.records",
     "OptionError": "odradek.spark.problems",

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.api.base import Client
-from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription, NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
+from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
 from odradek.clients.descriptions import TopicDescription
+from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
 from odradek.common.spellings import sealed
 from odradek.network.host import Host
@@ -37,7 +39,8 @@ class Admin(Client[AdminEngine]):
         **keywords: Any,
     ) -> None:
         """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
-        config, keywords = sealed(config), sealed(keywords)
+        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        config = sealed(config)
         settled = Config(ADMIN, config, **keywords)
         self._background = _background
         super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))
@@ -58,18 +61,23 @@ class Admin(Client[AdminEngine]):
         `TopicAlreadyExistsError`, `InvalidReplicationFactorError`, `InvalidPartitionsError`,
         `PolicyViolationError` … each with the topic's name and the broker's reason.
         """
+        wanted, only_checked = new_topics(topics), flag("validate_only", validate_only)
         return self._call(
             lambda deadline: self._engine.create_topics(
-                topics, deadline, validate_only=validate_only
+                wanted, deadline, validate_only=only_checked
             ),
             timeout,
             "creation of topics",
         )
 
-    def delete_topics(self, names: Sequence[str], timeout: float | None = None) -> None:
-        """Delete topics by name. Raises `UnknownTopicOrPartitionError` for one that isn't there."""
+    def delete_topics(self, names: Sequence[str] | str, timeout: float | None = None) -> None:
+        """Delete topics by name; a str is one name.
+
+        Raises `UnknownTopicOrPartitionError` for one that isn't there.
+        """
+        wanted = topic_names("names", names)
         self._call(
-            lambda deadline: self._engine.delete_topics(names, deadline),
+            lambda deadline: self._engine.delete_topics(wanted, deadline),
             timeout,
             "deletion of topics",
         )
@@ -78,21 +86,23 @@ class Admin(Client[AdminEngine]):
         self, timeout: float | None = None, *, include_internal: bool = False
     ) -> list[str]:
         """The names of all topics that this client may see, sorted."""
+        internal = flag("include_internal", include_internal)
         return self._call(
-            lambda deadline: self._engine.list_topics(deadline, internal=include_internal),
+            lambda deadline: self._engine.list_topics(deadline, internal=internal),
             timeout,
             "list of topics",
         )
 
     def describe_topics(
-        self, names: Sequence[str], timeout: float | None = None
+        self, names: Sequence[str] | str, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and replicas by topic.
+        """Partitions, leaders and replicas by topic; a str is one name.
 
         Raises `UnknownTopicOrPartitionError` naming the first topic that isn't there.
         """
+        wanted = topic_names("names", names)
         return self._call(
-            lambda deadline: self._engine.describe_topics(names, deadline),
+            lambda deadline: self._engine.describe_topics(wanted, deadline),
             timeout,
             "description of topics",
         )

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from odradek.api.left_open import Opened, closed, made_at, opened
 from odradek.clients.client_engine import ClientEngine
+from odradek.common.arguments import checked_timeout as checked_timeout
+from odradek.common.arguments import function, text
 from odradek.common.config import Config
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,
-    ConfigurationError,
     IllegalStateError,
     KafkaError,
 )
@@ -39,19 +40,10 @@ T = TypeVar("T")
 
 GRACE = 0.02
 """Seconds that a flow gets to raise its own, better error at the deadline."""
-FOREVER = 1e8
-"""Longest timeout in seconds (three years): what is longer, infinity too, counts as this."""
 CLOSE_TIMEOUT = 5.0
 EVENTS_TIMEOUT = 1.0
 """Seconds that the last events get at `close`, at most."""
 EVENTS_DIR = "ODRADEK_EVENTS_DIR"
-
-
-def checked_timeout(timeout: float) -> float:
-    """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
-    if not timeout >= 0:
-        raise ConfigurationError(f"timeout must be 0 or more seconds, not {timeout!r}")
-    return min(float(timeout), FOREVER)
 
 
 HostSource = Callable[[Config], Host | None]
@@ -243,6 +235,7 @@ class Client(Generic[E]):
         `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic
         seconds.
         """
+        function("listener", listener)
         self._listeners.append(listener)
         self._engine.events.listen(listener)
 
@@ -254,9 +247,13 @@ class Client(Generic[E]):
         """
         from odradek.api.authentication import replace_credentials
 
-        replace_credentials(self._engine.network.mechanism, username, Secret(password))
+        username, hidden = (
+            text("username", username),
+            Secret(text("password", password, private=True)),
+        )
+        replace_credentials(self._engine.network.mechanism, username, hidden)
         if self._event_topic is not None:
-            self._event_topic.set_sasl_credentials(username, password)
+            self._event_topic.set_sasl_credentials(username, hidden.reveal())
 
     @property
     def ended(self) -> KafkaError | None:

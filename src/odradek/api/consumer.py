@@ -6,23 +6,36 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import (
+    ends,
+    offset_number,
     one_partition,
     some_or_all,
     some_partitions,
+    some_times,
 )
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
+from odradek.common.arguments import (
+    IN_SECONDS,
+    flag,
+    looks_like_milliseconds,
+    names,
+    text,
+    topic_name,
+    whole_number,
+)
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import AuthorizationError, ConfigurationError, KafkaTimeoutError
+from odradek.common.errors import AuthorizationError, KafkaTimeoutError
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
@@ -31,6 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.record.columns import Layout
+
+logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
 
@@ -76,10 +91,12 @@ class Consumer(GroupConsumer):
         """
         from odradek.runtime.one_reader import OneReader
 
-        config, keywords = sealed(config), sealed(keywords)
+        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        config = sealed(config)
         settled = Config(CONSUMER, config, **keywords)
-        self._background = background
+        self._background = flag("background", background)
         self._reader = OneReader()
+        self._seconds_noted = False
         super().__init__(
             settled,
             _host,
@@ -119,8 +136,7 @@ class Consumer(GroupConsumer):
         """
         self._check_open()
         self._check_uninterrupted("assign()")
-        ends = None if until is None else {one_partition(p): o for p, o in until.items()}
-        self._engine.assign(some_partitions(partitions), ends)
+        self._engine.assign(some_partitions(partitions), ends(until))
         if self._engine.group is not None:
             self._host.wake()
 
@@ -132,8 +148,9 @@ class Consumer(GroupConsumer):
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
         self._check_open()
         self._check_uninterrupted("seek()")
+        tp, offset = one_partition(tp), offset_number("offset", offset)
         with self._engine.lock:
-            self._engine.subscription.seek(one_partition(tp), offset)
+            self._engine.subscription.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
@@ -205,8 +222,8 @@ class Consumer(GroupConsumer):
         records; `ClientClosedError` where another thread closes the consumer meanwhile.
         """
         most = self._config["max.poll.records"] if max_records is None else max_records
-        if most < 1:
-            raise ConfigurationError(f"max_records must be 1 or more, not {most}")
+        most = whole_number("max_records", most, 1)
+        self._note_seconds(timeout)
         return self._next(timeout, lambda now: self._engine.delivery.records(most, now)) or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
@@ -258,10 +275,8 @@ class Consumer(GroupConsumer):
         and about 131,072 rows. Raises what `poll` raises, and `ArrowSchemaError` for a column or
         layout that isn't there.
         """
-        return self._next(
-            timeout,
-            lambda now: self._engine.delivery.arrow(columns, include_headers, layout, now),
-        )
+        self._note_seconds(timeout)
+        return self._next(timeout, self._arrow(columns, include_headers, layout))
 
     def batches(
         self,
@@ -282,12 +297,25 @@ class Consumer(GroupConsumer):
         ...     total += batch.num_rows
         """
         seconds = math.inf if timeout is None else timeout
-        take = self._engine.delivery.arrow
-        while (
-            batch := self._next(seconds, lambda now: take(columns, include_headers, layout, now))
-        ) is not None:
+        take = self._arrow(columns, include_headers, layout)
+        while (batch := self._next(seconds, take)) is not None:
             yield batch
             del batch
+
+    def _arrow(
+        self, columns: Any, include_headers: Any, layout: Any
+    ) -> Callable[[float], pa.RecordBatch | None]:
+        """What takes the next Arrow batch; reads the arguments once."""
+        chosen = None if columns is None else names("columns", columns, "columns' names")
+        with_headers, kind = flag("include_headers", include_headers), text("layout", layout)
+        take = self._engine.delivery.arrow
+        return lambda now: take(chosen, with_headers, cast("Layout", kind), now)
+
+    def _note_seconds(self, timeout: Any) -> None:
+        """Say once what a timeout means that was probably meant in milliseconds."""
+        if not self._seconds_noted and looks_like_milliseconds(timeout):
+            self._seconds_noted = True
+            logger.warning(IN_SECONDS, timeout, timeout, timeout)
 
     def _next(self, timeout: float, take: Callable[[float], T]) -> T | None:
         """What `take` makes of the next records; waits for some, at most `timeout` seconds.
@@ -366,10 +394,7 @@ class Consumer(GroupConsumer):
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Per partition the first record at or after a time in ms since the epoch, else None."""
-        wanted = {one_partition(tp): time_ms for tp, time_ms in times.items()}
-        for tp, time_ms in wanted.items():
-            if time_ms < 0:
-                raise ConfigurationError(f"the time for {tp} must be 0 or more, not {time_ms}")
+        wanted = some_times(times)
         return self._call(
             lambda deadline: self._engine.offsets_for_times(wanted, deadline),
             timeout,
@@ -380,18 +405,23 @@ class Consumer(GroupConsumer):
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
+        name = topic_name("topic", topic)
         return self._call(
-            lambda deadline: self._engine.partitions_for(topic, deadline),
+            lambda deadline: self._engine.partitions_for(name, deadline),
             timeout,
-            f"partitions of {topic}",
+            f"partitions of {name}",
         )
 
     def describe(
-        self, topics: Collection[str], timeout: float | None = None
+        self, topics: Collection[str] | str, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Partitions, leaders and ids by topic. Raises `UnknownTopicOrPartitionError`."""
+        """Partitions, leaders and ids by topic; a str is one name.
+
+        Raises `UnknownTopicOrPartitionError`.
+        """
+        wanted = names("topics", topics)
         return self._call(
-            lambda deadline: self._engine.describe(list(topics), deadline),
+            lambda deadline: self._engine.describe(wanted, deadline),
             timeout,
             "description of topics",
         )
@@ -400,8 +430,9 @@ class Consumer(GroupConsumer):
         self, timeout: float | None = None, *, include_internal: bool = False
     ) -> list[str]:
         """The names of all topics that this client may see, sorted."""
+        internal = flag("include_internal", include_internal)
         return self._call(
-            lambda deadline: self._engine.list_topics(deadline, internal=include_internal),
+            lambda deadline: self._engine.list_topics(deadline, internal=internal),
             timeout,
             "list of topics",
         )

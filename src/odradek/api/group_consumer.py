@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
-from odradek.api.base import CLOSE_TIMEOUT, FOREVER, Client, checked_timeout
+from odradek.api.base import CLOSE_TIMEOUT, Client
 from odradek.clients.consumer.closing_fetch import CLOSING_PATIENCE, close_sessions
 from odradek.clients.consumer.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -25,6 +25,13 @@ from odradek.clients.consumer.records import (
     ConsumerRecord,
     OffsetAndMetadata,
 )
+from odradek.clients.consumer.subscribe_arguments import (
+    callbacks,
+    listener_methods,
+    pattern_to_subscribe,
+    topics_to_subscribe,
+)
+from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
@@ -101,17 +108,16 @@ class GroupConsumer(Client[ConsumerEngine]):
         self._check_open()
         self._check_uninterrupted("subscribe()")
         group = self._group("subscribe()")
-        names = [topics] if isinstance(topics, str) else list(topics)
-        given = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        if listener is not None and any(v is not None for v in given.values()):
+        names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
+        calls = callbacks(
+            {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        )
+        if listener is not None and any(v is not None for v in calls):
             raise IllegalStateError("subscribe() takes a listener or callbacks, not both")
         if listener is not None:
-            calls = [
-                getattr(listener, name.replace("on_", "on_partitions_"), None) for name in given
-            ]
-            listeners = Listeners(*calls)
+            listeners = Listeners(*listener_methods(listener))
         else:
-            listeners = Listeners(*(self._with_consumer(v) for v in given.values()))
+            listeners = Listeners(*(self._with_consumer(v) for v in calls))
         if not group.subscribed and self._engine.subscription.partitions:
             raise IllegalStateError("subscribe() and assign() exclude each other: assign([]) first")
         with self._engine.lock:
@@ -163,8 +169,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         membership = group.membership
         if membership is None:
             raise IllegalStateError("enforce_rebalance() needs subscribe()")
-        text = reason or "enforce_rebalance() was called"
-        self._engine.post(lambda now: membership.rejoin(text, now))
+        why = text("reason", reason or "enforce_rebalance() was called")
+        self._engine.post(lambda now: membership.rejoin(why, now))
         self._host.wake()
 
     # Commits
@@ -232,6 +238,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         self._check_open()
         self._check_uninterrupted("commit_async()")
         group, engine = self._group("commit_async()"), self._engine
+        callback = some_function("callback", callback)
         if engine.ended is not None:
             raise engine.ended.with_traceback(None)
         deadline = self._deadline(None)

@@ -15,11 +15,27 @@ from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFutur
 from odradek.api.transactions import Transactional
 from odradek.clients.producer.delivery import Delivery
 from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.clients.producer.record_arguments import (
+    NO_HEADERS,
+    HeadersInput,
+    checked_record,
+    column_names,
+    explained,
+    timestamp,
+)
 from odradek.clients.producer.topic_lane import TopicLane, lane_for
+from odradek.common.arguments import (
+    checked_timeout,
+    function,
+    partition_number,
+    record_headers,
+    topic_name,
+)
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import (
     BufferExhaustedError,
     ConfigurationError,
+    KafkaError,
     RecordTooLargeError,
 )
 from odradek.common.spellings import sealed
@@ -66,7 +82,8 @@ class Producer(Transactional):
         """
         from odradek.runtime.fork import ForkSwitch
 
-        config, keywords = sealed(config), sealed(keywords)
+        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        config = sealed(config)
         settled = Config(PRODUCER, config, **keywords)
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)
@@ -97,7 +114,7 @@ class Producer(Transactional):
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        headers: HeadersInput = NO_HEADERS,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
@@ -123,23 +140,39 @@ class Producer(Transactional):
         `TopicAuthorizationError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
         come out of the future.
         """
-        at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-        lane = self._lanes.get(topic)
-        if lane is None or lane.snapshot is not self._metadata.snapshot:
-            lane = self._lane(topic)
-        if partition is None:
-            if key is None or not lane.by_key:
-                partition = lane.place(key, value)
-            else:
-                partition = partition_for_key(key, lane.count)
-        batch = lane.open.get(partition)
-        if batch is not None and self._lock_free and self._process.here:
-            index = batch.append(key, value, headers, at)
-            if index is not None:
-                future = RecordFuture(self, batch, index, at)
-                if on_delivery is not None:
-                    future.report_to(on_delivery)
-                return future
+        # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);
+        # looked at here is only what would go through. The headers are read once, and no more.
+        if on_delivery is not None:
+            function("on_delivery", on_delivery)
+        if headers is not NO_HEADERS and type(headers) is not tuple:
+            headers = tuple(headers) if type(headers) is list else record_headers(headers)
+        if timestamp_ms is None:
+            at = int(self._wall_clock() * 1000)
+        else:
+            at = timestamp_ms if type(timestamp_ms) is int else timestamp(timestamp_ms)
+        try:
+            lane = self._lanes.get(topic)
+            if lane is None or lane.snapshot is not self._metadata.snapshot:
+                lane = self._lane(topic)
+            if partition is None:
+                if key is None or not lane.by_key:
+                    partition = lane.place(key, value)
+                else:
+                    partition = partition_for_key(key, lane.count)
+            elif type(partition) is not int:
+                partition = partition_number("partition", partition)
+            batch = lane.open.get(partition)
+            if batch is not None and self._lock_free and self._process.here:
+                index = batch.append(key, value, headers, at)
+                if index is not None:
+                    future = RecordFuture(self, batch, index, at)
+                    if on_delivery is not None:
+                        future.report_to(on_delivery)
+                    return future
+        except KafkaError:
+            raise
+        except (TypeError, ValueError, BufferError) as error:
+            raise explained(error, topic, value, key, headers, at) from None
         future = self._append(lane, key, value, headers, partition, at)
         if on_delivery is not None:
             future.report_to(on_delivery)
@@ -187,7 +220,12 @@ class Producer(Transactional):
 
         self._check_open()
         self._check_uninterrupted("send_arrow()")
-        names = ColumnNames(value, key, headers, partition, timestamp)
+        topic = topic_name("topic", topic)
+        names = ColumnNames(
+            *column_names(
+                value=value, key=key, headers=headers, partition=partition, timestamp=timestamp
+            )
+        )
         pieces = columns_from_arrow(data, names)
         delivery = Delivery(self._host.lock)
         try:
@@ -213,8 +251,9 @@ class Producer(Transactional):
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`."""
-        found = self._topic(topic, timeout)
-        return [TopicPartition(topic, p.partition) for p in found.partitions]
+        name = topic_name("topic", topic)
+        found = self._topic(name, timeout)
+        return [TopicPartition(name, p.partition) for p in found.partitions]
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
@@ -222,6 +261,7 @@ class Producer(Transactional):
         A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
         after `transaction.timeout.ms`). In a forked child only the child's copies are let go.
         """
+        timeout = checked_timeout(timeout)
         if not self._closed and self._process.here:
             self._check_uninterrupted("close()")
         self._lanes.clear()  # so that every later `send` looks whether this is open
@@ -277,6 +317,7 @@ class Producer(Transactional):
 
     def _lane(self, name: str) -> TopicLane:
         """What `send` needs to know of a topic, as the newest snapshot has it."""
+        name = topic_name("topic", name)
         self._check_open()
         self._engine.accumulator.check()
         topic = self._topic(name)
@@ -298,6 +339,7 @@ class Producer(Transactional):
         engine, host = self._engine, self._host
         if engine.ended is not None:
             raise engine.ended
+        headers = checked_record(value, key, headers, timestamp_ms)
         size = estimate_record_size(key, value, headers)
         limit = min(self._config["max.request.size"], self._config["buffer.memory"])
         if size > limit:

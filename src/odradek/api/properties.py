@@ -11,9 +11,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.common.errors import ConfigurationError
-from odradek.common.properties import idle_names, parse_properties
+from odradek.common.properties import bad_line, idle_names, parse_properties
 from odradek.common.spellings import sealed
 
 logger = logging.getLogger("odradek")
@@ -26,22 +27,38 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
     options of the others are left out then. Settings that mean nothing to Odradek (serializers,
     metrics, librdkafka's queues …) are left out with a warning that names them; names that nobody
     knows stay in, and are errors of the client. Passwords and keys come as `Secret`, which doesn't
-    print. Raises `ConfigurationError` where the file can't be read.
+    print. Raises `ConfigurationError` where the file can't be read, and
+    names the line where one is no setting.
     """
-    if client not in (None, PRODUCER, CONSUMER, ADMIN):
-        raise ConfigurationError(f"client must be producer, consumer or admin, not {client!r}")
-    found = sealed(parse_properties(_text(path)))
+    place = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(place, str):
+        raise refusal("path", "a file's path (str or Path)", path)
+    if client is not None and (
+        not isinstance(client, str) or client not in (PRODUCER, CONSUMER, ADMIN)
+    ):
+        raise ConfigurationError(f"client must be producer, consumer or admin, not {shown(client)}")
+    found, problem = _read(_text(place))
+    if problem is not None:
+        raise ConfigurationError(f"{place}, {problem}")
     idle = idle_names(found, client)
     if idle:
-        logger.warning("%s: these mean nothing here: %s", os.fspath(path), ", ".join(sorted(idle)))
+        logger.warning("%s: these mean nothing here: %s", place, ", ".join(sorted(idle)))
     return {name: value for name, value in found.items() if name not in idle}
 
 
-def _text(path: str | os.PathLike[str]) -> str:
+def _read(text: str) -> tuple[dict[str, Any], str | None]:
+    """The settings with their secrets wrapped, or what is wrong with them."""
+    problem = bad_line(text)
+    return ({} if problem else sealed(parse_properties(text))), problem
+
+
+def _text(place: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return Path(place).read_text(encoding="utf-8-sig")
     except OSError as error:
         problem = f"can't be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
-    raise ConfigurationError(f"{os.fspath(path)} {problem}")
+    except ValueError:  # a NUL, or half a character
+        raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
+    raise ConfigurationError(f"{place} {problem}")

@@ -11,6 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from odradek.api.base import Client
+from odradek.clients.consumer.commit_arguments import (
+    group_id,
+    group_to_send_to,
+    offsets_to_send,
+)
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import (
@@ -76,13 +81,7 @@ class Transactional(Client[ProducerEngine]):
         `UnknownMemberIdError`: another member has these partitions now.
         """
         manager = self._transactions
-        wanted = {
-            TopicPartition(*partition): (
-                OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            )
-            for partition, offset in offsets.items()
-        }
-        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        wanted, member = offsets_to_send(offsets), group_to_send_to(group)
         self._call(
             lambda deadline: manager.send_offsets(wanted, member, deadline),
             timeout,
@@ -102,10 +101,11 @@ class Transactional(Client[ProducerEngine]):
         """
         from odradek.clients.producer.group_offsets import group_offsets
 
+        name = group_id(group)
         return self._call(
-            lambda deadline: group_offsets(self._engine, group, deadline),
+            lambda deadline: group_offsets(self._engine, name, deadline),
             timeout,
-            f"committed offsets of group {group!r}",
+            f"committed offsets of group {name!r}",
             "max.block.ms",
         )
 

@@ -57,7 +57,8 @@ class Config:
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
         # A traceback's locals are output, too: from here on they hold secrets in wraps only.
-        given, keywords = sealed(given), sealed(keywords)
+        keywords = sealed(keywords)
+        given = sealed(given)
         self.client = client
         merged: dict[str, Any] = {}
         for key, value in [*given.items(), *keywords.items()]:

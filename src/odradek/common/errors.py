@@ -131,6 +131,13 @@ class ConfigurationError(KafkaError, ValueError):
     """A configuration name or value can't be used; the text says which and what is allowed."""
 
 
+class ArgumentError(ConfigurationError, TypeError):
+    """An argument of a call has a wrong type; the text names it, what came and what to give.
+
+    It is a `TypeError`, too. Nothing was done: no record was taken, no request sent.
+    """
+
+
 class IllegalStateError(KafkaError, RuntimeError):
     """The call doesn't fit what was done before (for example `poll` without `assign`)."""
 

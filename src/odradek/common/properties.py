@@ -15,6 +15,7 @@ from odradek.common.spellings import ALIASES, dotted
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_NAME = re.compile(r"[\w.$-]+")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 OF_OTHERS = frozenset(
@@ -54,30 +55,55 @@ OTHERS_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
 
 def parse_properties(text: str) -> dict[str, str]:
     r"""Read Java's properties format: `# comment`, `key=value`, `key: value`, `\` at line ends."""
-    found = {}
-    for line in _logical_lines(text):
+    return {name: value for _, name, value in _settings(text)}
+
+
+def bad_line(text: str) -> str | None:
+    """What is wrong with the first line that can't be a client's setting; None: all can be.
+
+    It isn't raised here, where a traceback's locals would show the file with its passwords.
+    """
+    for number, name, _ in _settings(text):
+        if not _NAME.fullmatch(name):
+            return f"line {number}: {_no_line(text)}"
+    return None
+
+
+def _settings(text: str) -> Iterable[tuple[int, str, str]]:
+    for number, line in _logical_lines(text):
         key = _KEY.match(line)
         end = key.end() if key else 0
         separator = _SEPARATOR.match(line, end)
-        found[_unescape(line[:end])] = _unescape(line[separator.end() if separator else end :])
-    return found
+        value = line[separator.end() if separator else end :]
+        yield number, _unescape(line[:end]), _unescape(value)
 
 
-def _logical_lines(text: str) -> Iterable[str]:
-    """Lines without comments and empty ones, joined where one ends with an odd backslash."""
-    waiting = ""
-    for raw in re.split(r"\r\n|\n|\r", text):
+def _no_line(text: str) -> str:
+    """Say what is wrong with a file, without a word of it: it may be one of secrets."""
+    if text.lstrip()[:1] in ("{", "["):
+        return "this is JSON, and no properties (name=value): give json.load(file) to the client"
+    return "this is no line of a properties file: name=value"
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    """Lines without comments and empty ones, joined where one ends with an odd backslash.
+
+    Each with the number of its first line in the file.
+    """
+    waiting, first = "", 0
+    for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         line = raw.lstrip(" \t\f")
         if not waiting and (not line or line[0] in "#!"):
             continue
+        first = first if waiting else number
         waiting += line
         if (len(waiting) - len(waiting.rstrip("\\"))) % 2:
             waiting = waiting[:-1]
             continue
-        yield waiting
+        yield first, waiting
         waiting = ""
     if waiting:
-        yield waiting
+        yield first, waiting
 
 
 def _unescape(text: str) -> str:

@@ -7,13 +7,13 @@ to use instead. Must not: check values.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedFeatureError
+from odradek.common.group_options import GROUP_OPTIONS
 from odradek.common.option_values import boolean
+from odradek.common.options import OPTIONS
 from odradek.common.proxy import may_hold_password
 from odradek.common.secret import hidden
 from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
@@ -91,8 +91,15 @@ def spelled(name: str, value: Any) -> tuple[str, Any]:
     return ALIASES.get(name, name), value
 
 
-def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same, with its secrets wrapped: done first, so that no traceback's locals show them."""
+def sealed(given: Any) -> dict[str, Any]:
+    """The same, with its secrets wrapped: done first, so that no traceback's locals show them.
+
+    Raises `ArgumentError` for what is no mapping, without showing it.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        cure = "names and values as keywords, or the dict that read_properties(path) gives"
+        raise ArgumentError(f"config must be a dict of options, not {kind}: give {cure}")
     return {
         name: hidden(value) if _means_secret(dotted(name), value) else value
         for name, value in (given or {}).items()
@@ -100,7 +107,10 @@ def sealed(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _means_secret(name: str, value: Any) -> bool:
-    """Whether an option holds a secret, or would if its name were spelled right.
+    """Whether an option holds a secret, or may do so under a name that is none.
+
+    What nobody knows is refused by its name, so nobody needs its value; and it may be a password
+    (`passwd`, `SASL.PASSWORD`).
 
     A text in place of a token function may be a token.
     """
@@ -111,10 +121,4 @@ def _means_secret(name: str, value: Any) -> bool:
         return may_hold_password(value)
     if meaning in SECURITY_OPTIONS:
         return meaning in SECRETS
-    return _resembles_secret(meaning)
-
-
-@lru_cache(1024)
-def _resembles_secret(name: str) -> bool:
-    """Whether it is a secret's name with a slip; remembered, since clients are made often."""
-    return bool(difflib.get_close_matches(name, SECRETS, n=1, cutoff=0.8))
+    return meaning not in OPTIONS and meaning not in GROUP_OPTIONS

@@ -31,26 +31,48 @@ _NULL = b"\x01"
 def estimate_record_size(key: bytes | None, value: bytes | None, headers: HeaderInput = ()) -> int:
     """Give an upper bound of what one record adds to a batch before compression."""
     size = _RECORD_OVERHEAD + 3 * _LONGEST_LENGTH
-    size += (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
+    size += _size(key) + _size(value)
     for name, content in headers:
         # A character is at most 3 bytes for each UTF-16 unit, 4 in all.
         size += 2 * _LONGEST_LENGTH + (len(name) if name.isascii() else 4 * len(name))
-        size += len(content) if content is not None else 0
+        size += _size(content)
     return size
 
 
-def _plain(data: bytes) -> bytes:
+def _size(data: bytes | None) -> int:
+    if type(data) is bytes:
+        return len(data)
+    return 0 if data is None else memoryview(data).nbytes  # its items may be wide
+
+
+def no_bytes(data: object) -> TypeError:
+    """A number's or a text's memory (numpy's scalars show theirs) isn't what anybody means."""
+    return TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
+
+
+def plain_bytes(data: bytes) -> bytes:
     """Turn what only says that it is bytes into such: a `memoryview` may count larger items."""
-    return memoryview(data).tobytes()
+    view = memoryview(data)
+    if not view.ndim:
+        raise no_bytes(data)
+    return view.tobytes()
+
+
+def header_name(given: object) -> str:
+    """Turn what only is a str as well into such; the encoder takes no other."""
+    if not isinstance(given, str):
+        kind = "None" if given is None else f"of type {type(given).__name__!r}"
+        raise TypeError(f"the name of a header is {kind}, not a string")
+    return str.__str__(given)
 
 
 def _encode_headers(headers: HeaderInput) -> bytes:
     headers = tuple(headers)
     parts = [write_varint(len(headers))]
     for name, content in headers:
-        encoded = name.encode()
+        encoded = header_name(name).encode()
         if content is not None and type(content) is not bytes:
-            content = _plain(content)
+            content = plain_bytes(content)
         parts += (write_varint(len(encoded)), encoded)
         parts += (_NULL,) if content is None else (write_varint(len(content)), content)
     return b"".join(parts)
@@ -140,9 +162,9 @@ class BatchBuilder:
         if delta > b.INT64_MAX:
             return None  # from -1, for none, to the very last: the one distance that can't be told
         if key is not None and type(key) is not bytes:
-            key = _plain(key)
+            key = plain_bytes(key)
         if value is not None and type(value) is not bytes:
-            value = _plain(value)
+            value = plain_bytes(value)
         key_size = len(key) if key is not None else -1
         value_size = len(value) if value is not None else -1
         record = b"".join(

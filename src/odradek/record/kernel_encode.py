@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.cpython.buffer import (
+    PyBUF_ND,
     PyBUF_SIMPLE,
     PyBuffer_FillInfo,
     PyBuffer_Release,
@@ -45,6 +46,7 @@ from odradek.common.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from odradek.record.builder import header_name, no_bytes, plain_bytes
 from odradek.record.compression import codec_number, compress
 from odradek.record.encoder import Rows
 from odradek.record.sent_columns import Encoded, InvalidRowError, Piece, StopReason
@@ -307,11 +309,10 @@ def _encode_headers(headers: tuple) -> bytes:
     size: int64_t = varint_size(len(headers))
     pairs: list = []
     at: cython.pointer(uint8_t)
-    for name, content in headers:
-        if name is None:
-            raise TypeError("the name of a header is None, not a string")
+    for given, content in headers:
+        name = given if type(given) is str else header_name(given)
         if content is not None and type(content) is not bytes:
-            content = memoryview(content).tobytes()
+            content = plain_bytes(content)
         PyUnicode_AsUTF8AndSize(name, cython.address(length))
         size += varint_size(length) + length
         if content is None:
@@ -560,13 +561,17 @@ class BatchBuilder:
             return self.add(key_data, key_size, value_data, value_size, encoded, time)
         try:
             if key is not None and not key_data:
-                PyObject_GetBuffer(key, cython.address(key_view), PyBUF_SIMPLE)
+                PyObject_GetBuffer(key, cython.address(key_view), PyBUF_ND)
                 held += 1
+                if key_view.ndim == 0:
+                    raise no_bytes(key)
                 key_data = cython.cast(Bytes, key_view.buf)
                 key_size = key_view.len
             if value is not None and not value_data:
-                PyObject_GetBuffer(value, cython.address(value_view), PyBUF_SIMPLE)
+                PyObject_GetBuffer(value, cython.address(value_view), PyBUF_ND)
                 held += 2
+                if value_view.ndim == 0:
+                    raise no_bytes(value)
                 value_data = cython.cast(Bytes, value_view.buf)
                 value_size = value_view.len
             return self.add(key_data, key_size, value_data, value_size, encoded, time)

@@ -120,3 +120,61 @@ def test_no_frame_of_a_client_holds_a_secret(make: Any) -> None:
     assert len(frames) > 1
     for frame in frames:
         assert "planted" not in str(frame.locals), frame
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('\n{"sasl.password": "planted-Pa55"}', "line 2: this is JSON"),
+        ('[{"sasl.password": "planted-Pa55"}]', r"line 1: this is JSON.*json\.load"),
+        ("acks=all\nsasl.password=planted-Pa55\n\n[planted-Pa55]\n", "line 4: this is no line of"),
+        ("a=b\\\n c\n=planted-Pa55", "line 3: this is no line"),
+    ],
+)
+def test_what_is_no_settings_file_is_told_by_line_and_not_shown(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        odradek.read_properties(path)
+    assert str(path) in str(caught.value)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    frames = [frame for frame in shown.stack if "/src/odradek/" in frame.filename]
+    assert frames
+    assert "planted" not in f"{caught.value} {[frame.locals for frame in frames]}"
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", "a\0b", "\ud800", ["x"], object()])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(ConfigurationError, match="path must be a file's path"):
+        odradek.read_properties(path)
+
+
+@pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
+@pytest.mark.parametrize("config", ["client.properties", Path("client.properties"), 5, ["a"]])
+def test_a_path_in_place_of_a_configuration_gets_the_cure(make: Any, config: Any) -> None:
+    with pytest.raises(odradek.ArgumentError, match=r"config must be a dict.*read_properties\("):
+        make(config)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sasl.pasword", "password", "passwd", "SASL.PASSWORD", "sasl.plain.passwd", "pwd"),
+        *("client.secret", "api.key", "sasl.jaas", "token", "sasl__password"),
+    ],
+)
+@pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
+def test_a_secret_under_a_wrong_name_is_in_no_error_and_no_frame(make: Any, name: str) -> None:
+    for given in ({name: "planted-Pa55"}, {"bootstrap.servers": "b:1", name: b"planted-Pa55"}):
+        with pytest.raises(ConfigurationError, match="there is no option") as caught:
+            make(given)
+        frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+        ours = [frame.locals for frame in frames.stack if "/src/odradek/" in frame.filename]
+        assert len(ours) > 1
+        assert "planted" not in f"{caught.value} {ours}"
+    with pytest.raises(odradek.ArgumentError) as caught:
+        make("client.properties", **{name: "planted-Pa55"})
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    ours = [frame.locals for frame in frames.stack if "/src/odradek/" in frame.filename]
+    assert "planted" not in f"{ours}"

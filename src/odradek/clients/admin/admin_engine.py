@@ -7,9 +7,10 @@ so no broker has to be chosen. Must not: change the client's own snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from odradek.clients.admin.admin_arguments import NewTopic as NewTopic
 from odradek.clients.admin.api_versions import BrokerApiVersions, describe_api_versions
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
@@ -21,7 +22,7 @@ from odradek.clients.descriptions import (
     list_topics,
 )
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -52,16 +53,6 @@ HEARSAY = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to make; -1 takes the broker's default. `configs` have Kafka's names."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """The cluster's id, its brokers by id, and the controller's id (None while there is none)."""
 
@@ -86,8 +77,6 @@ class AdminEngine(ClientEngine):
         if not topics:
             return {}
         names = [t.name for t in topics]
-        if len(set(names)) < len(names):
-            raise ConfigurationError(f"a topic is named twice in {', '.join(names)}")
         call = AnyBrokerCall(self, f"creation of {', '.join(names)}", deadline)
         done: set[str] = set()
 
@@ -218,7 +207,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         name=topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        configs=[CreatableTopicConfig(name=k, value=str(v)) for k, v in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
     )
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odradek.clients.consumer.partition_arguments import one_partition
-from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
-from odradek.common.errors import ConfigurationError
+from odradek.clients.consumer.partition_arguments import offset_number, one_partition
+from odradek.clients.consumer.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+)
+from odradek.common.arguments import INT32_MAX, mapping, refusal, shown, text, whole_number
+from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -24,40 +28,78 @@ def offsets_to_commit(given: Any) -> Offsets:
     if isinstance(given, ConsumerRecord):
         return _behind_records([given])
     if isinstance(given, Mapping):
-        return {(p := one_partition(tp)): _offset(p, offset) for tp, offset in given.items()}
+        return _offsets(given)
     if hasattr(given, "schema") and hasattr(given, "column"):
         return _behind_rows(given)
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | memoryview):
         records = list(given)
         if all(isinstance(r, ConsumerRecord) for r in records):
             return _behind_records(records)
-    raise ConfigurationError(
+    raise ArgumentError(
         "commit() takes offsets by TopicPartition, records of this consumer, an Arrow RecordBatch "
         f"or Table with {', '.join(ARROW_COLUMNS)}, or nothing; not {type(given).__name__}"
     )
 
 
+def offsets_to_send(given: Any) -> Offsets:
+    """Read the offsets of `send_offsets_to_transaction`."""
+    return _offsets(mapping("offsets", given, "a dict of offsets by TopicPartition"))
+
+
+def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
+    """Read the group of `send_offsets_to_transaction`: what a consumer says it is, or an id."""
+    if isinstance(given, str):
+        return ConsumerGroupMetadata(group_id(given))
+    if not isinstance(given, ConsumerGroupMetadata):
+        cure = "give consumer.group_metadata()" if hasattr(given, "group_metadata") else ""
+        raise refusal("group", "what consumer.group_metadata() gives, or a group's id", given, cure)
+    instance = given.group_instance_id
+    return ConsumerGroupMetadata(
+        group_id(given.group_id),
+        whole_number("generation_id of the group", given.generation_id, -1, INT32_MAX),
+        text("member_id of the group", given.member_id),
+        None if instance is None else text("group_instance_id of the group", instance),
+    )
+
+
+def group_id(given: Any) -> str:
+    """Read a group's id."""
+    found = text("group", given)
+    if not found:
+        raise ConfigurationError("group is an empty text: give a group's id")
+    return found
+
+
+def _offsets(given: Mapping[Any, Any]) -> Offsets:
+    return {(p := one_partition(tp)): _offset(p, offset) for tp, offset in given.items()}
+
+
 def _offset(partition: TopicPartition, given: Any) -> OffsetAndMetadata:
-    check_partition(partition)
-    if isinstance(given, int) and not isinstance(given, bool):
-        given = OffsetAndMetadata(given)
+    name = f"the offset of {partition}"
     if not isinstance(given, OffsetAndMetadata):
-        raise ConfigurationError(
-            f"the offset of {partition} must be a number or OffsetAndMetadata, not {given!r}"
-        )
-    if not 0 <= given.offset < MAX_OFFSET:
-        raise ConfigurationError(f"the offset of {partition} must be 0 or more, not {given.offset}")
-    return given
+        if isinstance(given, bool) or not hasattr(given, "__index__"):
+            raise ArgumentError(f"{name} must be a number or OffsetAndMetadata, not {shown(given)}")
+        return OffsetAndMetadata(offset_number(name, given))
+    offset = offset_number(name, given.offset)
+    epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
+    return OffsetAndMetadata(offset, text(f"metadata at {name}", given.metadata), epoch)
 
 
 def _behind_records(records: Iterable[ConsumerRecord]) -> Offsets:
-    found: Offsets = {}
+    found: dict[tuple[str, int], ConsumerRecord] = {}
     for record in records:
-        tp = TopicPartition(record.topic, record.partition)
+        offset_number("the offset of a record", record.offset)
+        tp = one_partition((record.topic, record.partition))
         before = found.get(tp)
         if before is None or before.offset <= record.offset:
-            found[tp] = OffsetAndMetadata(record.offset + 1, leader_epoch=record.leader_epoch)
-    return found
+            found[tp] = record
+    return {
+        TopicPartition(*tp): OffsetAndMetadata(
+            offset_number(f"the offset behind the record of {tp}", int(last.offset) + 1),
+            leader_epoch=whole_number("leader_epoch", last.leader_epoch, -1, INT32_MAX),
+        )
+        for tp, last in found.items()
+    }
 
 
 def _behind_rows(data: Any) -> Offsets:
@@ -69,12 +111,18 @@ def _behind_rows(data: Any) -> Offsets:
         )
     import pyarrow as pa
 
+    if not isinstance(data, pa.Table | pa.RecordBatch):
+        raise refusal("offsets", "an Arrow RecordBatch or Table", data)
     table = data if isinstance(data, pa.Table) else pa.Table.from_batches([data])
-    last = (
-        table.select(ARROW_COLUMNS).group_by(["topic", "partition"]).aggregate([("offset", "max")])
-    )
+    try:
+        grouped = table.select(ARROW_COLUMNS).group_by(["topic", "partition"])
+        last = grouped.aggregate([("offset", "max")]).to_pylist()
+    except (pa.ArrowException, KeyError, TypeError) as error:
+        raise ConfigurationError(f"commit() can't read the columns: {error}") from None
     return {
-        TopicPartition(row["topic"], row["partition"]): OffsetAndMetadata(row["offset_max"] + 1)
-        for row in last.to_pylist()
+        one_partition((row["topic"], row["partition"])): OffsetAndMetadata(
+            offset_number("the offset behind a row", row["offset_max"]) + 1
+        )
+        for row in last
         if row["offset_max"] is not None
     }

@@ -90,13 +90,13 @@ class GroupCommits:
         now = yield START
         chosen = self.positions() if offsets is None else dict(offsets)
         membership = self._group.membership
-        if membership is not None and not self._group.is_member:
-            # Positions that were lost are still what `commit()` is about, though none is left.
-            if chosen or self._group.dispossessed:
-                # An empty group would take it: from one who may have been away for hours.
-                raise lost_membership(
-                    self._group.group_id, f"its state is {membership.state.value}"
-                ) from self._group.error
+        # Positions that were lost are what `commit()` is about, too, though none is left.
+        something = bool(chosen) or self._group.dispossessed
+        if something and membership is not None and not self._group.is_member:
+            # An empty group would take it: from one who may have been away for hours.
+            raise lost_membership(
+                self._group.group_id, f"its state is {membership.state.value}"
+            ) from self._group.error
         if not chosen:
             return chosen
         here = self._group.engine.subscription.partitions

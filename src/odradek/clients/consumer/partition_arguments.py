@@ -6,30 +6,70 @@ Out: ours. Must not: know what is assigned, or whether the partition exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import index
+from reprlib import repr as brief
 from typing import Any
 
-from odradek.common.errors import ConfigurationError
+from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
+from odradek.common.arguments import INT32_MAX, mapping, plain, timestamp, whole_number
+from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
 
 def one_partition(given: Any) -> TopicPartition:
     """Read one."""
     pair = isinstance(given, tuple | list) and len(given) == 2
-    if not pair or not isinstance(given[0], str) or type(given[1]) is not int:
-        raise ConfigurationError(
-            f"{given!r} is no partition: give TopicPartition(topic, number), or such a pair"
-        )
-    return given if isinstance(given, TopicPartition) else TopicPartition(*given)
+    try:
+        if not pair or not isinstance(given[0], str) or isinstance(given[1], bool):
+            raise TypeError
+        found = TopicPartition(plain(given[0]), int(index(given[1])))
+    except TypeError:
+        raise ArgumentError(
+            f"{brief(given)} is no partition: give TopicPartition(topic, number), or such a pair"
+        ) from None
+    if found.partition > INT32_MAX:
+        raise ConfigurationError(f"{brief(given)} is no partition: there is no such number")
+    check_partition(found)
+    return found
 
 
 def some_partitions(given: Any) -> list[TopicPartition]:
     """Read several."""
-    if isinstance(given, TopicPartition | str) or not isinstance(given, Iterable):
-        raise ConfigurationError(f"{given!r} is no list of partitions")
+    single = isinstance(given, TopicPartition)
+    if single or isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        cure = ": give a list of it" if single else ""
+        raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
     return [one_partition(item) for item in given]
 
 
 def some_or_all(given: Any) -> list[TopicPartition] | None:
     """Read several; None stands for all that are assigned."""
     return None if given is None else some_partitions(given)
+
+
+def offset_number(name: str, given: Any) -> int:
+    """Read the offset of a record, or the one behind the last."""
+    return whole_number(name, given, 0, MAX_OFFSET - 1)
+
+
+def ends(given: Any) -> dict[TopicPartition, int] | None:
+    """Read `until` of `assign`: offsets by partition."""
+    if given is None:
+        return None
+    return {
+        (p := one_partition(tp)): whole_number(f"until of {p}", offset, 0, MAX_OFFSET)
+        for tp, offset in _by_partition("until", given, "offsets").items()
+    }
+
+
+def some_times(given: Any) -> dict[TopicPartition, int]:
+    """Read the times of `offsets_for_times`: milliseconds since the epoch by partition."""
+    return {
+        (p := one_partition(tp)): timestamp(f"the time for {p}", time_ms)
+        for tp, time_ms in _by_partition("times", given, "milliseconds").items()
+    }
+
+
+def _by_partition(name: str, given: Any, what: str) -> Mapping[Any, Any]:
+    return mapping(name, given, f"a dict of {what} by TopicPartition")

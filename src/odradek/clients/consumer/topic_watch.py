@@ -62,7 +62,7 @@ class TopicWatch:
             if not self._group.by_epoch:
                 try:
                     compiled = re.compile(pattern)
-                except re.error as error:
+                except (re.error, OverflowError, RecursionError) as error:
                     raise ConfigurationError(f"pattern {text!r}: {error}") from error
         elif not topics:
             raise ConfigurationError("subscribe() needs topics or a pattern")

@@ -1,0 +1,55 @@
+"""What a caller may give to `subscribe`: topics, a pattern, callbacks.
+
+In: whatever was given. Out: names, a pattern, functions; or an error with the cure, before anything
+of the old subscription is touched. Must not: know what is subscribed, or look a pattern up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odradek.common.arguments import names, refusal, shown, some_function, text
+from odradek.common.errors import ConfigurationError
+
+METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+"""Of a listener, as kafka-python and aiokafka have it; the last one may be left out."""
+
+
+def topics_to_subscribe(given: Any) -> list[str]:
+    """Read the topics; a str is one name."""
+    found = names("topics", given)
+    for name in found:
+        if name.startswith("^"):  # librdkafka's sign for a pattern among the names
+            cure = f"give it as pattern={name!r}, which has to match a topic's whole name"
+            raise ConfigurationError(f"{shown(name)} is no topic's name: {cure}")
+    return found
+
+
+def pattern_to_subscribe(given: Any) -> str | re.Pattern[str] | None:
+    """Read the pattern."""
+    if given is None:
+        return None
+    if isinstance(given, re.Pattern):
+        if not isinstance(given.pattern, str):
+            raise refusal("pattern", "a regular expression of str", given.pattern)
+        text("pattern", given.pattern)
+        return given
+    if not isinstance(given, str):
+        raise refusal("pattern", "a regular expression (a str, or compiled)", given)
+    return text("pattern", given)
+
+
+def callbacks(given: Mapping[str, Any]) -> list[Callable[..., object] | None]:
+    """Read the callbacks, in order."""
+    return [some_function(name, value) for name, value in given.items()]
+
+
+def listener_methods(listener: Any) -> list[Callable[..., object] | None]:
+    """Read a listener: what it has of its methods."""
+    found = [getattr(listener, name, None) for name in METHODS]
+    if isinstance(listener, type) or not any(callable(method) for method in found):
+        cure = "a function is given as on_assigned=" if callable(listener) else ""
+        raise refusal("listener", f"an object with {METHODS[0]}()", listener, cure)
+    return [some_function(name, method) for name, method in zip(METHODS, found, strict=True)]

@@ -1,0 +1,61 @@
+"""What a caller may give to `send` and `send_arrow`.
+
+In: a record's parts, names of columns. Out: the same, checked, or the error that says which of them
+it was. `send` asks only about what wouldn't fail by itself, and afterwards why something failed:
+so a record that is as it should be pays for no look at it. Must not: append anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odradek.common import arguments
+from odradek.common.arguments import (
+    INT64_MAX,
+    Headers,
+    names,
+    record_bytes,
+    record_headers,
+    topic_name,
+)
+from odradek.common.errors import ArgumentError, KafkaError
+
+NO_HEADERS: Headers = ()
+HeadersInput = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] | None
+NO_TIME = -1
+"""Kafka's timestamp of a record without one."""
+
+
+def timestamp(given: Any) -> int:
+    """Read a record's timestamp."""
+    return arguments.timestamp("timestamp_ms", given, NO_TIME)
+
+
+def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: int) -> Headers:
+    """Check all that the builder takes; gives the headers, read once."""
+    record_bytes("value", value)
+    record_bytes("key", key)
+    if not NO_TIME <= timestamp_ms <= INT64_MAX:
+        timestamp(timestamp_ms)
+    return NO_HEADERS if headers is NO_HEADERS else record_headers(headers)
+
+
+def explained(
+    error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: int
+) -> Exception:
+    """The error of a record that couldn't be taken: which argument it was, and the cure."""
+    try:
+        topic_name("topic", topic)
+        checked_record(value, key, headers, timestamp_ms)
+    except KafkaError as better:
+        return better
+    return ArgumentError(f"the record can't be sent: {error}")
+
+
+def column_names(**given: Any) -> list[str | None]:
+    """Read the names of columns; None leaves a column out."""
+    for name, column in given.items():
+        if column is not None and not isinstance(column, str):
+            raise arguments.refusal(name, "the name of a column (str) or None", column)
+    return [None if column is None else names(name, column)[0] for name, column in given.items()]

@@ -1,0 +1,244 @@
+"""Arguments as they come from people: read once at the border, or refused with the cure (R-IN-1).
+
+In: the argument's name and whatever was given for it. Out: the value in the one form that the rooms
+below take (numpy's integers become ints, an iterable is read once, a timeout can be added to a
+time), or an `ArgumentError` that names the argument, what came and what to give instead; what is
+of the right type and out of range is a `ConfigurationError`.
+Must not: know clients, or show what a record or a credential holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import index
+from typing import Any
+
+from odradek.common.errors import ArgumentError, ConfigurationError
+
+FOREVER = 1e8
+"""Longest timeout in seconds (three years): what is longer, infinity too, counts as this."""
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+MOST_SHOWN = 60
+"""Characters of what was given that an error shows."""
+MOST_TEXT = 32767
+"""Bytes of a text in the older of Kafka's requests, which count them in 16 bits."""
+Headers = tuple[tuple[str, Any], ...]
+
+
+def shown(value: object) -> str:
+    """What came, short and with its type; what could be long or private by its type alone."""
+    kind = type(value).__name__
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int) and abs(value) > 2**128:
+        return f"an int of {value.bit_length()} bits"
+    if isinstance(value, int | float | str | bytes):
+        text = repr(value)
+        text = text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+        return text if "(" in text else f"{text} ({kind})"
+    return kind
+
+
+def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentError:
+    """The error of an argument of a wrong type."""
+    return ArgumentError(f"{name} must be {wanted}, not {shown(value)}{cure and f': {cure}'}")
+
+
+# Numbers
+
+
+def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "") -> int:
+    """A whole number within bounds; numpy's are taken, True and False aren't numbers."""
+    if isinstance(value, bool):
+        raise refusal(name, "a whole number", value, cure)
+    try:
+        number = index(value)
+    except TypeError:
+        raise refusal(name, "a whole number", value, cure) from None
+    if not low <= number <= high:
+        bounds = f"{low} or more" if number < low else f"{high} at most"
+        raise ConfigurationError(f"{name} must be {bounds}, not {shown(number)}")
+    return int(number)
+
+
+def partition_number(name: str, value: Any) -> int:
+    """The number of a partition; whether there is such a one is the cluster's to say."""
+    return whole_number(name, value, 0, INT32_MAX)
+
+
+def timestamp(name: str, value: Any, low: int = 0) -> int:
+    """Milliseconds since the epoch."""
+    return whole_number(name, value, low, cure="give int(seconds * 1000)")
+
+
+def checked_timeout(timeout: Any, name: str = "timeout") -> float:
+    """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
+    if type(timeout) is not float and type(timeout) is not int:
+        if isinstance(timeout, bool | str | bytes) or not hasattr(timeout, "__float__"):
+            timed = hasattr(timeout, "total_seconds")
+            cure = "give .total_seconds()" if timed else ""
+            raise refusal(name, "a number of seconds", timeout, cure)
+        try:
+            timeout = float(timeout)
+        except (TypeError, ValueError, OverflowError):
+            raise refusal(name, "a number of seconds", timeout) from None
+    if not timeout >= 0:
+        raise ConfigurationError(f"{name} must be 0 or more seconds, not {shown(timeout)}")
+    return float(timeout) if timeout < FOREVER else FOREVER
+
+
+# Words
+
+
+def plain(value: str) -> str:
+    """A str that is nothing else besides; `str()` of an enum's member would be another text."""
+    return str.__str__(value)
+
+
+def text(name: str, value: Any, *, private: bool = False) -> str:
+    """A text that can be put on the wire; a `private` one is never shown."""
+    if not isinstance(value, str):
+        wanted = "a str"
+        if private:
+            raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}")
+        cure = "give .decode()" if isinstance(value, bytes) else ""
+        raise refusal(name, wanted, value, cure)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} has characters that aren't text (surrogates)") from None
+    if size > MOST_TEXT:
+        raise ConfigurationError(f"{name} has {size} bytes; at most {MOST_TEXT} fit")
+    return plain(value)
+
+
+def topic_name(name: str, value: Any) -> str:
+    """The name of one topic; what characters it may have, brokers say."""
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return plain(value)
+    cure = "give .decode()" if isinstance(value, bytes | bytearray) else ""
+    raise refusal(name, "a topic's name (str)", value, cure)
+
+
+def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
+    """Several names. A str is one name, and never walked letter by letter."""
+    if isinstance(value, str):
+        return [plain(value)]
+    wanted = f"a list of {what}"
+    if isinstance(value, re.Pattern):
+        raise refusal(name, wanted, value, "a regular expression is given as pattern=")
+    if isinstance(value, bytes | bytearray | memoryview | Mapping):
+        raise refusal(name, wanted, value)
+    try:
+        found = list(value)
+    except TypeError:
+        raise refusal(name, wanted, value) from None
+    for position, item in enumerate(found):
+        if not isinstance(item, str):
+            pattern = isinstance(item, re.Pattern)
+            cure = "a regular expression is given as pattern=" if pattern else ""
+            if isinstance(item, bytes):
+                cure = "give .decode()"
+            raise refusal(f"{name}[{position}]", f"one of {what} (str)", item, cure)
+    return [plain(item) for item in found]
+
+
+def choice(name: str, value: Any, allowed: Collection[str]) -> str:
+    """One of some words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ConfigurationError(
+            f"{name} must be one of {', '.join(sorted(allowed))}, not {shown(value)}"
+        )
+    return plain(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or false, and not what only counts as such: "false" would be true."""
+    if not isinstance(value, bool):
+        raise refusal(name, "True or False", value)
+    return value
+
+
+# Things
+
+
+def function(name: str, value: Any) -> Callable[..., Any]:
+    """Something that can be called."""
+    if not callable(value):
+        raise refusal(name, "a function", value)
+    return value  # type: ignore[no-any-return]
+
+
+def some_function(name: str, value: Any) -> Callable[..., Any] | None:
+    """The same, or None."""
+    return None if value is None else function(name, value)
+
+
+def mapping(name: str, value: Any, wanted: str) -> Mapping[Any, Any]:
+    """A dict, or what behaves like one."""
+    if not isinstance(value, Mapping):
+        raise refusal(name, wanted, value)
+    return value
+
+
+def iterable(name: str, value: Any, wanted: str) -> list[Any]:
+    """What can be walked, read once; not a text, which would be walked letter by letter."""
+    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable):
+        raise refusal(name, wanted, value)
+    return list(value)
+
+
+# Records
+
+
+def record_bytes(name: str, value: Any) -> None:
+    """Check a record's key or value: bytes in any form, or None."""
+    if value is None or type(value) is bytes:
+        return
+    wanted = "bytes (or a bytearray, memoryview or None)"
+    if isinstance(value, str):
+        raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: give .encode()")
+    try:
+        view = memoryview(value)
+    except (TypeError, BufferError, ValueError):
+        raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}") from None
+    if not view.ndim:
+        kind = type(value).__name__
+        raise ArgumentError(f"{name} must be {wanted}, not {kind}: its memory isn't sent")
+    if not view.c_contiguous:
+        raise ArgumentError(f"{name} is a {type(value).__name__} with gaps: give bytes({name})")
+
+
+def record_headers(given: Any) -> Headers:
+    """A record's headers, read once: pairs of name and bytes, or a dict of such."""
+    if given is None:
+        return ()
+    if isinstance(given, Mapping):
+        given = given.items()
+    wanted = "pairs of a str and bytes"
+    pairs = given if type(given) is tuple else tuple(iterable("headers", given, wanted))
+    found = []
+    for position, pair in enumerate(pairs):
+        name = f"headers[{position}]"
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise refusal(name, "a pair of a str and bytes", pair)
+        record_bytes(f"{name}[1]", pair[1])
+        found.append((text(f"{name}[0]", pair[0]), pair[1]))
+    return tuple(found)
+
+
+# Habits
+
+IN_SECONDS = (
+    "poll(%s) waits up to %s seconds: timeouts are in seconds here. Milliseconds are given as "
+    "poll(0.001 * ms), and who means so many seconds writes %s.0. (Said once for each consumer.)"
+)
+
+
+def looks_like_milliseconds(timeout: Any) -> bool:
+    """Whether a timeout of `poll` is one that other clients' users write for a second or so."""
+    return type(timeout) is int and 100 <= timeout < FOREVER
