@@ -18,6 +18,7 @@ ALLOWED = "runtime/allowed_sources.py"
 IN_SCRAM = "tests/unit/network/sasl/test_scram.py"
 IN_SASL = "tests/simulation/test_sasl.py"
 IN_TOKENS = "tests/unit/runtime/test_token_functions.py"
+IN_PRINTABLE = "tests/unit/common/test_printable.py"
 IN_REFUSALS = "tests/simulation/test_sasl_refusals.py"
 IN_CONTEXT = "tests/unit/runtime/test_tls_context.py"
 NO_REQUEST_LOST = f"{IN_SASL}::test_no_request_is_lost_while_sessions_end"
@@ -300,5 +301,45 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "    for handler in (\n",
         "    for handler in (\n        urllib.request.ProxyHandler(),\n",
         "tests/unit/runtime/test_oidc.py::test_the_environments_proxies_get_no_credentials",
+    ),
+    broken(
+        "errors show what peers say as it is",
+        "R-IN-3",
+        "common/errors.py",
+        "return printable(super().__str__(), limit=self._longest, lines=self.several_lines)",
+        "return super().__str__()",
+        f"{IN_PRINTABLE}::test_errors_are_printable",
+    ),
+    broken(
+        "events show what peers say as it is",
+        "R-IN-3",
+        "common/events.py",
+        "{name: _shown(value) for name, value in fields.items()}",
+        "fields",
+        "tests/property/test_hostile_texts.py",
+    ),
+    broken(
+        "logs show what peers say as it is",
+        "R-IN-3",
+        "common/log_filter.py",
+        "            logger.addFilter(PrintableFilter())",
+        "            pass",
+        f"{IN_PRINTABLE}::test_logs_are_printable",
+    ),
+    broken(
+        "explain() shows what peers say as it is",
+        "R-IN-3",
+        "api/explain.py",
+        "cleaned(_picture(engine, client, now))",
+        "_picture(engine, client, now)",
+        "tests/property/test_hostile_texts.py",
+    ),
+    broken(
+        "records steer a terminal",
+        "R-IN-3",
+        "cli/console/formatting.py",
+        "return for_terminal(shown) if self._escaped else shown",
+        "return shown",
+        "tests/unit/cli/console/test_formatting.py::test_records_steer_no_terminal",
     ),
 )

@@ -14,6 +14,7 @@ from odradek.api.explain_transaction import TransactionExplanation, explain_tran
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.outage import BOOTSTRAP, KNOWN
+from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
@@ -248,13 +249,13 @@ def _mib(size: int) -> str:
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
-    """Take the picture."""
+    """Take the picture; what peers said stands in it as it may be shown (R-IN-3)."""
     for _ in range(TAKES):
         try:
-            return _picture(engine, client, now)
+            return cleaned(_picture(engine, client, now))
         except RuntimeError:  # the client's thread changed a dictionary that is read here
             continue
-    return _picture(engine, client, now)
+    return cleaned(_picture(engine, client, now))
 
 
 def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:

@@ -25,6 +25,7 @@ from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersion
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
+from odradek.common.printable import printable
 
 DEFAULTS = {
     "client.id": "broker-api-versions",
@@ -89,8 +90,8 @@ def _tell_retries(event: Event) -> None:
 def as_text(found: BrokerApiVersions) -> str:
     """A broker's block."""
     broker = found.broker
-    rack = "null" if broker.rack is None else broker.rack
-    head = f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "
+    host, rack = printable(broker.host), printable(broker.rack or "null")
+    head = f"{host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "
     if found.error is not None:
         return f"{head}ERROR: {_on_one_line(found.error)}"
     return head + "(\n\t" + ",\n\t".join(_line(api) for api in found.apis) + "\n)"

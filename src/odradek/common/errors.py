@@ -4,7 +4,7 @@ In: nothing. Out: exception classes; `kafka_errors` (generated from Kafka's own 
 class per broker error code. Must not: format anything that could hold a secret.
 
 R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a
-call site.
+call site. `str()` of any of them can be shown: what peers have put in is printable (R-IN-3).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
+from odradek.common.printable import LONGEST, printable
 from odradek.common.types import Address
 
 
@@ -31,6 +32,15 @@ class KafkaError(Exception):
     sticky: ClassVar[bool] = False
     """What answers at an address won't have this client, however long it waits: somebody has to
     change something, so every waiting call gets the error at once (R-CS-4)."""
+    several_lines: ClassVar[bool] = False
+    """It is put together of lines, each of which is printable by itself."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), limit=self._longest, lines=self.several_lines)
+
+    @property
+    def _longest(self) -> int | None:
+        return None if self.several_lines else LONGEST
 
 
 class ExplainedError(KafkaError):
@@ -56,10 +66,10 @@ class ExplainedError(KafkaError):
 
     def __str__(self) -> str:
         place = "" if self.address is None else f"{self.address}: "
-        what = self.what.rstrip()
-        if not self.cure:
+        what, cure = printable(self.what.rstrip()), printable(self.cure)
+        if not cure:
             return place + what
-        return f"{place}{what}{'' if what.endswith('.') else '.'} {self.cure}"
+        return f"{place}{what}{'' if what.endswith('.') else '.'} {cure}"
 
 
 class BrokerError(KafkaError):
@@ -415,13 +425,15 @@ class Attempt(NamedTuple):
     def describe(self, now: float) -> str:
         """Say it in words, with its age."""
         place = f"{self.address}: " if self.address else ""
-        return f"{place}{self.what}: {self.error} ({max(0.0, now - self.at):.1f} s ago)"
+        said = printable(f"{self.what}: {self.error}")
+        return f"{place}{said} ({max(0.0, now - self.at):.1f} s ago)"
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
     """A call's time is up. `attempts` lists what was tried meanwhile (R-RT-2)."""
 
     retriable = True
+    several_lines = True
 
     def __init__(self, message: str, attempts: Sequence[Attempt] = (), now: float = 0.0) -> None:
         self.attempts = tuple(attempts)

@@ -2,7 +2,8 @@
 
 In: the rooms report state changes (dial, ready, failed, backoff, refresh, rebootstrap, retry).
 Out: the same event to logging (at DEBUG; `outage_log` makes lines for people of them), to the
-counters, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace of a simulation.
+counters, to the user's listener, to `ODRADEK_EVENTS_DIR` and to the trace of a simulation; texts in
+it are printable, whoever chose them (R-IN-3).
 Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
 """
 
@@ -15,8 +16,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from odradek.common.log_filter import guard_loggers
+from odradek.common.printable import LONGEST, cleaned, printable
+
 logger = logging.getLogger("odradek")
 logger.addHandler(logging.NullHandler())  # silent until the user configures logging
+guard_loggers()
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.
 KINDS: dict[str, str] = {
@@ -85,7 +90,7 @@ class EventLog:
         """Report one event of a kind listed in `KINDS`."""
         if kind not in KINDS:
             raise ValueError(f"no such kind of event: {kind}")
-        event = Event(at, kind, fields)
+        event = Event(at, kind, {name: _shown(value) for name, value in fields.items()})
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("[%s] %s", self._client, event)
@@ -98,6 +103,13 @@ class EventLog:
                 if self.surface is None:
                     raise
                 self.surface(error)
+
+
+def _shown(value: Any) -> Any:
+    """R-IN-3; most values are numbers or texts of ours, and cost one look."""
+    if type(value) is str:
+        return value if value.isprintable() and len(value) <= LONGEST else printable(value)
+    return value if value is None or isinstance(value, bool | int | float) else cleaned(value)
 
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:

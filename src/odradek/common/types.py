@@ -1,12 +1,15 @@
 """Small value types that every room shares; nothing here reads a clock or draws a number.
 
 In: nothing. Out: addresses, topic-partitions and the protocols of what is handed in from outside.
+`str()` of them is for people (R-IN-3); their fields stay what they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence
 from typing import Any, NamedTuple, Protocol, Self
+
+from odradek.common.printable import printable
 
 
 class Rng(Protocol):
@@ -39,7 +42,8 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        host = printable(self.host)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def is_host(text: str) -> bool:
@@ -54,7 +58,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{printable(self.topic)}-{self.partition}"
 
 
 class NullLock:

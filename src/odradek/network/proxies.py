@@ -160,7 +160,8 @@ def _http(proxy: Proxy, target: Address) -> Conversation:
 
 
 def _request(proxy: Proxy, target: Address) -> bytes:
-    where = host_bytes(str(target))
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    where = host_bytes(f"{host}:{target.port}")  # not `str()`, which is for people
     lines = [b"CONNECT " + where + b" HTTP/1.1", b"Host: " + where]
     if proxy.user:
         login = f"{proxy.user}:{proxy.password.reveal()}".encode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
+from odradek.common.printable import printable
 
 OPT_OUT = (
     "If losing records is acceptable, set option failOnDataLoss to false: then this is logged as a "
@@ -24,9 +25,11 @@ class OptionError(ConfigurationError):
 class DataLossError(KafkaError):
     """Records that the query hasn't read yet are gone, or can't be told from others."""
 
+    several_lines = True
+
     def __init__(self, losses: Sequence[str], *, advice: str = OPT_OUT) -> None:
         self.losses = tuple(losses)
-        shown = [*self.losses[:20]]
+        shown = [printable(loss) for loss in self.losses[:20]]
         if len(self.losses) > len(shown):
             shown.append(f"… and {len(self.losses) - len(shown)} more")
         super().__init__("\n  ".join(["Some data may have been lost:", *shown, advice]))

@@ -6,7 +6,8 @@ that group and commits what it has written; without, it commits nothing.
 
 Not as in Kafka's tool: without a group, partitions are assigned (those that a topic has at the
 start); a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
-epoch of a record is shown where Kafka's tool loses it.
+epoch of a record is shown where Kafka's tool loses it; and on a terminal control characters of
+records are escaped (R-IN-3) unless `--raw` says otherwise.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     return config
 
 
-def formatter_of(params: Mapping[str, Any]) -> RecordFormatter | None:
-    """How records are written; None for JSON."""
+def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> RecordFormatter | None:
+    """How records are written; None for JSON. `escaped`: for a terminal."""
     settings = line_settings(
         params, new="formatter_property", file="formatter_config", known=PROPERTIES
     )
@@ -79,7 +80,7 @@ def formatter_of(params: Mapping[str, Any]) -> RecordFormatter | None:
         if params.get(parameter):
             settings[parameter.replace("_", ".")] = params[parameter]
     if not params.get("json"):
-        return RecordFormatter(settings)
+        return RecordFormatter(settings, escaped=escaped)
     if settings:
         refuse(f"--json has a form of its own: {', '.join(settings)} can't be given with it")
     return None
@@ -106,6 +107,7 @@ def consume(
     command_config: flags.CommandConfig = None,
     consumer_config: flags.ConsumerConfig = None,
     json: flags.ConsumeJson = False,
+    raw: flags.Raw = False,
     group: flags.Group = None,
     include: flags.NotThere = None,
     formatter: flags.NotThere = None,
@@ -115,13 +117,19 @@ def consume(
     with ending("odradek consume"):
         given = config_of(context.params)
         config = checked(CONSUMER, given)
-        shape = formatter_of(context.params)
+        escaped = _on_terminal() and not raw
+        shape = formatter_of(context.params, escaped=escaped)
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
         patience = config["default.api.timeout.ms"]
         with Consumer(given) as consumer, terminable():
             records = Records(
-                consumer, shape, _Stdout(), time.monotonic, skip_on_error=skip_message_on_error
+                consumer,
+                shape,
+                _Stdout(),
+                time.monotonic,
+                skip_on_error=skip_message_on_error,
+                escaped=escaped,
             )
             try:
                 patience = patience if idle is None else min(patience, idle)
@@ -136,6 +144,10 @@ def consume(
             finally:
                 if not records.cut_off:
                     say(f"Processed a total of {records.count} messages")
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 class _Stdout:

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from odradek.api.consumer import Consumer
-from odradek.cli.console.formatting import FormatError, RecordFormatter, json_line
+from odradek.cli.console.formatting import (
+    FormatError,
+    RecordFormatter,
+    json_for_terminal,
+    json_line,
+)
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
@@ -101,11 +106,13 @@ class Records:
         clock: Callable[[], float],
         *,
         skip_on_error: bool = False,
+        escaped: bool = False,
         tell: Callable[[str], None] = say,
     ) -> None:
-        """Without a formatter records are written as JSON."""
+        """Without a formatter records are written as JSON; `escaped`: for a terminal."""
         self._consumer = consumer
-        self._format = formatter.line if formatter is not None else json_line
+        of_json = json_for_terminal if escaped else json_line
+        self._format = formatter.line if formatter is not None else of_json
         self._output = output
         self._clock = clock
         self._skip = skip_on_error

@@ -123,4 +123,8 @@ ConsumerProperty = Annotated[
 ConsumerConfig = Annotated[
     Path | None, typer.Option("--consumer.config", help="The older name of --command-config.")
 ]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="Also to a terminal write control characters as they are."),
+]
 ConsumeJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")]

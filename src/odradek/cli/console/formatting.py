@@ -13,6 +13,7 @@ from uuid import UUID
 
 from odradek.cli.console.properties import refuse, truth
 from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.printable import json_escape, printable
 
 PROPERTIES = (
     "print.timestamp",
@@ -83,7 +84,9 @@ def deserializer(name: str | None, where: str) -> Deserializer | None:
 class RecordFormatter:
     """Writes records as Kafka's console consumer does."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], *, escaped: bool = False) -> None:
+        """With `escaped` nothing of a record can steer a terminal (R-IN-3)."""
+        self._escaped = escaped
         self._timestamp = truth(settings, "print.timestamp")
         self._partition = truth(settings, "print.partition")
         self._offset = truth(settings, "print.offset")
@@ -126,7 +129,9 @@ class RecordFormatter:
         if not record.headers:
             return b"NO_HEADERS"
         pairs = (
-            name.encode() + b":" + self._field(value, self._of_headers)
+            self._field(name.encode("utf-8", "surrogatepass"), None)
+            + b":"
+            + self._field(value, self._of_headers)
             for name, value in record.headers
         )
         return self._headers_separator.join(pairs)
@@ -134,7 +139,22 @@ class RecordFormatter:
     def _field(self, data: bytes | None, deserialize: Deserializer | None) -> bytes:
         if data is None:
             return self._null
-        return data if deserialize is None else deserialize(data)
+        shown = data if deserialize is None else deserialize(data)
+        return for_terminal(shown) if self._escaped else shown
+
+
+def for_terminal(data: bytes) -> bytes:
+    r"""Bytes that can be written to a terminal: control characters, and what isn't UTF-8, as
+    `\x1b`; a tab stays.
+    """
+    text = data.decode("utf-8", "backslashreplace")
+    return "\t".join(printable(part, limit=None) for part in text.split("\t")).encode()
+
+
+def json_for_terminal(record: ConsumerRecord) -> bytes:
+    r"""The record as one JSON object, with `\u…` for all that could steer a terminal."""
+    text = json_line(record).decode("utf-8", "surrogatepass")
+    return (printable(text.rstrip("\n"), limit=None, style=json_escape) + "\n").encode()
 
 
 def json_line(record: ConsumerRecord) -> bytes:

@@ -24,6 +24,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     UnsupportedFeatureError,
 )
+from odradek.common.printable import printable
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ PROGRESS = 5.0
 
 def say(text: str) -> None:
     """Tell the user something; results go to stdout, this doesn't."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text, limit=None, lines=True)}\n")
     sys.stderr.flush()
 
 

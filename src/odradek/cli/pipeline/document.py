@@ -26,6 +26,8 @@ _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 class SpecError(ConfigurationError):
     """A SPEC can't be run; one line of text for each problem, as `file:line: what`."""
 
+    several_lines = True
+
 
 class Problems:
     """What is wrong with one SPEC, by line."""

@@ -226,3 +226,29 @@ def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
         "compression.type": "gzip",
         "client.id": "console-producer",
     }
+
+
+@pytest.mark.parametrize(
+    ("terminal", "words", "escaped"),
+    [
+        (True, "", True),
+        (True, "--raw", False),
+        (False, "", False),
+        (True, "--json", True),
+    ],
+)
+def test_only_a_terminal_gets_records_escaped(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, words: str, escaped: bool
+) -> None:
+    """R-IN-3; a pipe gets the bytes, as from Kafka's tool."""
+    seen: list[bool] = []
+
+    def made(*_: Any, **given: Any) -> None:
+        seen.append(given["escaped"])
+        raise KafkaTimeoutError("enough")
+
+    monkeypatch.setattr(consume, "Records", made)
+    monkeypatch.setattr(consume, "_Stdout", lambda: None)
+    monkeypatch.setattr(consume, "_on_terminal", lambda: terminal)
+    run(consume.consume, f"{START} {words}")
+    assert seen == [escaped]

@@ -7,7 +7,12 @@ import struct
 
 import pytest
 
-from odradek.cli.console.formatting import FormatError, RecordFormatter, json_line
+from odradek.cli.console.formatting import (
+    FormatError,
+    RecordFormatter,
+    json_for_terminal,
+    json_line,
+)
 from odradek.cli.console.properties import UsageError
 from odradek.clients.consumer.records import ConsumerRecord
 
@@ -90,3 +95,30 @@ def test_json() -> None:
         "value": "v",
         "headers": [["a", "1"], ["b", None]],
     }
+
+
+HOSTILE = ConsumerRecord(
+    "t", 0, 0, 0, 0, b"k\x1b]0;owned\x07", b"a\tb\r\nc\xc2\x9b2J\xff\xe2\x80\xae\x7f",
+    (("h\x1b\n", b"\x1bc"),), leader_epoch=0,
+)  # fmt: skip
+
+
+def test_records_steer_no_terminal() -> None:
+    settings = {"print.key": "true", "print.headers": "true"}
+    raw = RecordFormatter(settings).line(HOSTILE)
+    assert HOSTILE.value is not None
+    assert HOSTILE.value in raw
+    shown = RecordFormatter(settings, escaped=True).line(HOSTILE)
+    assert shown == (
+        rb"h\x1b\n:\x1bc" + b"\t" + rb"k\x1b]0;owned\x07" + b"\ta\t"
+        rb"b\r\nc\x9b2J\xff\u202e\x7f" + b"\n"
+    )
+    plain = RecordFormatter({}, escaped=True).line(RECORD._replace(value="grün 👍".encode()))
+    assert plain == "grün 👍\n".encode()
+
+
+def test_json_steers_no_terminal_and_says_the_same() -> None:
+    record = HOSTILE._replace(value="\x7f\u202e\x9b ü".encode())
+    shown = json_for_terminal(record)
+    assert json.loads(shown) == json.loads(json_line(record))
+    assert shown.decode().rstrip("\n").isprintable()

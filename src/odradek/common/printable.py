@@ -1,0 +1,76 @@
+r"""R-IN-3: texts of peers are made printable before they reach a log, an exception or a terminal.
+
+A broker, a proxy or a token server chooses the words of its errors, its cluster's id, racks, hosts,
+topics, members. Unchanged they could move a terminal's cursor, turn its writing round, or begin
+what looks like a log line of ours.
+In: any text. Out: the same, with control characters (C0, DEL, C1), ends of lines, marks that change
+the direction of writing and halves of surrogates written as `\x1b`, `\n`, `\u202e`; not longer than
+a limit. The borders are few: `str()` of our errors (`errors`), of addresses and partitions
+(`types`), events (`events`), `explain()`, and our loggers (`log_filter`).
+Must not: change a value that the application gets: topics, records and headers stay what they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+LONGEST = 4096
+"""Characters of one text; what is longer is cut."""
+_UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_UNSAFE_IN_LINES = re.compile(_UNSAFE.pattern.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f"))
+
+
+def _python_escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def json_escape(character: str) -> str:
+    """A character as JSON may write it."""
+    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+
+
+def printable(
+    text: str,
+    *,
+    limit: int | None = LONGEST,
+    lines: bool = False,
+    style: Callable[[str], str] = _python_escape,
+) -> str:
+    """A text that may be shown; with `lines` its ends of lines stay, for texts that we put together
+    of parts which were made printable.
+    """
+    if limit is not None and len(text) > limit:
+        text = f"{text[:limit]}… ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return (_UNSAFE_IN_LINES if lines else _UNSAFE).sub(lambda match: style(match[0]), text)
+
+
+def cleaned(value: T) -> T:
+    """Plain data with all its texts printable."""
+    return cast("T", _cleaned(value))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value) if type(value) is str else value
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(one) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(cleaned, value))
+    if isinstance(value, tuple | list | set | frozenset):
+        return type(value)(map(cleaned, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+        clean = {name: cleaned(one) for name, one in found.items()}
+        return value if clean == found else replace(value, **clean)
+    return value
