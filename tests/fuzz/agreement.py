@@ -18,6 +18,7 @@ from odradek.record.columns import (
     BinaryColumn,
     ByteBuffer,
     DecodedRecords,
+    RawHeaderColumn,
     RecordColumns,
     ViewColumn,
 )
@@ -83,7 +84,11 @@ def content(columns: RecordColumns) -> Outcome:
     times = plain(columns.timestamps_ms, "q")[start:end].tobytes()
     assert (len(offsets), len(times), len(types)) == (8 * count, 8 * count, count)
     headers: Outcome | None = None
-    if columns.headers is not None:
+    if isinstance(columns.headers, RawHeaderColumn):
+        raw = BinaryColumn(columns.headers.offsets, columns.headers.data)
+        headers = binary(raw, start, count)
+        columns.headers.lists(start, end)
+    elif columns.headers is not None:
         ends = plain(columns.headers.offsets, "i")[start : end + 1].tolist()
         first, last = ends[0], ends[-1]
         assert len(ends) == count + 1

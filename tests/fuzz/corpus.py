@@ -13,12 +13,13 @@ from typing import Any
 
 from tests.fuzz import sent
 
-from odradek.record import sent_columns
+from odradek.record import limits, sent_columns
 
 FOLDER = Path(__file__).parent / "corpus"
 _CLASSES = {
     found.__name__: found
     for found in (
+        limits.Limits,
         sent.Case,
         sent_columns.SentBinary,
         sent_columns.SentColumns,

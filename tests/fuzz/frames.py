@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 
 from odradek.record.compression import CODECS, compress
+from odradek.record.limits import NO_LIMITS, Limits
 
 _CHECKED = struct.Struct(">hiqqqhii")
 _FRONT = struct.Struct(">qiibI")
@@ -248,6 +249,12 @@ _WANTS = (
 )
 
 
+_LIMITS = (
+    *(Limits(headers=1), Limits(headers=0), Limits(headers=2, records=9)),
+    *(Limits(records=2), Limits(decompressed=300), Limits(decompressed=3000, ratio=1)),
+)
+
+
 class Frames:
     """Cases for `decode`; the same seed makes the same ones."""
 
@@ -313,6 +320,8 @@ class Frames:
             "max_records": most,
             "stop_after": enough,
             "layout": "binary" if chance() < 0.75 else "binary_view",
+            "raw_headers": chance() < 0.4,
+            "limits": _LIMITS[self._pick(len(_LIMITS))] if chance() < 0.2 else NO_LIMITS,
         }
 
     def _add(self, parts: list[bytes], offset: int, valid: bool) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
 
 from odradek.common.printable import LONGEST, printable
-from odradek.common.types import Address
+from odradek.common.types import Address, TopicPartition
 
 
 class KafkaError(Exception):
@@ -174,9 +174,38 @@ class TlsPortError(NotKafkaError):
 
 
 class CorruptRecordError(KafkaError):
-    """A record batch fails its checksum or its own lengths; `str()` names offset and place."""
+    """A record batch fails its checksum or its own lengths; `str()` names offset and place.
+
+    From a consumer: of `partition`, and a `seek()` to `next_offset` goes on behind it; None where
+    what stands there doesn't say where it ends. `on.corrupt.record=skip` does that by itself.
+    """
 
     retriable = True
+    partition: TopicPartition | None = None
+    offset: int | None = None
+    """Where reading stopped: the record, or the first one wanted of the batch."""
+    next_offset: int | None = None
+
+
+class RecordLimitError(CorruptRecordError):
+    """A record or its batch is beyond a limit of this client's: `option` says which (R-IN-4).
+
+    It would cost far more memory than it has bytes. `found` is what it has or claims of it, for
+    decompressed bytes the limit that it passed. Raise the option to read it, or go on behind it.
+    """
+
+    retriable = False
+
+    def __init__(
+        self, message: str, option: str = "", found: int = 0, record: int | None = None
+    ) -> None:
+        super().__init__(message, option, found, record)  # as given, for copies and pickles
+        self.option, self.found = option, found
+        self.record = record
+        """The offset of the record, where it is one record and not its whole batch."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RecordTooLargeError(KafkaError):

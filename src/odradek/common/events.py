@@ -47,6 +47,7 @@ KINDS: dict[str, str] = {
     "group": "a member of a group changed its state: what, state, event, why",
     "split": "a batch goes again in parts (too large), or without refused records: what, parts",
     "transaction": "a transactional producer changed its state: what, state, event, why",
+    "skipped": "what can't be read was left out: topic, partition, offset, next_offset, error",
     "first_ack": "the first acknowledged batch after a disturbance: topic, partition",
     "first_record": "the first records after a disturbance: topic, partition",
     "expired": "a batch or call ran out of time: what",

@@ -275,6 +275,42 @@ OPTIONS: dict[str, Option] = {
             "max.poll.records", integer(1, INT_MAX), 500, "Records of one poll().", OF_CONSUMERS
         ),
         Option(
+            "max.decompressed.batch.bytes",
+            integer(1, 384 << 20),
+            268435456,
+            "How large a compressed batch may become; a larger one is a RecordLimitError.",
+            OF_CONSUMERS,
+        ),
+        Option(
+            "max.decompression.ratio",
+            integer(1, INT_MAX),
+            1000,
+            "How many times its own size a compressed batch may become, beyond 32 MiB.",
+            OF_CONSUMERS,
+        ),
+        Option(
+            "max.records.per.batch",
+            integer(1, INT_MAX),
+            10000000,
+            "How many records a batch may have; one of more is a RecordLimitError.",
+            OF_CONSUMERS,
+        ),
+        Option(
+            "max.headers.per.record",
+            integer(0, INT_MAX),
+            10000,
+            "How many headers a record may have, where headers are read; else a RecordLimitError.",
+            OF_CONSUMERS,
+        ),
+        Option(
+            "on.corrupt.record",
+            choice("fail", "skip"),
+            "fail",
+            "Whether poll() raises for what is corrupt or beyond those limits and stays before it, "
+            "or goes on behind it, with a warning and an event each time.",
+            OF_CONSUMERS,
+        ),
+        Option(
             "isolation.level",
             choice("read_uncommitted", "read_committed"),
             "read_uncommitted",

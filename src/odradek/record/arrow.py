@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import KafkaError
 from odradek.record import microseconds, wide_types
-from odradek.record.columns import LAYOUTS, BinaryColumn, Layout, RecordColumns, ViewColumn
+from odradek.record.columns import (
+    LAYOUTS,
+    BinaryColumn,
+    Layout,
+    RawHeaderColumn,
+    RecordColumns,
+    ViewColumn,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,6 +262,8 @@ def _headers(columns: RecordColumns, kind: Any) -> Any:
     headers = columns.headers
     if headers is None:
         return pa.nulls(columns.count, kind)
+    if isinstance(headers, RawHeaderColumn):
+        raise ArrowSchemaError("column 'headers' is asked for but was decoded raw")
     count = len(headers.keys.offsets) - 1
     struct = kind.value_type
     pairs = pa.StructArray.from_arrays(

@@ -136,6 +136,29 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
     return header
 
 
+def behind(buffer: memoryview, at: int = 0) -> int | None:
+    """Give the offset at which reading can go on behind a batch that can't be read.
+
+    None where nobody can say. Behind a wrong checksum its own last offset may be wrong too, and
+    millions of good records be lost by it: so the batch that follows says where it begins, and
+    where none does, the number of records has to say the same as the offsets.
+    """
+    if len(buffer) - at < HEADER_SIZE:
+        return None
+    base, length, _, magic, crc, *_ = fields = _LAYOUT.unpack_from(buffer, at)
+    size, delta, count = length + LENGTH_END, fields[6], fields[12]
+    if magic != MAGIC or size < HEADER_SIZE or size > len(buffer) - at or base < 0:
+        return None
+    stop = base + delta + 1
+    sound = delta >= 0 and stop <= INT64_MAX
+    if sound and crc32c(buffer[at + CRC_START : at + size]) == crc:
+        return int(stop)
+    if len(buffer) - at - size >= LENGTH_END:
+        (following,) = struct.unpack_from(">q", buffer, at + size)
+        return int(following) if following > base else None
+    return int(stop) if sound and count == delta + 1 else None
+
+
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Compute the checksum of any buffer.
 

@@ -7,11 +7,13 @@ Knows nothing of batches, and must not import pyarrow: record-wise clients work 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from struct import Struct
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args, overload
+
+from odradek.record.varint import read_varint
 
 IntBuffer: TypeAlias = "array[int] | memoryview"
 ByteBuffer = bytes | bytearray | memoryview
@@ -120,6 +122,79 @@ class HeaderColumn:
         return [pairs[a - first : b - first] for a, b in pairwise(offsets)]
 
 
+class RawHeaders(Sequence[tuple[str, bytes | None]]):
+    """One record's headers as they lie in the log: read when somebody asks, and each time anew.
+
+    Equal to the tuple of them. A record with a hundred thousand headers costs their bytes, and
+    fifty times as much only while somebody holds them as objects.
+    """
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    def read(self) -> Headers:
+        """All of them. The decoder has checked the lengths already."""
+        raw, at, end = self._raw, 0, len(self._raw)
+        found: list[tuple[str, bytes | None]] = []
+        while at < end:
+            size, at = read_varint(raw, at)
+            name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
+            size, at = read_varint(raw, at)
+            if size < 0:
+                found.append((name, None))
+                continue
+            found.append((name, raw[at : at + size]))
+            at += size
+        return tuple(found)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Headers: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, bytes | None] | Headers:
+        return self.read()[index]
+
+    def __len__(self) -> int:
+        return len(self.read())
+
+    def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+        return iter(self.read())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RawHeaders):
+            return self.read() == other.read()
+        return self.read() == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.read())
+
+    def __repr__(self) -> str:
+        return repr(self.read())
+
+    def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[Headers]]:
+        return tuple, (self.read(),)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RawHeaderColumn:
+    """Headers as they lie in the log: those of row i are `data[offsets[i]:offsets[i + 1]]`.
+
+    It costs what the bytes do, where `HeaderColumn` costs eight bytes more for each header.
+    """
+
+    offsets: IntBuffer
+    """int32, one more than rows."""
+    data: ByteBuffer
+
+    def lists(self, start: int, stop: int) -> list[Sequence[tuple[str, bytes | None]]]:
+        """Give each row's headers, empty where there are none."""
+        data = memoryview(self.data)
+        spans = pairwise(self.offsets[start : stop + 1])
+        return [RawHeaders(data[a:b].tobytes()) if b > a else () for a, b in spans]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordColumns:
     """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
@@ -137,7 +212,7 @@ class RecordColumns:
     """int8: 0 create time, 1 log append time"""
     keys: BinaryColumn | ViewColumn | None
     values: BinaryColumn | ViewColumn | None
-    headers: HeaderColumn | None
+    headers: HeaderColumn | RawHeaderColumn | None
     start: int = 0
 
     def __len__(self) -> int:

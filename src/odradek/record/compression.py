@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import ConfigurationError
 from odradek.record import lz4_frame, snappy_frame
 from odradek.record.batch import BadBatchError
+from odradek.record.limits import DECOMPRESSED_LIMIT, BeyondLimitError, Limits
 from odradek.record.lz4_frame import NO_ROOM
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's names, each at its number in the attributes of a batch."""
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
-DECOMPRESSED_LIMIT = 256 << 20
-"""No batch may become larger than this; brokers refuse batches of a few MB by default."""
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
 """The levels of Kafka's `compression.<codec>.level`; gzip also takes -1 for its default."""
 
@@ -108,6 +107,18 @@ def decompress(
     return decompress_into(codec, data, Scratch(), limit).tobytes()
 
 
+def unpack(codec: int, data: memoryview, scratch: Scratch, limits: Limits) -> memoryview:
+    """Decompress a batch like `decompress_into`; `BeyondLimitError` says which option it is beyond.
+
+    What is beyond is only counted, up to the limit, in pieces that are thrown away.
+    """
+    most, option = limits.room(len(data))
+    try:
+        return decompress_into(codec, data, scratch, most)
+    except _TooLargeError as error:
+        raise BeyondLimitError(f"{error}, from {len(data)} ({option})", option, most) from None
+
+
 def decompress_into(
     codec: int,
     data: bytes | bytearray | memoryview,
@@ -155,8 +166,12 @@ def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
     return total
 
 
+class _TooLargeError(BadBatchError):
+    """More comes out than there may."""
+
+
 def _too_large(limit: int) -> BadBatchError:
-    return BadBatchError(f"its records are larger than {limit} bytes decompressed")
+    return _TooLargeError(f"its records are larger than {limit} bytes decompressed")
 
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:

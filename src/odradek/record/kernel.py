@@ -59,6 +59,7 @@ from cython.cimports.odradek.record.native import (
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import reference
+from odradek.record.aborted import AbortedTransactions
 from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
 from odradek.record.columns import (
     LAYOUTS,
@@ -66,11 +67,13 @@ from odradek.record.columns import (
     DecodedRecords,
     HeaderColumn,
     PoolState,
+    RawHeaderColumn,
     RecordColumns,
     ViewColumn,
 )
-from odradek.record.compression import Scratch, decompress_into
-from odradek.record.reference import _AbortedTransactions, _is_abort_marker
+from odradek.record.compression import Scratch, unpack
+from odradek.record.limits import NO_LIMITS, BeyondLimitError
+from odradek.record.reference import _is_abort_marker
 
 odradek_crc_prepare()
 
@@ -294,6 +297,8 @@ RECORD_END = cython.declare(cython.int, 10)
 TIMESTAMP = cython.declare(cython.int, 11)
 BATCH_END = cython.declare(cython.int, 12)
 CHECKSUM = cython.declare(cython.int, 13)
+MANY_HEADERS = cython.declare(cython.int, 14)
+MANY_RECORDS = cython.declare(cython.int, 15)
 
 
 @cython.cfunc
@@ -459,6 +464,9 @@ class Decoder:
     want_key: cython.bint
     want_value: cython.bint
     want_headers: cython.bint
+    raw_headers: cython.bint
+    most_headers: int64_t
+    most_records: int64_t
     tracked: cython.bint
     viewed: cython.bint
     # What was met.
@@ -481,7 +489,7 @@ class Decoder:
     key_nulls: int64_t
     value_end: int64_t
     value_nulls: int64_t
-    headers: int64_t
+    headers: int64_t  # how many; with raw_headers how many bytes of them
     name_end: int64_t
     content_end: int64_t
     content_nulls: int64_t
@@ -724,7 +732,14 @@ class Decoder:
                 return self.fail(error, 0, 0)
             if header_count:
                 at = self.read_headers(
-                    at, stop, end, header_count, keep and self.want_headers, full, row
+                    at,
+                    stop,
+                    end,
+                    header_count,
+                    keep and self.want_headers,
+                    full,
+                    row,
+                    base + expected - 1,
                 )
                 if not at:
                     return False
@@ -811,16 +826,22 @@ class Decoder:
         keep: cython.bint,
         rows: int64_t,
         row: int64_t,
+        offset: int64_t,
     ) -> Source:
         """Read the headers of one record; returns where they end, NULL where they are bad."""
         name_size: int64_t = 0
         size: int64_t = 0
         name: Source
         error: cython.int = 0
+        first: Source = at
+        raw: cython.bint = keep and self.raw_headers
         new: cython.bint = keep and self.headers == 0
         # Records are smaller than 2 GB, so half of what is left is a sound limit.
         if count < 0 or stop < at or count > (stop - at) // 2:
             self.fail(HEADER_COUNT, count, stop - at)
+            return cython.NULL
+        if keep and count > self.most_headers:
+            self.fail(MANY_HEADERS, count, offset)
             return cython.NULL
         if new:
             if not self.grow(LIST_ENDS, 4 * rows + 4):
@@ -846,10 +867,15 @@ class Decoder:
             if size != -1 and (size < 0 or size > stop - at):
                 self.fail(PIECE_SIZE, size, stop - at)
                 return cython.NULL
-            if keep and not self.add_header(name, name_size, at, size):
+            if keep and not raw and not self.add_header(name, name_size, at, size):
                 return cython.NULL
             if size > 0:
                 at += size
+        if raw:
+            if not self.grow(CONTENT_DATA, self.headers + (at - first)):
+                return cython.NULL
+            memcpy(self.blocks[CONTENT_DATA].data + self.headers, first, at - first)
+            self.headers += at - first
         return at
 
     @cython.cfunc
@@ -973,6 +999,9 @@ class Decoder:
         size: int64_t = self.header.size
         if self.header.base + self.header.last_delta < self.position:
             return 0
+        if self.header.count > self.most_records:
+            self.fail(MANY_RECORDS, 0, 0)
+            return BAD_RECORDS
         if self.header.attributes & 7 and (self.header.count or size > HEADER):
             return COMPRESSED
         self.decompressed += size - CHECKED
@@ -1130,6 +1159,11 @@ class Decoder:
     def header_column(self):
         """Hand the headers over; a row without any has a null list."""
         rows: int64_t = self.rows
+        if self.raw_headers:
+            return RawHeaderColumn(
+                self.column(LIST_ENDS, rows + 1, b"i", 4),
+                self.column(CONTENT_DATA, self.headers, b"B", 1),
+            )
         index: int64_t
         empty: int64_t = 0
         ends: cython.pointer(int32_t) = cython.cast(
@@ -1216,14 +1250,26 @@ def raise_bad_header(buffer: memoryview, at: int64_t):
 
 
 @cython.cfunc
-def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch):
+def bad_records(work: Decoder, limits):
+    """The error for what is wrong with the records of a batch."""
+    if work.error == NO_MEMORY:
+        return MemoryError()
+    if work.error == MANY_HEADERS:
+        return limits.too_many_headers(work.limit, work.claimed)
+    if work.error == MANY_RECORDS:
+        limits.check_count(work.header.count)
+    return BadBatchError(reason(work))
+
+
+@cython.cfunc
+def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch, limits):
     """Decompress a batch and add its records."""
     view: Py_buffer
     good: cython.bint
     header = cython.address(work.header)
     try:
-        data = decompress_into(
-            header.attributes & 7, buffer[work.at + HEADER : work.at + header.size], scratch
+        data = unpack(
+            header.attributes & 7, buffer[work.at + HEADER : work.at + header.size], scratch, limits
         )
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"record batch at offset {header.base}: {error}") from None
@@ -1240,9 +1286,7 @@ def unpack_and_walk(work: Decoder, buffer: memoryview, scratch: Scratch):
     finally:
         PyBuffer_Release(cython.address(view))
     if not good:
-        if work.error == NO_MEMORY:
-            raise MemoryError
-        raise BadBatchError(reason(work))
+        raise bad_records(work, limits)
 
 
 @cython.cfunc
@@ -1266,7 +1310,7 @@ def track(work: Decoder, buffer: memoryview, transactions) -> cython.int:
 
 
 @cython.cfunc
-def consume(work: Decoder, buffer: memoryview, transactions) -> cython.bint:
+def consume(work: Decoder, buffer: memoryview, transactions, limits) -> cython.bint:
     """Consume what there is; True when nothing is left for another call.
 
     An error behind good batches isn't raised: the call that goes on meets it first.
@@ -1287,19 +1331,21 @@ def consume(work: Decoder, buffer: memoryview, transactions) -> cython.bint:
                 if status == COMPRESSED:
                     if scratch is None:
                         scratch = _scratches.pop() if _scratches else Scratch()
-                    unpack_and_walk(work, buffer, scratch)
+                    unpack_and_walk(work, buffer, scratch, limits)
                     if work.passed():
                         continue
                     status = CUT
                 elif status == BAD_HEADER:
                     raise_bad_header(buffer, work.at)
                 elif status == BAD_RECORDS:
-                    if work.error == NO_MEMORY:
-                        raise MemoryError
-                    raise BadBatchError(reason(work))
+                    raise bad_records(work, limits)
             except (CorruptRecordError, UnsupportedFeatureError):
                 if not work.batches:
                     raise
+                return False
+            except BeyondLimitError as error:
+                if not work.batches:
+                    raise error.of(work.header.base) from None
                 return False
             except (BadBatchError, IndexError) as error:
                 if not work.batches:
@@ -1324,15 +1370,17 @@ def decode(
     want_key: cython.bint = True,
     want_value: cython.bint = True,
     want_headers: cython.bint = True,
+    raw_headers: cython.bint = False,
     max_records=None,
     stop_after=None,
     layout: str = "binary",
+    limits=NO_LIMITS,
 ):
     """Decode one partition's records; see `reference.decode`, whose twin this is."""
     work: Decoder = Decoder()
     view: Py_buffer
     finished: cython.bint
-    transactions = _AbortedTransactions(aborted) if aborted else None
+    transactions = AbortedTransactions(aborted) if aborted else None
     work.position = start_offset
     work.until = INT64_MAX if until_offset is None else until_offset
     work.most = INT64_MAX if max_records is None else max_records
@@ -1341,6 +1389,9 @@ def decode(
     work.want_key = want_key
     work.want_value = want_value
     work.want_headers = want_headers
+    work.raw_headers = raw_headers
+    work.most_headers = limits.headers
+    work.most_records = limits.records
     work.tracked = transactions is not None
     if layout not in LAYOUTS:
         raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
@@ -1353,7 +1404,7 @@ def decode(
         # A view has 31 bits to say where its bytes lie.
         work.viewed = layout == "binary_view" and view.len <= LARGEST_VIEWED
         work.prepare()
-        finished = consume(work, whole, transactions)
+        finished = consume(work, whole, transactions, limits)
     finally:
         PyBuffer_Release(cython.address(view))
     return DecodedRecords(

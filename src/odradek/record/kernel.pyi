@@ -9,6 +9,7 @@ from odradek.record.columns import (
     PoolState,
     RecordColumns,
 )
+from odradek.record.limits import Limits
 
 _R = TypeVar("_R", bound=tuple[Any, ...])
 
@@ -24,9 +25,11 @@ def decode(
     want_key: bool = True,
     want_value: bool = True,
     want_headers: bool = True,
+    raw_headers: bool = False,
     max_records: int | None = None,
     stop_after: int | None = None,
     layout: Layout = "binary",
+    limits: Limits = ...,
 ) -> DecodedRecords: ...
 def survey_batches(
     buffer: memoryview, offset: int

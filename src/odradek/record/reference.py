@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import batch as b
+from odradek.record.aborted import AbortedTransactions
 from odradek.record.columns import (
     CREATE_TIME,
     LAYOUTS,
@@ -21,16 +22,13 @@ from odradek.record.columns import (
     DecodedRecords,
     HeaderColumn,
     Layout,
+    RawHeaderColumn,
     RecordColumns,
     Row,
     ViewColumn,
 )
-from odradek.record.compression import (
-    DECOMPRESSED_LIMIT,
-    codec_number,
-    compress,
-    decompress,
-)
+from odradek.record.compression import Scratch, codec_number, compress, unpack
+from odradek.record.limits import DECOMPRESSED_LIMIT, NO_LIMITS, BeyondLimitError, Limits
 from odradek.record.varint import read_varint, write_varint
 
 COLUMNS_LIMIT = DECOMPRESSED_LIMIT
@@ -87,19 +85,31 @@ class _Columns:
         "header_values",
         "headers",
         "keys",
+        "limits",
         "offsets",
+        "raw",
         "timestamps",
         "types",
         "values",
     )
 
-    def __init__(self, want_key: bool, want_value: bool, want_headers: bool) -> None:
+    def __init__(
+        self,
+        want_key: bool,
+        want_value: bool,
+        want_headers: bool,
+        raw_headers: bool = False,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
         self.offsets = array("q")
         self.timestamps = array("q")
         self.types = bytearray()
         self.keys = _Binary() if want_key else None
         self.values = _Binary() if want_value else None
         self.headers = want_headers
+        self.limits = limits
+        self.raw = bytearray() if raw_headers else None
+        """Headers as they lie there, instead of in columns of their own."""
         self.header_ends = array("i", (0,))
         self.header_keys = _Binary()
         self.header_values = _Binary()
@@ -111,7 +121,7 @@ class _Columns:
             self.keys.add(key)
         if self.values is not None:
             self.values.add(value)
-        self.header_ends.append(len(self.header_keys.valid))
+        self.header_ends.append(len(self.header_keys.valid if self.raw is None else self.raw))
 
     def cut(self, count: int) -> None:
         """Forget all rows from this one on."""
@@ -120,12 +130,17 @@ class _Columns:
             if column is not None:
                 column.cut(count)
         del self.header_ends[count + 1 :]
+        if self.raw is not None:
+            del self.raw[self.header_ends[-1] :]
+            return
         self.header_keys.cut(self.header_ends[-1])
         self.header_values.cut(self.header_ends[-1])
 
     def finish(self, layout: Layout) -> RecordColumns:
-        headers = None
-        if self.header_ends[-1]:
+        headers: HeaderColumn | RawHeaderColumn | None = None
+        if self.raw:
+            headers = RawHeaderColumn(self.header_ends, bytes(self.raw))
+        elif self.header_ends[-1]:
             ends = self.header_ends
             valid = bytearray(
                 _PRESENT if ends[i] < ends[i + 1] else _NULL for i in range(len(self.offsets))
@@ -173,7 +188,8 @@ def _walk(
         value, at = _bytes(data, at, end)
         header_count, at = _number(data, at)
         if header_count:
-            at = _headers(data, at, header_count, end, out if keep and out.headers else None)
+            kept = out if keep and out.headers else None
+            at = _headers(data, at, header_count, end, kept, base + delta)
         if at != end:
             raise b.BadBatchError(f"a record ends {at - end:+} bytes from where it says")
         timestamp = header.max_timestamp if append_time else base_time + time_delta
@@ -212,49 +228,33 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at : at + length], at + length
 
 
-def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None) -> int:
+def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, offset: int) -> int:
     """Read the headers of one record; their names become valid UTF-8, as in Java.
 
-    They go straight into the columns: a record of 200 MB may claim 100 million headers.
+    They go straight into the columns: a record of 200 MB may claim 100 million headers. Where
+    nobody wants them their number is no matter: nothing is kept of them.
     """
     if not 0 <= count <= (end - at) // 2:
         raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
+    if out is not None and count > out.limits.headers:
+        raise out.limits.too_many_headers(offset, count)
+    first = at
     for _ in range(count):
         name, at = _bytes(data, at, end)
         if name is None:
             raise b.BadBatchError("a header has no name")
         value, at = _bytes(data, at, end)
-        if out is not None:
+        if out is not None and out.raw is None:
             if not name.isascii():
                 name = name.decode("utf-8", "replace").encode()
             out.header_keys.add(name)
             out.header_values.add(value)
+    if out is not None and out.raw is not None:
+        out.raw += data[first:at]
     return at
 
 
-class _AbortedTransactions:
-    """Which producers' batches are to be skipped at the batch being looked at (read_committed)."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._ahead = sorted(aborted, key=lambda entry: entry[1], reverse=True)
-        self._open: dict[int, int] = {}
-
-    def advance(self, header: b.BatchHeader) -> None:
-        while self._ahead and self._ahead[-1][1] <= header.last_offset:
-            producer_id, first_offset = self._ahead.pop()
-            self._open[producer_id] = first_offset
-
-    def open_for(self, header: b.BatchHeader) -> bool:
-        return header.producer_id in self._open
-
-    def end(self, header: b.BatchHeader) -> None:
-        self._open.pop(header.producer_id, None)
-
-    def left(self) -> tuple[tuple[int, int], ...]:
-        return (*self._open.items(), *reversed(self._ahead))
-
-
-def _open(header: b.BatchHeader, data: bytes) -> tuple[bytes, int]:
+def _open(header: b.BatchHeader, data: bytes, limits: Limits) -> tuple[bytes, int]:
     """Give the records of a batch, decompressed where needed, and where they begin.
 
     `data` is the part that the checksum covers.
@@ -262,12 +262,12 @@ def _open(header: b.BatchHeader, data: bytes) -> tuple[bytes, int]:
     at = b.HEADER_SIZE - b.CRC_START
     if header.codec == 0 or (header.count == 0 and len(data) == at):
         return data, at
-    return decompress(header.codec, memoryview(data)[at:]), 0
+    return unpack(header.codec, memoryview(data)[at:], Scratch(), limits).tobytes(), 0
 
 
 def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
     """Tell whether a control batch ends a transaction by aborting it: its key's second number."""
-    data, at = _open(header, data)
+    data, at = _open(header, data, NO_LIMITS)
     marker = _Columns(want_key=True, want_value=False, want_headers=False)
     _walk(header, data, at, marker, 0, b.INT64_MAX, 1)
     key = marker.keys.finish().values(0, 1)[0] if marker.offsets and marker.keys else None
@@ -283,7 +283,7 @@ class _Decoding:
         self, start: int, until: int | None, aborted: Sequence[tuple[int, int]], out: _Columns
     ) -> None:
         self.out = out
-        self.transactions = _AbortedTransactions(aborted)
+        self.transactions = AbortedTransactions(aborted)
         self.position = start
         self.until = b.INT64_MAX if until is None else until
         self.at = 0
@@ -318,7 +318,8 @@ class _Decoding:
         elif header.transactional and self.transactions.open_for(header):
             self.hidden += 1
         elif header.last_offset >= self.position:
-            data, at = _open(header, data)
+            self.out.limits.check_count(header.count)
+            data, at = _open(header, data, self.out.limits)
             self.decompressed += len(data)
             left_out = _walk(header, data, at, self.out, self.position, self.until, room)
         self.epoch = header.leader_epoch
@@ -357,6 +358,9 @@ class _Decoding:
             except (CorruptRecordError, UnsupportedFeatureError):
                 if not self.batches:
                     raise
+            except BeyondLimitError as error:
+                if not self.batches:
+                    raise error.of(base_offset) from None
             except (b.BadBatchError, IndexError) as error:
                 if not self.batches:
                     reason = "a record runs past its end"
@@ -377,9 +381,11 @@ def decode(
     want_key: bool = True,
     want_value: bool = True,
     want_headers: bool = True,
+    raw_headers: bool = False,
     max_records: int | None = None,
     stop_after: int | None = None,
     layout: Layout = "binary",
+    limits: Limits = NO_LIMITS,
 ) -> DecodedRecords:
     """Decode one partition's records from `start_offset` up to, not including, `until_offset`.
 
@@ -389,12 +395,15 @@ def decode(
     and the caller slices the columns. With the layout `binary_view` keys and values are
     `ViewColumn`s, which may keep the whole buffer alive.
 
+    With `raw_headers` headers stay as they lie there, in a `RawHeaderColumn`. What is beyond
+    `limits` raises `RecordLimitError`.
+
     A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) when it is the first;
     behind good ones it ends the call unfinished, so that the next call raises.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
-    out = _Columns(want_key, want_value, want_headers)
+    out = _Columns(want_key, want_value, want_headers, raw_headers, limits)
     work = _Decoding(start_offset, until_offset, aborted, out)
     most = b.INT64_MAX if max_records is None else max_records
     finished = work.run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -76,12 +77,12 @@ def check_limits(engine: ClientEngine, calls: int) -> None:
                 f"{engine.now}: {accumulator.used} bytes in buffer.memory of {accumulator.limit}"
             )
     if isinstance(engine, ConsumerEngine):
-        buffered = sum(entry.size for entry in engine.fetcher.fetched)
+        waiting = engine.fetcher.waiting
+        entries = [*waiting.fetched, *chain.from_iterable(waiting.paused.values())]
+        buffered = sum(entry.size for entry in entries)
         config = engine.config
         # A first batch is sent whole even where it is larger (KIP-74): one for each leader.
-        spare = max((e.size for e in engine.fetcher.fetched), default=0) * len(
-            {e.address for e in engine.fetcher.fetched}
-        )
+        spare = max((e.size for e in entries), default=0) * len({e.address for e in entries})
         if buffered > config["fetch.max.bytes"] + spare:
             raise Violation(f"{engine.now}: {buffered} bytes wait for the consumer's caller")
     connections = len(engine.network.connections)

@@ -16,13 +16,13 @@ from odradek.record import BatchBuilder, decode
 from odradek.record.batch import HEADER_SIZE, BadBatchError, seal
 from odradek.record.compression import (
     CODECS,
-    DECOMPRESSED_LIMIT,
     Scratch,
     codec_number,
     compress,
     decompress,
     decompress_into,
 )
+from odradek.record.limits import DECOMPRESSED_LIMIT
 
 MB = 1 << 20
 

@@ -89,7 +89,7 @@ class Asked:
         if changes != self._changes:
             self._changes = changes
             for name, (state, generation, _, _) in list(self.parts.items()):
-                if state.asked is not self or state.generation != generation:
+                if state.asked is not self or state.generation != generation or state.paused:
                     self.release(name)
 
     def release(self, name: Name) -> tuple[PartitionState, int] | None:

@@ -8,13 +8,19 @@ Must not: wait, or move a position before its rows were handed out (R-GR-1).
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetched import Fetched
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
+from odradek.common.errors import (
+    CorruptRecordError,
+    KafkaError,
+    RecordLimitError,
+    UnsupportedFeatureError,
+)
 from odradek.common.events import Event
 from odradek.common.types import Lock
 from odradek.record import RecordColumns, build_rows
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
 
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
     from odradek.record.columns import Layout
+
+logger = logging.getLogger("odradek.consumer")
 
 ARROW_ROWS = 131072
 """Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
@@ -41,6 +49,7 @@ class Delivery:
         self._fetcher = engine.fetcher
         self._subscription = engine.subscription
         self._lock = lock
+        self._skips: bool = engine.config["on.corrupt.record"] == "skip"
         self._disturbed_at = -math.inf
         self._undelivered = True
         engine.events.listen(self._note_disturbance)
@@ -61,12 +70,13 @@ class Delivery:
         while entry is not None and len(records) < most:
             left = most - len(records)
             try:
-                columns = entry.take(left, ahead=max(left, RECORD_ROWS))
+                columns = entry.take(left, ahead=max(left, RECORD_ROWS), headers="raw")
             except (CorruptRecordError, UnsupportedFeatureError) as error:
-                failure = self._undecodable(entry, error, now, raised=not records)
-                if not records:
-                    raise failure from error
-                break
+                if records:
+                    break  # what came before it goes first; the next call meets it again
+                self._leave_out(entry, error, now)
+                entry = self._next()
+                continue
             self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
@@ -82,9 +92,11 @@ class Delivery:
         entry = self._head()
         while entry is not None:
             try:
-                columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS)
+                columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS, headers="raw")
             except (CorruptRecordError, UnsupportedFeatureError) as error:
-                raise self._undecodable(entry, error, now) from error
+                self._leave_out(entry, error, now)
+                entry = self._next()
+                continue
             self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
@@ -111,7 +123,9 @@ class Delivery:
                     layout=layout,
                 )
             except (CorruptRecordError, UnsupportedFeatureError) as error:
-                raise self._undecodable(entry, error, now) from error
+                self._leave_out(entry, error, now)
+                entry = self._next()
+                continue
             self._note_hand(entry)
             if columns.count:
                 self._note_delivery(entry, now)
@@ -142,19 +156,50 @@ class Delivery:
         group = self._engine.group
         return None if group is not None and group.calls else self._fetcher.head()
 
-    def _undecodable(
-        self, entry: Fetched, error: KafkaError, now: float, *, raised: bool = True
-    ) -> KafkaError:
-        """Say which partition, and how to go on; the position stays before the bad batch."""
-        state = entry.state
-        failure = type(error)(
-            f"{state.partition}: {error} (position {state.position}; seek() past it to go on)"
-        )
+    def _leave_out(self, entry: Fetched, error: KafkaError, now: float) -> None:
+        """Go on behind what can't be read, where that is asked for; else raise.
+
+        The error says which partition, and how to go on; the position stays before the bad batch.
+        """
+        state, behind = entry.state, entry.next_behind(error)
+        position = entry.start
+        if behind is not None and self._skips and isinstance(error, CorruptRecordError):
+            with self._lock:
+                if not entry.valid:
+                    return  # a seek, meanwhile
+                self._fetcher.skip(entry, behind)
+            topic, partition = state.partition
+            logger.warning(
+                "%s: %s; left out are the offsets %d to %d, because on.corrupt.record is skip",
+                state.partition,
+                error,
+                position,
+                behind - 1,
+            )
+            self._engine.events.emit(
+                now,
+                "skipped",
+                topic=topic,
+                partition=partition,
+                offset=position,
+                next_offset=behind,
+                error=str(error),
+            )
+            return
+        how = "nothing says where it ends" if behind is None else f"seek() to {behind} to go on"
+        text = f"{state.partition}: {error} (position {position}; {how})"
+        if isinstance(error, RecordLimitError):
+            text = f"{text[:-1]}, or raise {error.option})"
+            failure: KafkaError = RecordLimitError(text, error.option, error.found, error.record)
+        else:
+            failure = type(error)(text)
+        if isinstance(failure, CorruptRecordError):
+            failure.partition, failure.offset = state.partition, position
+            failure.next_offset = behind
         with self._lock:
             self._fetcher.discard(entry, failure, now)
-            if raised:
-                state.error = None
-        return failure
+            state.error = None
+        raise failure from error
 
     # The event that says that records flow again
 

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
+from odradek.common.errors import KafkaError, RecordLimitError
 from odradek.common.types import Address, Lock, NullLock
 from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
+from odradek.record.batch import behind
 from odradek.record.columns import EMPTY, Layout
+from odradek.record.limits import NO_LIMITS, Limits
 
 NULL_LOCK = NullLock()
 R = TypeVar("R")
+Headers = bool | Literal["raw"]
+"""Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
 
 
 @dataclass(slots=True)
@@ -52,6 +57,7 @@ class Fetched:
         "_decoded",
         "_done",
         "_epochs",
+        "_limits",
         "_lock",
         "_records",
         "_row",
@@ -75,6 +81,7 @@ class Fetched:
         address: Address,
         arrived: float,
         lock: Lock = NULL_LOCK,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.state = state
         self.generation = state.generation
@@ -82,6 +89,7 @@ class Fetched:
         self.address = address
         self.arrived = arrived
         self._lock = lock
+        self._limits = limits
         self._records = records
         self._epochs = found.epochs
         self._aborted = aborted
@@ -89,15 +97,20 @@ class Fetched:
         self._at = 0
         self._before = (0, aborted)
         """Where the last decoding began: what is left of it may be wanted with more columns."""
-        self._wanted = (True, True, True)
+        self._wanted: tuple[bool, bool, Headers] = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self._row = 0
         self._done = False
 
     @property
     def valid(self) -> bool:
-        """No seek, pause or new assignment has come between."""
+        """No seek or new assignment has come between."""
         return self.state.generation == self.generation
+
+    @property
+    def start(self) -> int:
+        """Where the decoding that comes next begins; after an error, where it began."""
+        return self._start
 
     @property
     def exhausted(self) -> bool:
@@ -111,19 +124,19 @@ class Fetched:
         ahead: int = 0,
         key: bool = True,
         value: bool = True,
-        headers: bool = True,
+        headers: Headers = True,
         layout: Layout = "binary",
     ) -> RecordColumns:
         """Hand out the next rows, at most so many, and move the position behind them.
 
         Zero rows mean that nothing here is for the caller (markers, aborted transactions, or a
-        seek that came while this was decoded). At least `ahead` rows are decoded where any are.
-        Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
+        seek or pause that came while this was decoded). At least `ahead` rows are decoded where any
+        are. Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
         """
         columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers, layout=layout)
         decoded = self._decoded
         with self._lock:
-            if not self.valid or decoded is None:
+            if not self.valid or self.state.paused or decoded is None:
                 return EMPTY
             self._row += columns.count
             self.state.position = decoded.next_offset_after(self._row)
@@ -139,14 +152,14 @@ class Fetched:
         ahead: int = 0,
         key: bool = True,
         value: bool = True,
-        headers: bool = True,
+        headers: Headers = True,
         layout: Layout = "binary",
     ) -> RecordColumns:
         """Give the next rows as `take` does, but leave the position where it is."""
         decoded = self._decoded
         wanted = (key, value, headers)
         if decoded is not None and any(
-            w and not h for w, h in zip(wanted, self._wanted, strict=True)
+            w and w != h for w, h in zip(wanted, self._wanted, strict=True)
         ):
             self._at, self._aborted = self._before
             self._start = decoded.next_offset_after(self._row)
@@ -169,7 +182,7 @@ class Fetched:
         for record, epoch in zip(records, each, strict=False):
             position = decoded.next_offset if row + 1 == last else rows.offset_at(row + 1)
             # Another thread can't come between these lines and the next ones: they call nothing.
-            if self._row != row or state.generation != self.generation:
+            if self._row != row or state.generation != self.generation or state.paused:
                 return
             row += 1
             self._row = row
@@ -187,25 +200,43 @@ class Fetched:
             self._records, self._decoded = memoryview(b""), None
 
     def _decode_on(
-        self, enough: int, key: bool, value: bool, headers: bool, layout: Layout
+        self, enough: int, key: bool, value: bool, headers: Headers, layout: Layout
     ) -> DecodedRecords:
-        until = self.state.until
         self._before, self._wanted = (self._at, self._aborted), (key, value, headers)
-        decoded = decode(
-            self._records[self._at :],
-            start_offset=self._start,
-            until_offset=until,
-            aborted=self._aborted,
-            want_key=key,
-            want_value=value,
-            want_headers=headers,
-            stop_after=enough,
-            layout=layout,
-        )
+
+        def decoded_until(until: int) -> DecodedRecords:
+            return decode(
+                self._records[self._at :],
+                start_offset=self._start,
+                until_offset=until,
+                aborted=self._aborted,
+                want_key=key,
+                want_value=value,
+                want_headers=bool(headers),
+                raw_headers=headers == "raw",
+                stop_after=enough,
+                layout=layout,
+                limits=self._limits,
+            )
+
+        try:
+            decoded = decoded_until(self.state.until)
+        except RecordLimitError as error:
+            if error.record is None or error.record <= self._start:
+                raise
+            # Its neighbours aren't to blame: those before it go first, and it is met again.
+            decoded = replace(decoded_until(error.record), finished=False)
         self._start, self._aborted = decoded.next_offset, decoded.aborted_left
         self._at += decoded.bytes_consumed
         self._decoded, self._row = decoded, 0
         return decoded
+
+    def next_behind(self, error: KafkaError) -> int | None:
+        """Where reading can go on behind what has just raised; None where nobody can say."""
+        if isinstance(error, RecordLimitError) and error.record is not None:
+            return error.record + 1
+        found = behind(self._records, self._at)
+        return None if found is None or found <= self._start else found
 
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch of a record that is here."""

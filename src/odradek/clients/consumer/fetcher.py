@@ -4,15 +4,13 @@ In: positions, the snapshot, fetch answers. Out: `Fetched` records in the order 
 hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
 version 13 on. Must not: decode records, or move a position.
 
-Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request that is
-under way and half for what is buffered; so nobody is starved and the sum is kept.
+How many bytes at once, `waiting_records` says.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +21,7 @@ from odradek.clients.consumer.fetched import Fetched, survey
 from odradek.clients.consumer.read_replicas import ReadReplicas
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
 from odradek.clients.consumer.truncation import TruncationCheck
+from odradek.clients.consumer.waiting_records import WaitingRecords
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
@@ -41,13 +40,13 @@ from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.primitives import records_view
+from odradek.record.limits import Limits
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
 
 logger = logging.getLogger("odradek.consumer")
 
-SMALLEST_SHARE = 1
 GONE = frozenset(
     (
         UnknownTopicOrPartitionError.code,
@@ -76,19 +75,21 @@ class Fetcher:
         self._max_wait: float = config["fetch.max.wait.ms"]
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
+        self._limits = Limits(
+            decompressed=config["max.decompressed.batch.bytes"],
+            ratio=config["max.decompression.ratio"],
+            records=config["max.records.per.batch"],
+            headers=config["max.headers.per.record"],
+        )
         self._check = ClusterCheck(engine)
         self._replicas = ReadReplicas(engine, subscription)
         self._truncation = TruncationCheck(engine, subscription, self._retry)
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
-        self.fetched: deque[Fetched] = deque()
-        self._buffered: dict[Address, int] = {}
+        self.waiting = WaitingRecords(subscription, self._room)
         self._asked: dict[Address, Asked] = {}
         self._served = 0
-        self._room_made = False
         self._halted = False
-        self._half = self._budget // 2
-        """Bytes buffered of one leader above which it isn't asked for more."""
         self._wake_at = math.inf
         self._seen: Cluster | None = None
         self._settled: tuple[int, int] | None = None
@@ -115,11 +116,10 @@ class Fetcher:
         for address, asked in self._asked.items():
             if asked.parts:
                 groups.setdefault(address, [])  # what it was asked before is asked again
-        sharers = max(1, len(groups.keys() | self._buffered.keys()))
-        half = self._half = max(SMALLEST_SHARE, self._budget // (2 * sharers))
+        share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
-            if (before is not None and before.under_way) or self._buffered.get(address, 0) > half:
+            if (before is not None and before.under_way) or self.waiting.full(address):
                 continue
             connection = network.ready(address, now)
             if connection is None:
@@ -136,7 +136,7 @@ class Fetcher:
                 continue
             if before is None:
                 before = self._asked[address] = Asked(address)
-            moved = self._send(before, connection, parts, half, now) or moved
+            moved = self._send(before, connection, parts, share, now) or moved
         return moved
 
     def next_deadline(self, now: float) -> float | None:
@@ -147,8 +147,7 @@ class Fetcher:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client has ended: nothing is handed out any more."""
-        self.fetched.clear()
-        self._buffered.clear()
+        self.waiting.clear()
         self.changed.notify()
 
     def halt(self) -> list[Asked]:
@@ -388,6 +387,7 @@ class Fetcher:
             address=address,
             arrived=now,
             lock=self._engine.lock,
+            limits=self._limits,
         )
         self._served += 1
         state.served = self._served
@@ -396,8 +396,7 @@ class Fetcher:
         state.fetch_offset = None if found.odd else found.next_offset
         if found.epochs:
             state.fetch_epoch = found.epochs[-1][1]
-        self._buffered[address] = self._buffered.get(address, 0) + entry.size
-        self.fetched.append(entry)
+        self.waiting.add(entry)
         self.changed.notify()
 
     def _failed(
@@ -456,40 +455,25 @@ class Fetcher:
 
     def head(self) -> Fetched | None:
         """What is to be handed out next; drops what a seek made useless."""
-        while self.fetched:
-            entry = self.fetched[0]
-            if entry.valid and not entry.exhausted:
-                return entry
-            self._drop(entry)
-        return None
+        return self.waiting.head()
 
     def made_room(self) -> bool:
         """Whether something was dropped since the last question: a fetch may have waited for it."""
-        made, self._room_made = self._room_made, False
-        return made
+        return self.waiting.made_room()
 
-    def _drop(self, entry: Fetched) -> None:
-        self.fetched.popleft()
-        before = self._buffered.get(entry.address, 0)
-        left = before - entry.size
-        # A look at all partitions for each of their batches would cost the square of their number.
-        room = left <= 0 or before > self._half >= left
-        if left > 0:
-            self._buffered[entry.address] = left
-        else:
-            self._buffered.pop(entry.address, None)
-        state = entry.state
-        if entry.valid and state.fetch_offset is None:
-            state.fetch_offset = state.position  # what follows wasn't known until it was decoded
-            state.fetch_epoch = state.position_epoch
-            room = True
-        if room:
-            self._room_made = True
-            self._settled = None
+    def _room(self) -> None:
+        """There is room again for what some leader has."""
+        self._settled = None
 
     def discard(self, entry: Fetched, error: KafkaError, now: float) -> None:
         """A batch that can't be decoded is fetched again, once the caller knows."""
-        self._drop(entry)
+        self.waiting.drop(entry)
         state = entry.state
         state.move_to(state.position)
         self._subscription.fail(state, error, now)
+
+    def skip(self, entry: Fetched, position: int) -> None:
+        """Go on elsewhere, as a seek does: asked anew, brokers say which transactions count."""
+        self.waiting.drop(entry)
+        self._subscription.changes += 1
+        entry.state.move_to(min(position, entry.state.until))

@@ -6,15 +6,18 @@ buffers they were made from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 
+Headers = tuple[tuple[str, bytes | None], ...]
 
-class ConsumerRecord(NamedTuple):
-    """One record as it stands in the log; a tuple, because nothing is made quicker."""
+
+class _Fields(NamedTuple):
+    """What a record has."""
 
     topic: str
     partition: int
@@ -25,9 +28,24 @@ class ConsumerRecord(NamedTuple):
     """0: the producer's create time; 1: the broker's log append time."""
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: Sequence[tuple[str, bytes | None]]
     leader_epoch: int
     """The epoch of the leader that appended the record, -1 where that isn't known."""
+
+
+class ConsumerRecord(_Fields):
+    """One record as it stands in the log; a tuple, because nothing is made quicker."""
+
+    __slots__ = ()
+
+    @property
+    def headers(self) -> Headers:
+        """(name, value) of each header, made each time anew: keep what you use twice.
+
+        Until then they are bytes, as they were received; `record[7]` is a sequence that is equal.
+        """
+        held = self[7]
+        return held if isinstance(held, tuple) else tuple(held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,8 @@ class SubscriptionState:
         """Notified when a position or an error is there."""
         self.changes = 0
         """Grows with whatever may make another partition worth a fetch."""
+        self.pauses = 0
+        """Grows with each pause and resume."""
         self._failed: dict[PartitionState, None] = {}
         """All that may have an error: nobody looks through thousands of partitions for one."""
         self._suspended: dict[PartitionState, None] = {}
@@ -327,12 +329,10 @@ class SubscriptionState:
             state.reset = policy
 
     def pause(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
-        """Stop or go on fetching; what is buffered of a paused partition is fetched again later."""
+        """Stop or go on fetching and handing out; what was fetched already waits (KAFKA-7548)."""
         self.changes += 1
-        for partition in list(partitions):
-            state = self.get(partition)
-            if paused and not state.paused and state.position is not None:
-                state.move_to(state.position)
+        self.pauses += 1
+        for state in [self.get(partition) for partition in partitions]:
             state.paused = paused
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:

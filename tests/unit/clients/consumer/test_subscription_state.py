@@ -78,17 +78,18 @@ def test_resets_forget_the_position_and_keep_who_asked() -> None:
     assert s.get(A).reset == "latest"
 
 
-def test_a_pause_drops_what_is_under_way_and_a_resume_asks_again() -> None:
+def test_a_pause_asks_no_more_and_keeps_what_was_fetched() -> None:
     s = subscription()
     s.assign([A], {})
     s.seek(A, 3)
     state = s.get(A)
-    state.fetch_offset = 50
+    state.fetch_offset, generation = 50, state.generation
     s.pause([A], paused=True)
     assert not state.wants_fetch()
-    assert state.fetch_offset == 3
+    assert (state.position, state.fetch_offset) == (3, 50)
     s.pause([A], paused=False)
     assert state.wants_fetch()
+    assert (state.fetch_offset, state.generation) == (50, generation)
 
 
 def test_an_error_is_raised_once_and_holds_the_partition_back() -> None:

@@ -1,0 +1,165 @@
+"""What was fetched and waits for the caller, in the order it came; what is paused waits aside.
+
+In: `Fetched` records, the assignment. Out: which are handed out next, and which leaders may be
+asked for more. Must not: decode, ask, or know the network.
+
+Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request that is
+under way and half for what waits; so nobody is starved and the sum is kept. While something of a
+paused partition waits, it has a third: pausing throws nothing away (KAFKA-7548) until another
+partition of the same leader wants that room.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.common.types import Address
+
+SMALLEST_SHARE = 1
+
+
+class WaitingRecords:
+    """The fetcher's buffer; whoever calls it holds the host's lock."""
+
+    def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
+        """`room` is called when a leader may be asked again."""
+        self._subscription = subscription
+        self._room = room
+        self.fetched: deque[Fetched] = deque()
+        self.paused: dict[PartitionState, deque[Fetched]] = {}
+        """Who was paused first comes first."""
+        self._buffered: dict[Address, int] = {}
+        self._aside: dict[Address, int] = {}
+        self._share = 0
+        """Bytes of one leader above which it isn't asked for more."""
+        self._room_made = False
+        self._seen = (subscription.changes, subscription.pauses)
+
+    # For the fetcher
+
+    def add(self, entry: Fetched) -> None:
+        """Something came; its partition may have been paused since it was asked for."""
+        if entry.state.paused:
+            self._put_aside(entry)
+            return
+        self._count(self._buffered, entry.address, entry.size)
+        self.fetched.append(entry)
+
+    def divide(self, budget: int, asked: Iterable[Address]) -> int:
+        """Divide the budget between leaders and uses; gives what one request may bring."""
+        self._sort()
+        sharers = max(1, len({*asked, *self._buffered, *self._aside}))
+        self._share = max(SMALLEST_SHARE, budget // ((3 if self._aside else 2) * sharers))
+        return self._share
+
+    def full(self, address: Address) -> bool:
+        """Whether enough of this leader waits already. If not, what is paused makes room for it."""
+        if self._buffered.get(address, 0) > self._share:
+            return True
+        for state in list(self.paused):
+            if self._aside.get(address, 0) <= self._share:
+                break
+            if any(entry.address == address for entry in self.paused[state]):
+                state.move_to(state.position)  # fetched again after its resume
+                self._let_go(state)
+        return False
+
+    def clear(self) -> None:
+        """Nothing is handed out any more."""
+        self.fetched.clear()
+        self.paused.clear()
+        self._buffered.clear()
+        self._aside.clear()
+
+    # For the caller of `poll()`
+
+    def head(self) -> Fetched | None:
+        """What is to be handed out next; drops what a seek made useless."""
+        self._sort()
+        while self.fetched:
+            entry = self.fetched[0]
+            if entry.valid and not entry.exhausted:
+                return entry
+            self.drop(entry)
+        return None
+
+    def made_room(self) -> bool:
+        """Whether something was dropped since the last question."""
+        made, self._room_made = self._room_made, False
+        return made
+
+    def drop(self, entry: Fetched) -> None:
+        """Forget it. Another thread may have paused it since it was at the head."""
+        if not self.fetched or self.fetched[0] is not entry:
+            aside = self.paused.get(entry.state)
+            if aside is None or entry not in aside:
+                return
+            aside.remove(entry)
+            if not aside:
+                del self.paused[entry.state]
+            self._count(self._aside, entry.address, -entry.size)
+            room = True
+        else:
+            self.fetched.popleft()
+            before = self._buffered.get(entry.address, 0)
+            left = self._count(self._buffered, entry.address, -entry.size)
+            # A look at all partitions for each of their batches would cost the square of their
+            # number.
+            room = left <= 0 or before > self._share >= left
+        state = entry.state
+        if entry.valid and state.fetch_offset is None:
+            state.fetch_offset = state.position  # what follows wasn't known until it was decoded
+            state.fetch_epoch = state.position_epoch
+            room = True
+        if room:
+            self._room_made = True
+            self._room()
+
+    # What is paused
+
+    def _sort(self) -> None:
+        """Put aside what was paused, and back in front what goes on, as it came."""
+        changes, pauses = seen = self._subscription.changes, self._subscription.pauses
+        if seen == self._seen:
+            return
+        before, self._seen = self._seen, seen
+        if changes != before[0]:
+            for state in reversed(list(self.paused)):
+                if not state.paused or not self.paused[state][0].valid:
+                    self._let_go(state)
+        if pauses != before[1] and any(entry.state.paused for entry in self.fetched):
+            entries, self.fetched = self.fetched, deque()
+            for entry in entries:
+                if not entry.state.paused:
+                    self.fetched.append(entry)
+                    continue
+                self._count(self._buffered, entry.address, -entry.size)
+                self._put_aside(entry)
+            self._room_made = True
+
+    def _put_aside(self, entry: Fetched) -> None:
+        self.paused.setdefault(entry.state, deque()).append(entry)
+        self._count(self._aside, entry.address, entry.size)
+
+    def _let_go(self, state: PartitionState) -> None:
+        """Hand out again what of it is still of use."""
+        entries = self.paused.pop(state)
+        for entry in reversed(entries):
+            self._count(self._aside, entry.address, -entry.size)
+            if entry.valid and not entry.exhausted:
+                self._count(self._buffered, entry.address, entry.size)
+                self.fetched.appendleft(entry)
+        self._room_made = True
+        self._room()
+
+    @staticmethod
+    def _count(bytes_of: dict[Address, int], address: Address, more: int) -> int:
+        left = bytes_of.get(address, 0) + more
+        if left > 0:
+            bytes_of[address] = left
+        else:
+            bytes_of.pop(address, None)
+        return left

@@ -1,0 +1,77 @@
+"""What one batch or record may cost whoever reads it (R-IN-4).
+
+In: the limits of a consumer's options. Out: `Limits` for the decoders, and the errors that say
+which option a batch is beyond. A broker takes what is small and becomes huge: 1.6 KB of zstd were
+one record with 8.4 million headers. So what a batch claims, or becomes, is compared with a limit
+before memory is spent on it.
+Must not: know of partitions; whoever decodes adds which one it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.common.errors import RecordLimitError
+from odradek.record.batch import BadBatchError
+
+DECOMPRESSED, RATIO = "max.decompressed.batch.bytes", "max.decompression.ratio"
+RECORDS, HEADERS = "max.records.per.batch", "max.headers.per.record"
+DECOMPRESSED_LIMIT = 256 << 20
+"""No batch may become larger than this; brokers refuse batches of a few MB by default."""
+FREE_OF_RATIO = 32 << 20
+"""What every batch may become, however small it is: a few zeros legally shrink ten thousand times,
+and that much memory harms nobody."""
+UNLIMITED = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is beyond one of these is refused."""
+
+    decompressed: int = DECOMPRESSED_LIMIT
+    """Bytes of a batch's records, decompressed."""
+    ratio: int = UNLIMITED
+    """How many times its compressed size, once that is more than `FREE_OF_RATIO`."""
+    records: int = UNLIMITED
+    """Records that a batch claims to have."""
+    headers: int = UNLIMITED
+    """Headers of a record, where headers are wanted at all."""
+
+    def room(self, packed: int) -> tuple[int, str]:
+        """How large a batch of so many compressed bytes may become, and which option says so."""
+        most = max(FREE_OF_RATIO, self.ratio * packed)
+        return (self.decompressed, DECOMPRESSED) if most >= self.decompressed else (most, RATIO)
+
+    def check_count(self, count: int) -> None:
+        """Refuse a batch that claims too many records."""
+        if count > self.records:
+            raise BeyondLimitError(
+                f"it has {count} records, and {RECORDS} is {self.records}", RECORDS, count
+            )
+
+    def too_many_headers(self, offset: int, count: int) -> BeyondLimitError:
+        """The error for one record with so many headers."""
+        return BeyondLimitError(
+            f"the record at offset {offset} has {count} headers, and {HEADERS} is {self.headers}",
+            HEADERS,
+            count,
+            offset,
+        )
+
+
+NO_LIMITS = Limits()
+"""For batches of one's own: only the memory is guarded."""
+
+
+class BeyondLimitError(BadBatchError):
+    """A batch is sound, as far as one looked, and beyond a limit."""
+
+    def __init__(self, reason: str, option: str, found: int, offset: int | None = None) -> None:
+        super().__init__(reason)
+        self.option, self.found, self.offset = option, found, offset
+
+    def of(self, base_offset: int) -> RecordLimitError:
+        """The same as a decoder raises it."""
+        return RecordLimitError(
+            f"record batch at offset {base_offset}: {self}", self.option, self.found, self.offset
+        )

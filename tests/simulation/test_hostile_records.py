@@ -1,0 +1,188 @@
+"""Records that cost far more than they have bytes, or are torn: named, left out on request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import CorruptRecordError, RecordLimitError
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.record.batch import HEADER_SIZE, seal
+from odradek.record.compression import compress
+from odradek.record.varint import write_varint
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+TP = TopicPartition("t", 0)
+MB = 1 << 20
+
+
+def world_with(
+    hostile: Callable[[int], bytes] | None = None, **config: Any
+) -> tuple[World, SimulatedCluster, Consumer]:
+    """Four batches of five records; the third one's bytes are replaced."""
+    world = World(seed=7)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=1)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    with Producer(settings, _host=world.host("producer")) as producer:
+        for _ in range(4):
+            for n in range(5):
+                producer.send("t", b"v", headers=[("n", b"%d" % n)])
+            producer.flush(timeout=60)
+    batches = cluster.log("t", 0).batches
+    assert [b.header.count for b in batches] == [5] * 4
+    if hostile is not None:
+        batches[2].data = hostile(batches[2].base_offset)
+    made = Consumer(
+        settings | {"auto.offset.reset": "earliest", **config}, _host=world.host("consumer")
+    )
+    made.assign([TP])
+    return world, cluster, made
+
+
+def packed(records: bytes, base: int) -> bytes:
+    made = bytearray(HEADER_SIZE) + compress(4, None, memoryview(records))
+    times = {"base_timestamp": 0, "max_timestamp": 0}
+    seal(made, attributes=4, last_offset_delta=4, count=5, base_offset=base, **times)
+    return bytes(made)
+
+
+def with_headers(counts: tuple[int, ...]) -> Callable[[int], bytes]:
+    def made(base: int) -> bytes:
+        records = b""
+        for delta, count in enumerate(counts):
+            body = b"\0\0" + write_varint(delta) + b"\x01\x02v" + write_varint(count)
+            body += b"\0\x01" * count
+            records += write_varint(len(body)) + body
+        return packed(records, base)
+
+    return made
+
+
+MANY = with_headers((1, 1, 8_400_000, 1, 1))
+
+
+def bomb(base: int) -> bytes:
+    body = b"\0\0\0\x01" + write_varint(40 * MB) + bytes(40 * MB) + b"\0"
+    return packed(write_varint(len(body)) + body, base)
+
+
+def torn(base: int) -> bytes:
+    good = packed(b"".join(b"\x0e\0\0%s\x01\x01\0" % write_varint(n) for n in range(5)), base)
+    return good[:-1] + bytes([good[-1] ^ 1])
+
+
+def offsets(client: Consumer, how: str) -> Iterator[int]:
+    """Read until nothing comes any more."""
+    if how == "records":
+        for record in client.records(1.0):
+            yield record.offset
+    elif how == "poll":
+        while records := client.poll(1.0):
+            yield from (r.offset for r in records)
+    else:
+        while (batch := client.poll_arrow(1.0, include_headers=True)) is not None:
+            yield from batch.column("offset").to_pylist()
+
+
+@pytest.mark.parametrize("how", ["poll", "records", "arrow"])
+def test_a_record_beyond_a_limit_is_named_and_passed_by_a_seek(how: str) -> None:
+    _, _, client = world_with(MANY)
+    found: list[int] = []
+    with pytest.raises(RecordLimitError) as caught:
+        for offset in offsets(client, how):
+            found.append(offset)  # noqa: PERF402 - what came before the error
+    assert found == list(range(12))  # its neighbours aren't to blame
+    error = caught.value
+    assert (error.partition, error.offset, error.next_offset) == (TP, 12, 13)
+    assert (error.option, error.found, error.record) == ("max.headers.per.record", 8_400_000, 12)
+    for part in ("t-0", "offset 12", "8400000", "10000", "seek() to 13", "max.headers.per.record"):
+        assert part in str(error)
+    assert client.position(TP) == 12
+    with pytest.raises(RecordLimitError, match="offset 12 has"):
+        client.poll(2.0)
+    client.seek(TP, 13)
+    assert list(offsets(client, how)) == list(range(13, 20))
+
+
+@pytest.mark.parametrize("how", ["poll", "records", "arrow"])
+@pytest.mark.parametrize(
+    ("hostile", "left_out", "reason"),
+    [
+        (MANY, {12}, "8400000 headers"),
+        (bomb, {10, 11, 12, 13, 14}, "max.decompression.ratio"),
+        (torn, {10, 11, 12, 13, 14}, "its checksum is wrong"),
+    ],
+    ids=["headers", "bomb", "torn"],
+)
+def test_what_is_left_out_on_request_is_told_once(
+    hostile: Callable[[int], bytes],
+    left_out: set[int],
+    reason: str,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, _, client = world_with(hostile, **{"on.corrupt.record": "skip"})
+    events: list[Event] = []
+    client._engine.events.listen(events.append)
+    with caplog.at_level(logging.WARNING, "odradek.consumer"):
+        assert list(offsets(client, how)) == [n for n in range(20) if n not in left_out]
+    assert client.position(TP) == 20
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "odradek.consumer"]
+    first, last = min(left_out), max(left_out)
+    assert reason in line
+    assert "t-0: record batch at offset 10: " in line
+    assert f"left out are the offsets {first} to {last}, because on.corrupt.record is skip" in line
+    (event,) = [e for e in events if e.kind == "skipped"]
+    assert (event.fields["offset"], event.fields["next_offset"]) == (first, last + 1)
+
+
+def test_limits_are_options() -> None:
+    for option, value, hostile in (
+        ("max.headers.per.record", 8_400_000, MANY),
+        ("max.decompression.ratio", 100_000, bomb),
+    ):
+        _, _, client = world_with(hostile, **{option: value})
+        if hostile is bomb:  # it has one record and claims five
+            with pytest.raises(CorruptRecordError, match="runs past its end"):
+                list(offsets(client, "poll"))
+        else:
+            assert list(offsets(client, "poll")) == list(range(20))
+    beyond: tuple[tuple[str, int, Callable[[int], bytes] | None], ...] = (
+        ("max.records.per.batch", 4, None),
+        ("max.headers.per.record", 0, None),
+        ("max.decompressed.batch.bytes", 1000, bomb),
+    )
+    for option, value, made in beyond:
+        _, _, client = world_with(made, **{option: value})
+        with pytest.raises(RecordLimitError) as caught:
+            list(offsets(client, "poll"))
+        assert caught.value.option == option
+
+
+def test_columns_without_headers_come_all_the_same() -> None:
+    _, _, client = world_with(MANY)
+    found: list[int] = []
+    while (batch := client.poll_arrow(1.0)) is not None:
+        found += batch.column("offset").to_pylist()
+    assert found == list(range(20))
+
+
+def test_headers_of_a_record_are_its_own() -> None:
+    _, _, client = world_with()
+    first = client.poll(1.0, 2)
+    assert [r.headers for r in first] == [(("n", b"0"),), (("n", b"1"),)]
+    assert isinstance(first[0].headers, tuple)
+    assert first[0][7] == first[0].headers
+    batch = client.poll_arrow(1.0, include_headers=True)  # what is left of the same answer
+    assert batch is not None
+    assert batch.column("headers").to_pylist()[0] == [{"key": "n", "value": b"2"}]
+    assert client.position(TP) > 2

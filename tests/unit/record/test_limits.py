@@ -1,0 +1,202 @@
+"""Batches that are small on the wire and huge in memory: refused before they are huge (R-IN-4)."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from odradek.common.errors import RecordLimitError
+from odradek.record import decode, reference
+from odradek.record.batch import HEADER_SIZE, behind, seal
+from odradek.record.columns import RawHeaderColumn, RawHeaders
+from odradek.record.compression import codec_number, compress
+from odradek.record.limits import FREE_OF_RATIO, Limits
+from odradek.record.reference import encode
+from odradek.record.varint import write_varint
+
+MB = 1 << 20
+DECODERS = [reference.decode, *([decode] if decode is not reference.decode else [])]
+PLAIN = b"\0\0%s\x01\x01"  # attributes, time, offset, null key, null value
+
+
+@pytest.fixture(autouse=True, params=DECODERS, ids=lambda decoder: decoder.__module__)
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds for the plain decoder and for the one that runs."""
+    monkeypatch.setattr(sys.modules[__name__], "decode", request.param)
+
+
+@contextmanager
+def peak_below(limit: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit
+
+
+def record(delta: int, headers: int) -> bytes:
+    """One with so many headers, each without a name's letter and without a value."""
+    body = PLAIN % write_varint(delta) + write_varint(headers) + b"\0\x01" * headers
+    return write_varint(len(body)) + body
+
+
+def batch(records: bytes, count: int = 1, codec: str = "zstd", base: int = 0) -> memoryview:
+    number = codec_number(codec)
+    packed = compress(number, None, memoryview(records)) if number else records
+    made = bytearray(HEADER_SIZE) + packed
+    times = {"base_timestamp": 0, "max_timestamp": 0}
+    last = count - 1
+    seal(made, attributes=number, last_offset_delta=last, count=count, base_offset=base, **times)
+    return memoryview(made)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_millions_of_headers_in_a_few_bytes(raw: bool) -> None:
+    made = batch(record(0, 8_400_000))
+    assert len(made) < 2000
+    with (
+        peak_below(80 * MB),  # it is decompressed, which are 17 MB, and not one header is looked at
+        pytest.raises(
+            RecordLimitError, match=r"offset 0 has 8400000 headers, and max.headers"
+        ) as e,
+    ):
+        decode(made, start_offset=0, raw_headers=raw, limits=Limits(headers=10_000))
+    found = (e.value.option, e.value.found, e.value.record)
+    assert found == ("max.headers.per.record", 8_400_000, 0)
+    assert not e.value.retriable
+    again = pickle.loads(pickle.dumps(e.value))  # noqa: S301 - our own
+    assert (str(again), again.option, again.record) == (str(e.value), *found[::2])
+
+
+def test_headers_that_nobody_wants_are_no_matter() -> None:
+    made = batch(record(0, 100_000))
+    found = decode(made, start_offset=0, want_headers=False, limits=Limits(headers=10))
+    assert found.columns.count == 1
+
+
+def test_as_many_headers_as_are_allowed() -> None:
+    made = batch(record(0, 10) + record(1, 11), 2)
+    assert decode(made, start_offset=0, until_offset=1, limits=Limits(headers=10)).columns.count
+    with pytest.raises(RecordLimitError, match="the record at offset 1 has 11 headers"):
+        decode(made, start_offset=0, limits=Limits(headers=10))
+    assert decode(made, start_offset=0, limits=Limits(headers=11)).columns.count == 2
+    # One that is passed already costs nothing, so a seek leads behind it.
+    after = batch(record(0, 11) + record(1, 1), 2)
+    assert [r[0] for r in decode(after, start_offset=1, limits=Limits(headers=10)).columns] == [1]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_more_records_than_a_batch_may_have(codec: str) -> None:
+    made = batch(b"".join(record(n, 0) for n in range(100)), 100, codec)
+    assert decode(made, start_offset=0, limits=Limits(records=100)).columns.count == 100
+    with pytest.raises(
+        RecordLimitError, match="it has 100 records, and max.records.per.batch is 99"
+    ):
+        decode(made, start_offset=0, limits=Limits(records=99))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_more_bytes_than_a_batch_may_become(codec: str) -> None:
+    made = encode([(5, 0, 0, None, bytes(32 * MB), ())], compression=codec)
+    with (
+        peak_below(8 * MB),
+        pytest.raises(
+            RecordLimitError, match=r"at offset 5: .*larger than 1048576 bytes"
+        ) as caught,
+    ):
+        decode(memoryview(made), start_offset=5, limits=Limits(decompressed=MB))
+    assert (caught.value.option, caught.value.found) == ("max.decompressed.batch.bytes", MB)
+    assert caught.value.record is None
+    fits = decode(memoryview(made), start_offset=5, limits=Limits(decompressed=32 * MB + 50))
+    assert fits.columns.count == 1
+
+
+def test_a_ratio_beyond_what_every_batch_may_become() -> None:
+    made = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO), ())], compression="zstd")
+    with (
+        peak_below(8 * MB),
+        pytest.raises(RecordLimitError, match=r"larger than 33554432 .* \(max.decompression.ratio"),
+    ):
+        decode(memoryview(made), start_offset=0, limits=Limits(ratio=1000))
+    assert decode(memoryview(made), start_offset=0).columns.count == 1
+    small = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO - 100), ())], compression="zstd")
+    assert decode(memoryview(small), start_offset=0, limits=Limits(ratio=1)).columns.count == 1
+
+
+def test_good_batches_before_it_come_first() -> None:
+    good = encode([(n, 0, 0, None, b"v", (("n", b"x"),)) for n in range(3)])
+    both = memoryview(good + bytes(batch(record(0, 50), base=3)))
+    limits = Limits(headers=10)
+    for raw in (True, False):
+        found = decode(both, start_offset=0, limits=limits, raw_headers=raw)
+        assert (found.columns.count, found.finished, found.next_offset) == (3, False, 3)
+        assert [r[5] for r in found.columns] == [(("n", b"x"),)] * 3
+        with pytest.raises(RecordLimitError, match="offset 3 has 50"):
+            decode(both[found.bytes_consumed :], start_offset=3, limits=limits, raw_headers=raw)
+
+
+def test_raw_headers_cost_their_bytes_and_are_read_when_asked_for() -> None:
+    rows = [
+        (0, 0, 0, None, b"a", (("name", b"value"), ("ñ", None), ("", b""))),
+        (1, 0, 0, None, b"b", ()),
+        (2, 0, 0, None, b"c", (("long" * 50, bytes(300)),)),
+    ]
+    for compression in (None, "zstd"):
+        made = memoryview(encode(rows, compression=compression))
+        found = decode(made, start_offset=0, raw_headers=True).columns
+        assert isinstance(found.headers, RawHeaderColumn)
+        assert list(found) == rows == list(decode(made, start_offset=0).columns)
+        assert [r[5] for r in found.slice(1, 3)] == [r[5] for r in rows[1:]]
+        assert found.headers.lists(1, 2)[0] == ()
+    many = decode(batch(record(0, 100_000)), start_offset=0, raw_headers=True).columns
+    with peak_below(2 * MB):
+        (headers,) = many.headers.lists(0, 1) if many.headers is not None else ((),)
+    assert len(headers) == 100_000
+    none = decode(memoryview(encode([rows[1]])), start_offset=0, raw_headers=True).columns
+    assert none.headers is None
+
+
+def test_raw_headers_are_as_good_as_their_tuple() -> None:
+    raw = RawHeaders(b"\x02a\x02b" + b"\x02c\x01" + b"\x04\xc3(\x00")
+    same = (("a", b"b"), ("c", None), ("\ufffd(", b""))
+    assert raw == same
+    assert same == raw
+    assert raw == RawHeaders(b"\x02a\x02b\x02c\x01\x04\xc3(\x00")
+    assert raw != same[:2]
+    assert raw != list(same)
+    assert (len(raw), raw[1], raw[1:], tuple(raw)) == (3, same[1], same[1:], same)
+    assert (repr(raw), hash(raw), same[0] in raw) == (repr(same), hash(same), True)
+    assert pickle.loads(pickle.dumps(raw)) == same  # noqa: S301 - our own
+    match raw:
+        case [("a", first), *_]:
+            assert first == b"b"
+        case _:
+            raise AssertionError
+
+
+def test_where_reading_goes_on_behind_a_bad_batch() -> None:
+    first = encode([(n, 0, 0, None, b"v", ()) for n in range(10, 14)])
+    second = encode([(20, 0, 0, None, b"v", ())])
+    torn = first[:-1] + bytes([first[-1] ^ 1])
+    assert behind(memoryview(first)) == 14
+    assert behind(memoryview(torn)) == 14  # four records in four offsets
+    assert behind(memoryview(torn + second)) == 20  # the next one knows better
+    assert behind(memoryview(first + torn), len(first)) == 14
+    lying = bytearray(torn)
+    lying[23] = 0x40  # a last offset a billion further on: good records would be lost
+    assert behind(memoryview(lying)) is None
+    assert behind(memoryview(lying + second)) == 20
+    assert behind(memoryview(lying + first)) is None  # offsets that go back say nothing
+    assert behind(memoryview(first)[:-1]) is None
+    assert behind(memoryview(first)[:40]) is None
+    for at in (8, 16):  # its length, its format
+        odd = bytearray(first)
+        odd[at] = 0x7F
+        assert behind(memoryview(odd)) is None
