@@ -8,7 +8,7 @@ messages in the version that was asked, after a small processing time. What each
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from odradek.protocol.registry import api_name
 from odradek.simulation.broker_handlers import BY_KEY, Picture, api_versions
 from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
 from odradek.simulation.fetch_sessions import FetchSessions
+from odradek.simulation.injected_errors import Injection, find
 
 if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
@@ -89,11 +90,17 @@ class BrokerSession:
         """Send the answer (None: the request wants none) and go on with the next request."""
         if self.ended or not self._busy:
             return
-        self._busy = False
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif response is not None:
             self.peer.respond(request, response, version)
+        if self.broker.quota:  # KIP-219: the answer comes at once, the next request waits
+            self.broker.time.after(self.broker.quota, self._unmuted)
+        else:
+            self._unmuted()
+
+    def _unmuted(self) -> None:
+        self._busy = False
         self.go_on()
 
     def end(self, *, reset: bool = False) -> None:
@@ -137,11 +144,17 @@ class SimulatedBroker:
         """Seconds of work on a request, on average."""
         self.throttle = 0.0
         """Seconds of `throttle_time_ms` in every answer."""
+        self.quota = 0.0
+        """Seconds for which a connection isn't read after each answer, which says so."""
         self.handshake_delay = 0.0
         """Seconds by which ApiVersions is late."""
         self.delays: dict[int, float] = {}
         """Seconds by which answers are late, by the API's key: what was asked is done at once, and
         whatever came behind it on the same connection waits."""
+        self.injections: list[Injection] = []
+        """Errors that are to be answered."""
+        self.versions: Mapping[int, tuple[int, int]] | None = None
+        """What it speaks, where that isn't what its cluster does (a rolling upgrade)."""
         self.cut_from: dict[str, None] = {}
         """Clients between which and this broker nothing travels."""
         self.picture: Picture | None = None
@@ -155,6 +168,18 @@ class SimulatedBroker:
         return (
             f"<SimulatedBroker {self.id} of {self.cluster.cluster_id} at {self.address}: {state}>"
         )
+
+    def behave(self) -> None:
+        """Be quick, frank and up to date again."""
+        self.throttle = self.handshake_delay = self.quota = 0.0
+        self.picture = None
+        self.delays.clear()
+        self.injections.clear()
+
+    @property
+    def spoken(self) -> Mapping[int, tuple[int, int]]:
+        """The APIs that it knows, with their versions."""
+        return self.cluster.versions if self.versions is None else self.versions
 
     @property
     def reachable(self) -> bool:
@@ -224,16 +249,23 @@ class SimulatedBroker:
         sasl = self.cluster.sasl
         if sasl is not None and not sasl.admits(self, session, request):
             return
-        low, high = self.cluster.versions.get(request.api_key, (0, -1))
+        low, high = self.spoken.get(request.api_key, (0, -1))
         if request.api_key == ApiVersionsRequest.API_KEY:
             self._api_versions(session, request, known=low <= request.version <= high)
             return
         if request.body is None or not low <= request.version <= high:
             session.end()  # as Kafka does: it can't know the layout
             return
-        reply = self._reply(session, request)
         for observe in self.cluster.observers:
             observe(self, session.peer.client, request)
+        reply = self._reply(session, request)
+        if self.injections:
+            injected = find(self.injections, request.body)
+            if injected is not None:
+                reply = injected.answering(request.body, reply)
+                if not injected.does(request.body):
+                    reply(None)
+                    return
         response = BY_KEY[request.api_key](self, request.body, request.version, reply)
         if response is not None:
             reply(response)
@@ -244,6 +276,8 @@ class SimulatedBroker:
         def reply(response: Message | None) -> None:
             if self.throttle and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(self.throttle * 1000)
+            if self.quota and response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = round(self.quota * 1000)
             late = self.delays.get(request.api_key, 0.0)
             if late:
                 self.time.after(late, lambda: session.answer(request, response, request.version))
@@ -252,18 +286,13 @@ class SimulatedBroker:
 
         return reply
 
-    def be_quick(self) -> None:
-        """End everything that makes its answers late, and the quiet that it asks for."""
-        self.throttle = self.handshake_delay = 0.0
-        self.delays.clear()
-
     def _api_versions(
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         if known:
             response, version = api_versions(self), request.version
         else:  # KIP-511: in the oldest layout, with the versions that are known
-            low, high = self.cluster.versions[ApiVersionsRequest.API_KEY]
+            low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0
             response.error_code = UnsupportedVersionError.code
 

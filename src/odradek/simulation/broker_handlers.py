@@ -74,7 +74,7 @@ def api_versions(
     """The versions that this cluster speaks."""
     if only is not None:
         return ApiVersionsResponse(api_keys=[ApiVersion(ApiVersionsRequest.API_KEY, *only)])
-    table = sorted(broker.cluster.versions.items())
+    table = sorted(broker.spoken.items())
     level = broker.cluster.transactions.version
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, *span) for key, span in table],

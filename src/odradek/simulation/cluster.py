@@ -10,7 +10,7 @@ is never lost; all brokers know the same at the same time. Must not: know client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from odradek.common.types import Address
 from odradek.protocol.message import Message
@@ -21,19 +21,14 @@ from odradek.simulation.broker_handlers import HANDLERS, picture
 from odradek.simulation.coordinators import GROUP, TRANSACTION, CoordinatorTopic
 from odradek.simulation.environment import (
     Environment,
-    Peer,
     ReceivedRequest,
-    Session,
-    Verdict,
 )
+from odradek.simulation.front_door import FrontDoor as FrontDoor
 from odradek.simulation.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.sasl import SaslListener
 from odradek.simulation.topics import NO_LEADER, Partition, Topic
 from odradek.simulation.transaction_coordinator import TransactionTopic
-
-if TYPE_CHECKING:
-    import random
 
 FIRST_PRODUCER_ID = 1000
 HELD_LOOK = 0.01
@@ -41,24 +36,6 @@ HELD_LOOK = 0.01
 OldAddresses = Literal["refused", "blackholed"]
 Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
 """Gets the broker, the name of the client's host and the request."""
-
-
-class FrontDoor:
-    """A fixed address that leads to any broker that lives now, as a load balancer does."""
-
-    def __init__(self, address: Address, rng: random.Random) -> None:
-        self.address = address
-        self.cluster: SimulatedCluster | None = None
-        self.open = True
-        self._rng = rng
-
-    def accept(self, peer: Peer) -> Session | Verdict:
-        """Hand a dial on, or refuse it when nobody lives."""
-        cluster = self.cluster
-        alive = [b for b in cluster.brokers.values() if b.alive] if cluster is not None else []
-        if not alive or not self.open:
-            return Verdict.REFUSED
-        return alive[int(self._rng.random() * len(alive))].accept(peer)
 
 
 class SimulatedCluster:
@@ -90,8 +67,7 @@ class SimulatedCluster:
         """Seconds from an append until all replicas have it."""
         self.session_timeout = 2.0
         """Seconds until the controller gives a broker up that is gone or unreachable."""
-        self.startup = 0.05
-        """Seconds from a broker's start until it is registered."""
+        self.startup = 0.05  # seconds from a broker's start until it is registered
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
         self.retired = False
@@ -102,9 +78,10 @@ class SimulatedCluster:
         self.topics: dict[str, Topic] = {}
         self.observers: list[Observer] = []
         """Told of every request that is worked on (ApiVersions apart)."""
-        self.on_change: dict[Callable[[], None], None] = {}
-        """Called when a leader or a topic changes."""
+        self.on_change: dict[Callable[[], None], None] = {}  # when a leader or a topic changes
         self.duplicates_refused = 0
+        self.deleted: list[Topic] = []  # by faults; see `disturbances`
+        self.injected: set[int] = set()  # codes that were answered by order of a schedule
         self.transactions = TransactionTopic(self)
         self.group_settings = GroupSettings()
         self.groups = CoordinatorTopic(self, GROUP_TOPIC, GroupShard)
@@ -327,8 +304,7 @@ class SimulatedCluster:
     def repair(self, i: int) -> None:
         """End a broker's misbehaviour; what it had kept is worked on now."""
         broker = self.brokers[i]
-        broker.be_quick()
-        broker.picture = None
+        broker.behave()
         for client in list(broker.cut_from):
             broker.cut(client, False)
         broker.set_fault(Misbehaviour.NONE)
@@ -337,6 +313,8 @@ class SimulatedCluster:
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
+                if self._elect_missing():  # made while nobody could lead them
+                    self._changed()
 
     resume = repair
 
@@ -427,12 +405,16 @@ class SimulatedCluster:
         if not broker.reachable:
             return
         broker.registered = True
-        now = self.environment.time.now
-        for partition in self._all_partitions():
-            if partition.leader == NO_LEADER:
-                partition.elect(self._candidates())
-                partition.offsets_unavailable_until = now + self.offsets_unavailable
+        self._elect_missing()
         self._changed()
+
+    def _elect_missing(self) -> bool:
+        now = self.environment.time.now
+        missing = [p for p in self._all_partitions() if p.leader == NO_LEADER]
+        for partition in missing:
+            partition.elect(self._candidates())
+            partition.offsets_unavailable_until = now + self.offsets_unavailable
+        return bool(missing)
 
     def _take_down(self, broker: SimulatedBroker) -> None:
         broker.alive = False

@@ -54,6 +54,12 @@ class Peer(Protocol):
     def hold(self, on: bool) -> None:
         """Keep what travels in either direction until it is let go (a black hole)."""
 
+    def strand(self, seconds: float) -> None:
+        """Keep what the client sends; reset it after so many seconds, deliver that as much later.
+
+        So requests of an old connection arrive after those of the one that has replaced it.
+        """
+
 
 class Session(Protocol):
     """A broker's end of an accepted connection."""

@@ -21,7 +21,7 @@ from odradek.simulation.link import Mode
 from odradek.simulation.partition_log import check_batch
 from odradek.simulation.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.sasl_runs import listener
-from odradek.simulation.schedule import METADATA, Client, Schedule, random_schedule
+from odradek.simulation.schedule import METADATA, Client, Family, Schedule, random_schedule
 from odradek.simulation.workload import (
     PROBE_AGAIN,
     TOPIC,
@@ -41,6 +41,8 @@ DRIVERS: dict[str, type[Driver]] = {
 CONVERGED_WITHIN = 60.0
 """Virtual seconds after the last fault. Most is needed where a batch is in flight on a connection
 that fell silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
+BEGINS_WITHIN = 2.0
+"""Seconds within which calls are made whose answers take their time."""
 WRITTEN_BEFORE = 3
 """Records in each partition before the first client comes."""
 
@@ -92,10 +94,18 @@ class Run:
         world = self.world
         rng = world.rng(f"times/{client.name}")
         until = max(self.schedule.heal_at, client.start)
+        if self.schedule.patient:
+            until = client.start + BEGINS_WITHIN
         times = sorted(rng.uniform(client.start, until) for _ in range(client.operations))
 
         def begin() -> None:
-            driver = DRIVERS[client.kind](self.stage, client, self._mode, self.checkers)
+            driver = DRIVERS[client.kind](
+                self.stage,
+                client,
+                self._mode,
+                self.checkers,
+                patient=self.schedule.patient,
+            )
             self.drivers.append(driver)
             for when in times:
                 world.at(when, driver.operation)
@@ -110,6 +120,9 @@ class Run:
         with listening(self.complaints):
             self.world.run_until(self._until())
             self.verify()
+            for driver in self.drivers if self.schedule.patient else ():
+                driver.served()
+                driver.patient = driver.wire.patient = False
             heal(self.stage)
             self._converge()
             self.verify()
@@ -202,10 +215,17 @@ def run_schedule(schedule: Schedule, *, mode: Mode | None = None, trace: bool = 
 
 
 def explore(
-    seeds: Iterable[int], *, short: bool = True, go_on: Callable[[], bool] = lambda: True
+    seeds: Iterable[int],
+    *,
+    short: bool = True,
+    family: Family | None = None,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[Outcome]:
-    """Run the random schedules of these seeds, one after the other, for as long as `go_on` says."""
+    """Run the random schedules of these seeds, one after the other, for as long as `go_on` says.
+
+    `family` keeps to one kind of schedule, whichever the seeds would have.
+    """
     for seed in seeds:
         if not go_on():
             return
-        yield run_schedule(random_schedule(seed, short=short))
+        yield run_schedule(random_schedule(seed, short=short, family=family))

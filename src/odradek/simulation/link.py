@@ -35,6 +35,8 @@ PROGRESS = 0.2
 """Seconds between the parts of a frame that a narrow link delivers (byte mode)."""
 MAX_PIECES = 6
 LOOK_AHEAD = 64
+STRANDED = 1.0
+"""Seconds until a broker notices that a connection ended whose last requests came late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Link:
         "_down_at",
         "_end",
         "_held",
+        "_late",
         "_loss_error",
         "_number",
         "_pieces",
@@ -128,6 +131,7 @@ class Link:
         self._down: deque[Payload] = deque()
         self._ahead = 0  # bytes of the next frame that were delivered with the one before
         self._held: list[Callable[[], None]] = []
+        self._late: list[Callable[[], None]] | None = None  # what is stranded on its way up
         self._loss_error: BaseException | str | None = None
         self.client = end.name
         self.opened = False
@@ -194,12 +198,16 @@ class Link:
             self._time.at(self._up_at, partial(self._closed_up, session))
 
     def _arrived_up(self, request: ReceivedRequest) -> None:
-        if self.held:
+        if self._late is not None:
+            self._late.append(lambda: self._arrived_up(request))
+        elif self.held:
             self._held.append(lambda: self._arrived_up(request))
         elif self._session is not None:
             self._session.receive(request)
 
     def _closed_up(self, session: Session) -> None:
+        if self._late is not None:
+            return  # the broker learns of it when all has arrived
         if self.held:
             self._held.append(session.closed)
         else:
@@ -236,6 +244,26 @@ class Link:
             kept, self._held = self._held, []
             for action in kept:
                 action()
+
+    def strand(self, seconds: float) -> None:
+        """What the client sends stays on its way; then its end breaks, and later that arrives."""
+        if self._late is None and not self.ended:
+            self._late = []
+            self._time.after(seconds, lambda: self._break(seconds))
+
+    def _break(self, seconds: float) -> None:
+        if not self.ended:
+            self.ended = True
+            self._end.link_lost(self._number, "Connection reset by peer")
+        self._time.after(seconds, self._washed_up)
+
+    def _washed_up(self) -> None:
+        kept, self._late = self._late or [], None
+        session = self._session
+        for action in kept:
+            action()
+        if session is not None:
+            self._time.after(STRANDED, session.closed)
 
     def _down_later(self, payload: Payload, delay: float) -> None:
         self._down.append(payload)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
@@ -143,6 +143,8 @@ class PartitionLog:
         """Answer UNKNOWN_PRODUCER_ID to a producer nothing is known of, as old brokers did."""
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
+        self.lost: list[StoredBatch] = []
+        """Committed batches that an unclean election or a deletion took away, for checkers."""
         self.on_commit: dict[Callable[[], None], None] = {}
         """Called when the high watermark moves: waiting fetches."""
         self._base_offsets: list[int] = []
@@ -261,6 +263,7 @@ class PartitionLog:
     def truncate(self, to: int) -> None:
         """Lose every batch that reaches to this offset or beyond, replicated or not."""
         kept = [b for b in self.batches if b.last_offset < to]
+        self.lost += self.batches[len(kept) :]
         for batch in self.batches[len(kept) :]:
             batch.settle(False)
         self.batches[:] = kept
@@ -277,6 +280,10 @@ class PartitionLog:
         for state in self.producers.values():
             while len(state.batches) > 1:
                 state.batches.popleft()
+
+    def delete_before(self, offset: int) -> None:
+        """DeleteRecords: what is before this offset can't be read any more."""
+        self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
 
     def _rebuild_producers(self) -> None:
         self.producers.clear()
@@ -354,6 +361,10 @@ class PartitionLog:
     def rows(self) -> list[Row]:
         """All replicated records, those of open and aborted transactions too, for checkers."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
+
+    def values(self, batches: Iterable[StoredBatch]) -> set[bytes]:
+        """The values of some batches' records, for checkers."""
+        return {row[4] for batch in batches for row in self._rows(batch) if row[4] is not None}
 
     def visible_rows(self) -> list[Row]:
         """What a consumer with `read_committed` sees, for checkers."""

@@ -24,6 +24,7 @@ from odradek.simulation.checkers import (
     Violation,
 )
 from odradek.simulation.cluster import SimulatedCluster
+from odradek.simulation.disturbances import disturbed, size
 from odradek.simulation.workload import TOPIC, Driver
 
 
@@ -43,7 +44,8 @@ class ProducerDriver(Driver):
 
     def operate(self) -> None:
         """Send one or some records."""
-        for _ in range(self.rng.choice((1, 1, 2, 5, 12))):
+        volume = self.client.volume
+        for _ in range(self.rng.choice((1, volume // 2, volume) if volume else (1, 1, 2, 5, 12))):
             self.send(self.rng.randrange(1 << 16))
         if self.rng.random() < 0.2:
             self.call(self.engine.flush, self.rng.uniform(0.0, 5.0), "flush")
@@ -55,7 +57,7 @@ class ProducerDriver(Driver):
         if found is not None and found.partitions:
             self.append(TopicPartition(TOPIC, number % len(found.partitions)))
             return
-        timeout = min(5.0, self.config["max.block.ms"])
+        timeout = min(5.0, self.config["max.block.ms"])  # (patient ones take what they need)
         self.call(
             lambda d: self.engine.topic(TOPIC, d),
             timeout,
@@ -91,18 +93,23 @@ class ProducerDriver(Driver):
             self.host.wake()
 
     def settled(self, batch: ProducerBatch, index: int, value: bytes) -> None:
-        """The record's future has its outcome."""
+        """The record's future has its outcome, unless its batch was split: then a part's is it."""
+        first, batch = batch, batch.find(index)[0]
+        if not batch.done.done:
+            self.calls.begin(batch.done, f"{self.name}: batch of {batch.partition}", batch.deadline)
+            batch.done.when_done(lambda _: self.settled(first, index, value))
+            return
         self.unsettled.remove(value)
         if batch.done.error is None:
             if self.probed_at is not None and batch.created_at >= self.probed_at:
                 self.reached[batch.partition] = None
-            offset = batch.metadata(index, 0).offset
+            offset = first.metadata(index, 0).offset
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
             else:  # a duplicate that the broker couldn't place any more: it must be there
                 self.ledger.acknowledged(batch.partition, value, None)
-        elif not isinstance(batch.done.error, KafkaError):
-            raise Violation(f"{value!r} ended with {batch.done.error!r}")
+        else:
+            self.judged(batch.done.error, f"record {value!r}")
 
     def probe(self) -> None:
         """One record for each partition, once those before have their outcomes."""
@@ -120,7 +127,7 @@ class ProducerDriver(Driver):
         for cluster in (*self.stage.left, self.stage.cluster):
             if cluster.cluster_id == mine:
                 self.ledger.verify(cluster)
-            elif mine is not None and TOPIC in cluster.topics:
+            elif mine is not None and TOPIC in cluster.topics:  # (it may be deleted there)
                 self._none_in(cluster)
 
     def _none_in(self, cluster: SimulatedCluster) -> None:
@@ -147,7 +154,7 @@ class ConsumerDriver(Driver):
 
     def begin(self) -> None:
         """Assign every partition of the topic."""
-        count = len(self.cluster.topics[TOPIC].partitions)
+        count = size(self.cluster, TOPIC)
         self.partitions = [TopicPartition(TOPIC, p) for p in range(count)]
         self.engine.assign(self.partitions, None)
 
@@ -155,7 +162,10 @@ class ConsumerDriver(Driver):
         """Poll, or seek back a little."""
         if self.rng.random() < 0.1 and not self.polling:
             self.seek()
-        self.poll(self.rng.uniform(0.0, 2.0))
+        if self.patient:
+            self.poll(1.0, self.go_on)
+        else:
+            self.poll(self.rng.uniform(0.0, 2.0))
 
     def seek(self) -> None:
         """Read some records again."""
@@ -193,17 +203,39 @@ class ConsumerDriver(Driver):
                 records = []
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
+            self._excuse(partition, record.offset)
             self.once.read(partition, record.offset)
             self.forward.moved(partition, record.offset + 1)
-            self.read[record.partition, record.offset] = record.value
+            if not disturbed(self.cluster, *partition):
+                self.read[record.partition, record.offset] = record.value
         for partition in self.partitions:
             position = self.engine.subscription.get(partition).position
             if position is not None:
+                self._excuse(partition, position, forward=False)
                 self.forward.moved(partition, position)
         check_limits(self.engine, len(self.calls))
         self.host.wake()
         if then is not None:
             then()
+
+    def served(self) -> None:
+        """Polls end without a record, too: what counts is that all are read."""
+        if self.done and not self.finished():
+            where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
+            raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")
+
+    def _excuse(self, partition: TopicPartition, offset: int, *, forward: bool = True) -> None:
+        """A log that was cut or made anew gives offsets twice; what was deleted isn't read."""
+        if disturbed(self.cluster, *partition):
+            self.once.sought(partition, offset)
+            self.forward.sought(partition, offset)
+        elif forward and offset == self._start(partition):
+            self.once.skipped(partition, offset)
+
+    def _start(self, partition: TopicPartition) -> int:
+        topic = self.cluster.topics.get(partition.topic)
+        there = topic is not None and partition.partition < len(topic.partitions)
+        return self.cluster.log(*partition).start_offset if there else 0
 
     def probe(self) -> None:
         """Poll until the ends are reached."""
@@ -216,10 +248,11 @@ class ConsumerDriver(Driver):
 
     def finished(self) -> bool:
         """Every committed record was read."""
-        cluster = self.cluster
-        return all(
-            self.engine.subscription.get(p).position
-            == cluster.log(TOPIC, p.partition).high_watermark
+        topic = self.cluster.topics.get(TOPIC)
+        return topic is not None and all(
+            p.partition < len(topic.partitions)
+            and self.engine.subscription.get(p).position
+            == topic.partitions[p.partition].log.high_watermark
             for p in self.partitions
         )
 
@@ -231,9 +264,13 @@ class ConsumerDriver(Driver):
                 stored = {
                     (p.partition, row[0]): row[4]
                     for p in self.partitions
+                    if TOPIC in cluster.topics
+                    and p.partition < len(cluster.topics[TOPIC].partitions)
                     for row in cluster.records(TOPIC, p.partition)
                 }
                 for place, value in self.read.items():
+                    if disturbed(cluster, TOPIC, place[0]):
+                        continue
                     if place not in stored or stored[place] != value:
                         raise Violation(
                             f"{self.name} read {value!r} at {place}, where "

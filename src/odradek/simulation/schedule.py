@@ -23,12 +23,13 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import KafkaError
 from odradek.simulation.faults import (
     BOOTSTRAP_NAME,
+    HOSTILE,
     NOWHERE,
     Fault,
     ScheduleError,
@@ -44,7 +45,7 @@ FORMAT = 1
 METADATA = "metadata"
 KINDS = {PRODUCER: PRODUCER, CONSUMER: CONSUMER, ADMIN: ADMIN, METADATA: ADMIN}
 """What a client does, and whose options it takes."""
-MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000}
+MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
 """The first of them is dead."""
@@ -93,6 +94,40 @@ _LONG_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     ADMIN: ({}, {"metadata.max.age.ms": 5000}, {"bootstrap.servers": TWO_SERVERS}),
 }
 
+_BUSY_CONFIGS: tuple[dict[str, Any], ...] = (
+    {"linger.ms": 0, "batch.size": 100},
+    {"linger.ms": 0, "batch.size": 100, "request.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 64, "request.timeout.ms": 700, "delivery.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 200, "delivery.timeout.ms": 4000, "request.timeout.ms": 3000},
+    {"linger.ms": 5, "batch.size": 600, "request.timeout.ms": 3000},
+    {
+        "linger.ms": 1,
+        "batch.size": 128,
+        "buffer.memory": 2048,
+        "max.request.size": 1024,
+        "max.block.ms": 3000,
+    },
+)
+"""Producers whose windows of five batches and whose buffers are soon full."""
+_SLOW_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
+    PRODUCER: ({}, {"linger.ms": 0}),
+    CONSUMER: ({}, {"fetch.max.wait.ms": 100}, {"isolation.level": "read_committed"}),
+    ADMIN: ({},),
+    METADATA: ({},),
+}
+SLOW_APIS = {
+    PRODUCER: ("InitProducerId", "Metadata", "Produce"),
+    CONSUMER: ("ListOffsets", "Metadata", "Fetch", "OffsetForLeaderEpoch"),
+    ADMIN: ("Metadata", "DescribeCluster", "CreateTopics"),
+    METADATA: ("Metadata",),
+}
+PATIENCE = 60.0
+"""Seconds of each call where all that happens is that an API is slow."""
+Family = Literal["plain", "hostile", "slow"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+PLAIN_SHARE, HOSTILE_SHARE = 0.4, 0.85
+"""Of all seeds; the rest are slow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -103,6 +138,8 @@ class Client:
     operations: int = 5
     start: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
+    volume: int = 0
+    """Of producers: the most records of one operation; 0: a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +157,13 @@ class Schedule:
     session: float | None = None
     """Clients authenticate; brokers take requests for so many seconds then (KIP-368), 0: for ever.
     None: no SASL."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether all that happens is that some APIs are slow: then no call may fail (R-RB-9)."""
+        slow = bool(self.faults) and {f.verb for f in self.faults} == {"slow_api"}
+        unhurried = self.heal_at > PATIENCE and all(c.operations <= 1 for c in self.clients)
+        return slow and unhurried and not self.link.loss and self.session is None
 
     @property
     def scope(self) -> Scope:
@@ -243,6 +287,7 @@ def _check_client(client: Client) -> None:
     if client.kind not in KINDS:
         raise ScheduleError(f"{client.name}: kind must be one of {', '.join(KINDS)}")
     _whole(f"{client.name}: operations", client.operations, 0, MOST["operations"])
+    _whole(f"{client.name}: volume", client.volume, 0, MOST["volume"])
     _number(f"{client.name}: start", client.start)
     if not isinstance(client.config, Mapping):
         raise ScheduleError(f"{client.name}: config must be a JSON object")
@@ -282,12 +327,23 @@ def settings(client: Client) -> Config:
 # Random ones
 
 
-def random_schedule(seed: int, *, short: bool = True) -> Schedule:
+def random_schedule(seed: int, *, short: bool = True, family: Family | None = None) -> Schedule:
     """A schedule that depends on the seed alone.
 
     Short ones are made to be run by the million: one client or two, at most three brokers, a few
-    faults within some seconds. Long ones have more of everything and half a minute.
+    faults within some seconds. Long ones have more of everything and half a minute. Of each family
+    there are both; which one it is is the seed's choice as well, unless it is said.
     """
+    family = family or random_family(seed)
+    if family == "hostile":
+        return _hostile(seed, short=short)
+    if family == "slow":
+        return _slow(seed, short=short)
+    return _usual(seed, short=short)
+
+
+def _usual(seed: int, *, short: bool) -> Schedule:
+    """Brokers die, hang and move."""
     rng = derived_rng(seed, "schedule/short" if short else "schedule/long")
     brokers = rng.choice((1, 1, 2, 2, 3) if short else (1, 2, 3, 4, 5, 7))
     partitions = rng.randint(1, 2 if short else 6)
@@ -305,6 +361,63 @@ def random_schedule(seed: int, *, short: bool = True) -> Schedule:
     times = sorted(round(rng.uniform(0.0, heal_at), 3) for _ in range(count))
     faults = tuple(draw(rng, at, schedule.scope) for at in times)
     return replace(schedule, faults=faults)
+
+
+def random_family(seed: int) -> Family:
+    """Which kind of run a seed gives."""
+    found = derived_rng(seed, "schedule/family").random()
+    return "plain" if found < PLAIN_SHARE else "hostile" if found < HOSTILE_SHARE else "slow"
+
+
+def _hostile(seed: int, *, short: bool) -> Schedule:
+    """Brokers answer wrongly or late, logs are cut, topics made anew, and producers are busy."""
+    plain = _usual(seed, short=short)
+    rng = derived_rng(seed, "schedule/hostile")
+    clients = []
+    for client in plain.clients:
+        if client.kind == PRODUCER or rng.random() < 0.4:
+            config = rng.choice(_BUSY_CONFIGS)
+            volume = rng.choice((0, 6, 20, 60) if short else (20, 60, 200))
+            kept = client.kind == PRODUCER and rng.random() < 0.3
+            client = replace(
+                client,
+                name=client.name.replace(client.kind, PRODUCER),
+                kind=PRODUCER,
+                volume=volume,
+                config=client.config if kept else config,
+            )
+        clients.append(client)
+    schedule = replace(plain, clients=tuple(clients))
+    count = rng.randint(1, 3) if short else rng.randint(3, 12)
+    times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.8), 3) for _ in range(count))
+    faults = [draw(rng, at, schedule.scope, HOSTILE) for at in times]
+    if rng.random() < 0.5:
+        old = [f for f in plain.faults if rng.random() < 0.6]
+        scope = schedule.scope
+        faults += [f for f in old if f.arguments.get("client", "") in ("", *scope.clients)]
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
+
+
+def _slow(seed: int, *, short: bool) -> Schedule:
+    """Nothing fails but that one API takes seconds: every call must succeed (R-RB-9)."""
+    rng = derived_rng(seed, "schedule/slow")
+    brokers = rng.choice((1, 1, 3))
+    clients = []
+    for number in range(1, (1 if short else rng.randint(1, 3)) + 1):
+        kind = rng.choice(list(KINDS))
+        clients.append(Client(f"{kind}-{number}", kind, 1, 0.0, rng.choice(_SLOW_CONFIGS[kind])))
+    api = rng.choice(SLOW_APIS[rng.choice([c.kind for c in clients])])
+    # What is asked on one connection is answered in order, each so late: busy APIs add up.
+    seconds = 3.0 if api in ("Produce", "Fetch") else rng.choice((3.0, 10.0, 25.0))
+    fault = Fault(0.0, "slow_api", {"api": api, "seconds": seconds})
+    return Schedule(
+        seed,
+        tuple(clients),
+        (fault,),
+        brokers,
+        rng.randint(1, 2),
+        heal_at=PATIENCE + 5.0,
+    )
 
 
 def _random_clients(rng: random.Random, heal_at: float, *, short: bool) -> tuple[Client, ...]:

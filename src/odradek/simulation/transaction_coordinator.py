@@ -282,7 +282,8 @@ class TransactionShard:
                 again()
 
         topic = self._cluster.topics.get(place.topic)
-        if topic is None:  # deleted meanwhile
+        if topic is None or place.partition >= len(topic.partitions):
+            # Deleted meanwhile, and perhaps made again with fewer partitions.
             done(place)
             return
         where = topic.partitions[place.partition]

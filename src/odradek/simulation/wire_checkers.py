@@ -7,6 +7,7 @@ hold against them. Out: violations. Must not: ask the client what it thinks of i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -35,6 +36,11 @@ SETUP = frozenset(
 )
 """What is answered before a connection can be used: half-dead brokers, and those that refuse a
 client, answer it too."""
+PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
+"""What is asked again and again, without waiting for the answer before."""
+QUESTIONS = {"Metadata": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
+"""How often a client of a patient run needs to know something of its own accord; others: twice, as
+of two leaders."""
 SPARE_REQUESTS = 16
 """Requests in flight on one connection beyond those of callers, of whom each has one."""
 
@@ -62,6 +68,10 @@ class Wire:
     ) -> None:
         """`calls` says how many calls are open."""
         self.violations: list[Violation] = []
+        self.patient = False
+        """Brokers are only slow, as long as this is set (R-RB-9)."""
+        self.asked: Counter[str] = Counter()
+        """Requests by API while `patient`."""
         self.dials = 0
         self.requests = 0
         self._time = time
@@ -95,6 +105,8 @@ class Wire:
         if request.correlation_id in line.open:
             self._found(f"correlation id {request.correlation_id} is in flight twice")
         line.open[request.correlation_id] = (key, self._time.now)
+        if self.patient and key not in PIPELINED:
+            self._asked(request)
         limit = self._limits.get(key)
         if limit is not None and sum(k == key for k, _ in line.open.values()) > limit:
             name = request.body.API_NAME
@@ -103,6 +115,14 @@ class Wire:
             self._found(f"{len(line.open)} requests in flight to {line.address}")
         if not line.connected:
             self._found(f"a request to {line.address}, which isn't connected")
+
+    def _asked(self, request: OutgoingRequest) -> None:
+        """R-RB-9: a question is asked once, and once more elsewhere; it isn't repeated."""
+        name = request.body.API_NAME
+        self.asked[name] += 1
+        limit = QUESTIONS.get(name, 2) * 2
+        if self.asked[name] > limit:
+            self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
 
     def answered(self, number: int, correlation_id: int) -> None:
         """An answer arrives."""

@@ -16,16 +16,16 @@ from typing import Any
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
-from odradek.common.errors import ClusterIdMismatchError
+from odradek.common.errors import BrokerError, ClusterIdMismatchError, KafkaError
 from odradek.network.flow import Completion, Flow
 from odradek.simulation.call_checkers import CallsEnd, check_limits, check_sound
-from odradek.simulation.checkers import Checkers
+from odradek.simulation.checkers import Checkers, Violation
 from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.faults import Stage
 from odradek.simulation.host import SimulatedHost
 from odradek.simulation.link import Mode
 from odradek.simulation.sasl_runs import mechanism
-from odradek.simulation.schedule import Client, settings
+from odradek.simulation.schedule import PATIENCE, Client, settings
 from odradek.simulation.wire_checkers import Wire
 
 TOPIC = "t"
@@ -37,8 +37,20 @@ STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
 class Driver(ABC):
     """One client of a schedule with its checkers."""
 
-    def __init__(self, stage: Stage, client: Client, mode: Mode, checkers: Checkers) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        client: Client,
+        mode: Mode,
+        checkers: Checkers,
+        *,
+        patient: bool = False,
+    ) -> None:
         self.stage = stage
+        self.client = client
+        self.patient = patient
+        """Only slow: calls have all the time, and none may fail (R-RB-9)."""
+        self.wrong: list[Violation] = []
         self.world = stage.world
         self.name = client.name
         self.rng = stage.world.rng(f"work/{client.name}")
@@ -51,6 +63,7 @@ class Driver(ABC):
             self.engine.network.mechanism = mechanism()
         self.calls = CallsEnd(stage.world.time)
         self.wire = Wire(stage.world.time, self.config, self.calls.__len__)
+        self.wire.patient = patient
         self.host.watcher = self.wire
         self.host.attach(self.engine)
         checkers.watch(self.engine.events, self.config, self.wire.is_held)
@@ -84,6 +97,11 @@ class Driver(ABC):
     def finished(self) -> bool:
         """Whether the probe's calls have brought what they should."""
 
+    def served(self) -> None:
+        """Raise a `Violation` unless slow brokers have served all calls by now."""
+        if len(self.calls):
+            raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
+
     def verify(self) -> None:
         """Compare the books with the cluster, if it keeps any; raises a `Violation`."""
         return
@@ -105,12 +123,23 @@ class Driver(ABC):
         then: Callable[[Any], None] | None = None,
     ) -> None:
         """Start a call as a facade does; `then` gets its result, outside the step."""
-        deadline = self.world.now + timeout
+        deadline = self.world.now + (PATIENCE if self.patient else timeout)
         completion: Completion[Any] = self.engine.start(flow(deadline))
         self.calls.begin(completion, f"{self.name}: {what}", deadline)
+        completion.when_done(lambda ended: self.judged(ended.error, what))
         if then is not None:
             completion.when_done(lambda ended: self._after(ended, then))
         self.host.wake()
+
+    def judged(self, error: BaseException | None, what: str) -> None:
+        """A call may fail, by an error that its caller can know; where all are slow it mayn't."""
+        if error is None or self.engine.ended is not None:
+            return
+        if not isinstance(error, KafkaError):
+            self.wrong.append(Violation(f"{self.world.now}: {self.name}: {what} raised {error!r}"))
+        elif self.patient and self.probed_at is None:
+            text = f"{what} failed on a cluster that is only slow: {type(error).__name__}: {error}"
+            self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
 
     def _after(self, ended: Completion[Any], then: Callable[[Any], None]) -> None:
         if ended.error is None:
@@ -119,6 +148,8 @@ class Driver(ABC):
     def look(self) -> None:
         """Check what can be checked at any time."""
         check_sound(self.engine)
+        if self.wrong:
+            raise self.wrong[0]
         self.calls.look()
         check_limits(self.engine, len(self.calls))
 
@@ -151,8 +182,11 @@ class Driver(ABC):
             self.host.wake()
 
     def _rightly_ended(self) -> bool:
-        """R-RB-5: it met another cluster than the one it had worked with."""
+        """R-RB-5: it met another cluster; or it was refused for good, by order of the schedule."""
         ended = self.engine.ended
+        if isinstance(ended, BrokerError) and not ended.retriable:
+            codes = [c.injected for c in (*self.stage.left, self.stage.cluster)]
+            return any(ended.code in some for some in codes)
         if not isinstance(ended, ClusterIdMismatchError):
             return False
         before = [c.cluster_id for c in self.stage.left]
@@ -224,7 +258,7 @@ class AdminDriver(Driver):
     def operate(self) -> None:
         """One of admin's calls."""
         engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
-        which = self.rng.randrange(5)
+        which = self.rng.randrange(5) % (4 if self.patient else 5)  # (what isn't there can't go)
         if which == 0:
             self.call(engine.describe_cluster, timeout, "description of the cluster")
         elif which == 1:

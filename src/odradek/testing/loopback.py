@@ -111,6 +111,10 @@ class _Connection:
         self._held = on
         self.watch()
 
+    def strand(self, seconds: float) -> None:
+        """Only simulated connections can deliver what was sent before they broke."""
+        self.close(reset=True)
+
     # The socket's side
 
     def watch(self) -> None:

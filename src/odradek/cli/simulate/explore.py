@@ -17,11 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from odradek.cli.simulate.collector import seldom_collecting
+
+if TYPE_CHECKING:
+    from odradek.simulation.schedule import Family
 
 CHUNK_SHORT, CHUNK_LONG = 40, 2
 SHRINK_SECONDS = 60.0
@@ -29,6 +32,10 @@ SHRINK_SECONDS = 60.0
 COUNTED = ("schedules", "virtual_seconds", "steps", "dials", "requests", "records")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--family", help="plain, hostile or slow [default: as each seed has it]."),
+]
 Short = Annotated[
     bool, typer.Option("--short/--long", help="A few seconds and clients, or half a minute of all.")
 ]
@@ -41,6 +48,7 @@ class Task:
     first: int
     length: int
     short: bool
+    family: Family | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ def run_task(task: Task) -> Report:
     totals: Counter[str] = Counter()
     failed = []
     with seldom_collecting():
-        for outcome in outcomes(range(task.first, task.first + task.length), short=task.short):
+        seeds = range(task.first, task.first + task.length)
+        for outcome in outcomes(seeds, short=task.short, family=task.family):
             totals.update(
                 schedules=1,
                 steps=outcome.steps,
@@ -84,6 +93,7 @@ def explore(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
     short: Short = True,
+    family: Kind = None,
     directory: Annotated[
         Path, typer.Option(help="Where the short schedule of a failure is written.")
     ] = Path(),
@@ -97,11 +107,12 @@ def explore(
     if seconds is None and seeds is None:
         raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
     first, last = seed_range(seeds)
+    of = _family(family)
     begin = time.monotonic()
     until = None if seconds is None else begin + seconds
-    totals, failed = _explore(first, last, until, jobs, short)
+    totals, failed = _explore(_tasks(first, last, until, short=short, family=of), jobs)
     took = time.monotonic() - begin
-    found = _smallest(failed[0], directory, short) if failed else None
+    found = _smallest(failed[0], directory, short, of) if failed else None
     result: dict[str, Any] = {
         "first_seed": first,
         **{name: round(value, 3) for name, value in totals.items()},
@@ -139,7 +150,21 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
     return first, last
 
 
-def _tasks(first: int, last: int | None, until: float | None, *, short: bool) -> Iterator[Task]:
+def _family(name: str | None) -> Family | None:
+    """The family of that name; which there are is known to `schedule`."""
+    from odradek.simulation.schedule import FAMILIES
+
+    for family in FAMILIES:
+        if name == family:
+            return family
+    if name is not None:
+        raise typer.BadParameter(f"--family is one of {', '.join(FAMILIES)}, not {name!r}")
+    return None
+
+
+def _tasks(
+    first: int, last: int | None, until: float | None, *, short: bool, family: Family | None
+) -> Iterator[Task]:
     length = CHUNK_SHORT if short else CHUNK_LONG
     for begin in count(first, length):
         if last is not None and begin > last:
@@ -147,16 +172,13 @@ def _tasks(first: int, last: int | None, until: float | None, *, short: bool) ->
         if until is not None and time.monotonic() >= until:
             return
         left = length if last is None else min(length, last + 1 - begin)
-        yield Task(begin, left, short)
+        yield Task(begin, left, short, family)
 
 
-def _explore(
-    first: int, last: int | None, until: float | None, jobs: int, short: bool
-) -> tuple[Counter[str], list[tuple[int, str]]]:
+def _explore(tasks: Iterator[Task], jobs: int) -> tuple[Counter[str], list[tuple[int, str]]]:
     """Run tasks until they are done, the time is up, or one has failed."""
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     failed: list[tuple[int, str]] = []
-    tasks = _tasks(first, last, until, short=short)
     shown = begin = time.monotonic()
     for report in _reports(tasks, jobs):
         totals.update(report.totals)
@@ -186,7 +208,9 @@ def _reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
             yield report
 
 
-def _smallest(failure: tuple[int, str], directory: Path, short: bool) -> dict[str, Any]:
+def _smallest(
+    failure: tuple[int, str], directory: Path, short: bool, family: Family | None
+) -> dict[str, Any]:
     """Shrink a failing schedule, within a minute, and write it to a file."""
     from odradek.simulation.explore import run_schedule
     from odradek.simulation.schedule import random_schedule
@@ -196,7 +220,7 @@ def _smallest(failure: tuple[int, str], directory: Path, short: bool) -> dict[st
     typer.echo(f"seed {seed} violates an invariant; looking for a short schedule", err=True)
     end = time.monotonic() + SHRINK_SECONDS
     small = shrunk(
-        random_schedule(seed, short=short),
+        random_schedule(seed, short=short, family=family),
         lambda one: kind(run_schedule(one).violation) == kind(text),
         lambda: time.monotonic() < end,
     )
@@ -205,7 +229,8 @@ def _smallest(failure: tuple[int, str], directory: Path, short: bool) -> dict[st
     return {
         "seed": seed,
         "violation": text,
-        "replay": f"odradek simulate replay --seed {seed}{'' if short else ' --long'}",
+        "replay": f"odradek simulate replay --seed {seed}{'' if short else ' --long'}"
+        f"{'' if family is None else f' --family {family}'}",
         "file": str(path),
         "schedule": str(small),
     }
@@ -223,6 +248,7 @@ def replay(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The seed of a random schedule.")] = None,
     short: Short = True,
+    family: Kind = None,
     trace: Annotated[bool, typer.Option(help="Print every event of every client.")] = False,
     verbs: Annotated[bool, typer.Option("--verbs", help="Print what faults there are.")] = False,
     json: Json = False,
@@ -244,8 +270,12 @@ def replay(
         return
     if (file is None) == (seed is None):
         raise typer.BadParameter("give a schedule file, or --seed")
+    of = _family(family)
     try:
-        schedule = load(file) if file is not None else random_schedule(seed or 0, short=short)
+        if file is not None:
+            schedule = load(file)
+        else:
+            schedule = random_schedule(seed or 0, short=short, family=of)
     except ScheduleError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

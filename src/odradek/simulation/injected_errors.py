@@ -1,0 +1,209 @@
+"""Errors that brokers answer by order of a schedule: any code, at any API, for so many answers.
+
+In: an API, a code of Kafka's table, a number of answers, and whether what was asked is done before
+it is refused. Out: answers in which the code stands where a broker would put it. What only reads is
+asked of the handler and then marked; what changes something is done and refused, or refused before
+it was looked at (so before the look for duplicates, too). Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+from odradek.protocol.messages import add_partitions_to_txn as a
+from odradek.protocol.messages import offset_commit as o
+from odradek.protocol.messages import produce as p
+from odradek.protocol.messages import txn_offset_commit as t
+from odradek.protocol.messages.create_topics import CreatableTopicResult
+from odradek.protocol.messages.delete_topics import DeletableTopicResult
+from odradek.protocol.primitives import Records
+from odradek.record import read_header
+
+Reply = Callable[[Message | None], None]
+
+READS = frozenset(
+    ("DescribeCluster", "Fetch", "FindCoordinator", "ListOffsets", "Metadata", "OffsetFetch")
+) | {"OffsetForLeaderEpoch"}
+"""What changes nothing: the handler answers, and its answer is marked."""
+CHANGES = frozenset(
+    (
+        "AddOffsetsToTxn", "AddPartitionsToTxn", "ConsumerGroupHeartbeat", "CreateTopics",
+        "DeleteTopics", "EndTxn", "Heartbeat", "InitProducerId", "JoinGroup", "LeaveGroup",
+        "OffsetCommit", "Produce", "SyncGroup", "TxnOffsetCommit",
+    )
+)  # fmt: skip
+APIS = tuple(sorted(READS | CHANGES))
+PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
+"""What leaders say of batches that may have been appended; any other code says that they weren't,
+so a broker that has appended one and answers so lies, and no client can be right then."""
+LIES = {"Produce": {46}}
+"""What says that something was done before; no client can know better."""
+
+Batch = tuple[TopicPartition | bytes, int, int, int]
+"""Where it is to be written, its producer's id and epoch, its sequence."""
+
+
+@dataclass(slots=True, eq=False)
+class Injection:
+    """Some answers of one API that are errors."""
+
+    api: str
+    code: int
+    left: int
+    done: bool = False
+    """What was asked is done all the same."""
+    same: bool = False
+    """Of Produce: the same batch each time, so that others overtake it."""
+    _batch: Batch | None = field(default=None, init=False)
+
+    def takes(self, body: Message) -> bool:
+        """Whether this request is one of those to be refused."""
+        if self.left <= 0 or self.api != body.API_NAME:
+            return False
+        if isinstance(body, p.ProduceRequest):
+            batches = _batches(body)
+            if self.same and self._batch is None and batches:
+                self._batch = batches[0]
+            return body.acks != 0 and (not self.same or self._batch in batches)
+        return True
+
+    def does(self, body: Message) -> bool:
+        """Whether the handler is asked."""
+        return self.done or body.API_NAME in READS
+
+    def answering(self, body: Any, reply: Reply) -> Reply:
+        """`reply`, but for an answer that is an error."""
+        self.left -= 1
+
+        def refused(response: Message | None) -> None:
+            if body.API_NAME in READS:
+                if response is not None:
+                    mark(response, self.code)
+                reply(response)
+            elif self.same and isinstance(response, p.ProduceResponse):
+                for answer, batch in zip(_answers(response), _batches(body), strict=True):
+                    if batch == self._batch:
+                        _refuse(answer, self.code)
+                reply(response)
+            else:
+                reply(refusal(body, self.code))
+
+        return refused
+
+
+def find(injections: Iterable[Injection], body: Any) -> Injection | None:
+    """The first injection that takes a request."""
+    return next((one for one in injections if one.takes(body)), None)
+
+
+def _batches(request: p.ProduceRequest) -> list[Batch]:
+    found: list[Batch] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            header = read_header(memoryview(_joined(data.records)))
+            where = TopicPartition(topic.name or topic.topic_id.hex(), data.index)
+            found.append((where, header.producer_id, header.producer_epoch, header.base_sequence))
+    return found
+
+
+def _joined(records: Records) -> bytes:
+    if records is None:
+        return b""
+    if isinstance(records, (bytes, bytearray, memoryview)):
+        return bytes(records)
+    return b"".join(records)
+
+
+def _answers(response: p.ProduceResponse) -> list[p.PartitionProduceResponse]:
+    return [answer for topic in response.responses for answer in topic.partition_responses]
+
+
+def _refuse(answer: p.PartitionProduceResponse, code: int) -> None:
+    answer.error_code = code
+    answer.base_offset = answer.log_start_offset = -1
+    answer.error_message = f"injected {code}"
+
+
+def refusal(body: Any, code: int) -> Message:
+    """An answer that refuses all that a request asks."""
+    response: Any = body.RESPONSE()
+    if isinstance(response, p.ProduceResponse):
+        for topic in body.topic_data:
+            of_topic = p.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            response.responses.append(of_topic)
+            for data in topic.partition_data:
+                answer = p.PartitionProduceResponse(data.index)
+                _refuse(answer, code)
+                of_topic.partition_responses.append(answer)
+    elif isinstance(response, a.AddPartitionsToTxnResponse):
+        response.results_by_topic_v3_and_below = [
+            a.AddPartitionsToTxnTopicResult(
+                topic.name,
+                [a.AddPartitionsToTxnPartitionResult(n, code) for n in topic.partitions],
+            )
+            for topic in body.v3_and_below_topics
+        ]
+    elif isinstance(response, o.OffsetCommitResponse):
+        for topic in body.topics:
+            parts = [
+                o.OffsetCommitResponsePartition(part.partition_index, code)
+                for part in topic.partitions
+            ]
+            response.topics.append(o.OffsetCommitResponseTopic(topic.name, topic.topic_id, parts))
+    elif isinstance(response, t.TxnOffsetCommitResponse):
+        for topic in body.topics:
+            refused = [
+                t.TxnOffsetCommitResponsePartition(part.partition_index, code)
+                for part in topic.partitions
+            ]
+            response.topics.append(t.TxnOffsetCommitResponseTopic(topic.name, refused))
+    elif body.API_NAME == "CreateTopics":
+        response.topics = [CreatableTopicResult(x.name, error_code=code) for x in body.topics]
+    elif body.API_NAME == "DeleteTopics":
+        names: list[tuple[str | None, bytes | None]]
+        names = [(name, None) for name in body.topic_names]
+        names += [(x.name, x.topic_id) for x in body.topics]
+        for name, topic_id in names:
+            result = DeletableTopicResult(name, error_code=code)
+            if topic_id is not None:
+                result.topic_id = topic_id
+            response.responses.append(result)
+    else:
+        response.error_code = code
+    made: Message = response
+    return made
+
+
+def mark(response: Any, code: int) -> None:
+    """Put an error into an answer that was to be good, where brokers put theirs."""
+    name = response.API_NAME
+    if name == "Metadata":
+        for topic in response.topics:
+            topic.error_code, topic.partitions = code, []
+    elif name == "Fetch":
+        for topic in response.responses:
+            for part in topic.partitions:
+                part.error_code, part.records, part.high_watermark = code, memoryview(b""), -1
+    elif name == "FindCoordinator":
+        if not response.coordinators:  # (before version 4)
+            response.error_code, response.node_id = code, -1
+        for found in response.coordinators:
+            found.error_code, found.node_id, found.host, found.port = code, -1, "", -1
+    elif name == "OffsetFetch":
+        response.error_code, response.topics = code, []
+        for group in response.groups:
+            group.error_code, group.topics = code, []
+    elif name == "ListOffsets":
+        for topic in response.topics:
+            for part in topic.partitions:
+                part.error_code, part.offset, part.timestamp = code, -1, -1
+    elif name == "OffsetForLeaderEpoch":
+        for topic in response.topics:
+            for part in topic.partitions:
+                part.error_code, part.end_offset = code, -1
+    else:
+        response.error_code = code
