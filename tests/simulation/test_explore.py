@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.sender import Sender
+from odradek.clients.producer.settling import Settling
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.explore import Outcome, explore, run_schedule
 from odradek.simulation.faults import VERBS, Fault
@@ -97,13 +97,13 @@ def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right: Any = Sender._retry_later
+    right: Any = Settling._retry_later
 
-    def wrong(self: Sender, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
+    def wrong(self: Settling, queue: Any, batch: Any, *rest: Any, **more: Any) -> Any:
         batch.sequence = -1
         return right(self, queue, batch, *rest, **more)
 
-    monkeypatch.setattr(Sender, "_retry_later", wrong)
+    monkeypatch.setattr(Settling, "_retry_later", wrong)
     found = violations(range(60), short=False)
     assert any(" and at " in text for text in found), found
 
