@@ -93,28 +93,28 @@ class ProxyServer:
     # SOCKS5
 
     def _socks(self, client: socket.socket) -> socket.socket | None:
-        _, count = _take(client, 2)
-        ways = _take(client, count)
+        _, count = take(client, 2)
+        ways = take(client, count)
         way = 0 if self.login is None else 2
         if way not in ways:
             self._say(client, b"\x05\xff")
             return None
         self._say(client, bytes((5, way)))
         if self.login is not None:
-            _, length = _take(client, 2)
-            user = _take(client, length)
-            password = _take(client, _take(client, 1)[0])
+            _, length = take(client, 2)
+            user = take(client, length)
+            password = take(client, take(client, 1)[0])
             right = (user.decode(), password.decode()) == self.login
             self._say(client, bytes((1, 0 if right else 9)))
             if not right:
                 return None
-        _, _, _, kind = _take(client, 4)
+        _, _, _, kind = take(client, 4)
         if kind == 3:
-            host = _take(client, _take(client, 1)[0]).decode()
+            host = take(client, take(client, 1)[0]).decode()
         else:
             family, size = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
-            host = socket.inet_ntop(family, _take(client, size))
-        port = int.from_bytes(_take(client, 2), "big")
+            host = socket.inet_ntop(family, take(client, size))
+        port = int.from_bytes(take(client, 2), "big")
         if self.refusal is not None:
             self._say(client, bytes((5, self.refusal, 0, 1)) + bytes(6))
             return None
@@ -131,7 +131,7 @@ class ProxyServer:
     def _http(self, client: socket.socket) -> socket.socket | None:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += _take(client, 1)
+            head += take(client, 1)
         request, *lines = head.decode().split("\r\n")
         wanted = None
         if self.login is not None:
@@ -153,7 +153,7 @@ class ProxyServer:
         return None
 
 
-def _take(sock: socket.socket, count: int) -> bytes:
+def take(sock: socket.socket, count: int) -> bytes:
     found = b""
     while len(found) < count:
         more = sock.recv(count - len(found))

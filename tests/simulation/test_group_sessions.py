@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.simulation.group_scene import PARTITIONS, Scene
 
+from odradek.clients.consumer.membership import MemberState
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.heartbeat import HeartbeatRequest
+from odradek.simulation.broker import SimulatedBroker
+from odradek.simulation.environment import ReceivedRequest
+
 pytestmark = pytest.mark.simulation
 
 
@@ -31,3 +37,68 @@ def test_an_outage_of_everything_that_outlasts_the_session_doubles_nothing() -> 
     assert [a.position(p) for p in PARTITIONS] == [11, 11, 11, 11]
     assert scene.log == ["a assigned 0 1 2 3"]
     a.close()
+
+
+def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None:
+    """What the coordinator knows of is the heartbeat; when its answer arrives proves nothing."""
+    scene = Scene()
+    scene.write(range(4))
+    a = scene.subscribed("a", session_timeout_ms=10_000, heartbeat_interval_ms=3000)
+    scene.read(a, 4)
+    asked: list[float] = []
+    ends: list[float] = []
+    a._engine.events.listen(
+        lambda e: ends.append(e.at) if e.fields.get("event") == "session_expired" else None
+    )
+
+    def note(broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
+        if request.api_key == HeartbeatRequest.API_KEY:
+            asked.append(scene.world.now)
+
+    for broker in scene.cluster.brokers.values():
+        broker.delays[HeartbeatRequest.API_KEY] = 6.0
+    scene.cluster.observers.append(note)
+    while not asked:
+        a.poll(0.1)
+    a.poll(asked[0] + 6.1 - scene.world.now)
+    for number in scene.cluster.brokers:
+        scene.cluster.blackhole(number)
+    while not ends and scene.world.now < asked[0] + 20.0:
+        a.poll(0.1)
+    assert ends == [pytest.approx(asked[0] + 10.0, abs=0.1)]
+
+
+def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
+    """The coordinator waits to be told that the partitions are given back; who gets them, too."""
+    scene = Scene("consumer")
+    a = scene.subscribed("a")
+    b = scene.subscribed("b")
+    while len(a.assignment()) < 4:
+        a.poll(0.1)
+    asked: list[str] = []
+
+    def state() -> MemberState:
+        group = a._engine.group
+        assert group is not None
+        return group.membership.state
+
+    def note(broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
+        if request.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
+            asked.append(client)
+
+    end = scene.world.now + 30.0
+    while state() is not MemberState.RECONCILING:  # it is to give back, and isn't polled meanwhile
+        b.poll(0.1)
+        assert scene.world.now < end
+    for broker in scene.cluster.brokers.values():
+        broker.delays[ConsumerGroupHeartbeatRequest.API_KEY] = 3.0
+    scene.cluster.observers.append(note)
+    while "a" not in asked:
+        b.poll(0.1)
+    while len(a.assignment()) > 2:  # its heartbeat is out, and says nothing of this
+        a.poll(0.1)
+    end = scene.world.now + 15.0
+    while len(b.assignment()) < 2:
+        a.poll(0.1)
+        b.poll(0.1)
+        assert scene.world.now < end

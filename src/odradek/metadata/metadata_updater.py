@@ -25,7 +25,7 @@ from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import Asked, Round
-from odradek.network.connection import COORDINATOR, DATA, Connection
+from odradek.network.connection import COORDINATOR, Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.handshake import dial_for_metadata
@@ -236,21 +236,22 @@ class MetadataUpdater:
                     self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
-            elif asked.connection.is_held(now) or self._shows_nothing(asked):
-                # It waits behind something that the broker may hold: no failure, but ask elsewhere.
+            elif asked.connection.is_held(now):
+                # It waits behind a write that the broker may hold: no failure, but ask elsewhere.
                 round_.asked = None
                 self._late.add(asked)
                 self.metadata.failed(late=True)
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
                 round_.asked = None
-                self._candidates.silence.asked()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
-                self._attempt_failed(
-                    round_, asked.connection.address, "metadata request", error, now
-                )
+                proves = self._candidates.proves(asked, rebootstrapping=self.current is not None)
+                if proves:
+                    self._candidates.silence.asked()
+                address = asked.connection.address
+                self._attempt_failed(round_, address, "metadata request", error, now, proves=proves)
         for late in self._late.take():
             if late.reply.error is None and self._take(round_, late, now):
                 return True
@@ -269,16 +270,6 @@ class MetadataUpdater:
             return False
         self._accept(response, asked, now)
         return True
-
-    def _shows_nothing(self, asked: Asked) -> bool:
-        """Its silence proves nothing yet (R-RB-9): something else on its connection is slow; or
-        nobody else can be asked, and whether the only broker lives is seen by a dial beside it.
-        """
-        connection, snapshot = asked.connection, self.metadata.snapshot
-        if not connection.suspect or not connection.ready:
-            return False
-        alone = snapshot is not None and len(snapshot.brokers) == 1 and self.current is None
-        return not asked.first or (alone and connection.purpose == DATA)
 
     def _refusal(
         self, response: MetadataResponse, asked: Asked, now: float
@@ -377,13 +368,22 @@ class MetadataUpdater:
     # Failures
 
     def _attempt_failed(
-        self, round_: Round | None, address: Address, what: str, error: BaseException, now: float
+        self,
+        round_: Round | None,
+        address: Address,
+        what: str,
+        error: BaseException,
+        now: float,
+        *,
+        proves: bool = True,
     ) -> None:
         text = f"{type(error).__name__}: {error}"
         self.attempts.append(Attempt(address, what, text, now))
-        self._failed_in_a_row[address] = None
+        if proves:
+            self._failed_in_a_row[address] = None
         if round_ is not None:
-            round_.failed[address] = None
+            if proves:
+                round_.failed[address] = None
             self._events.emit(
                 now,
                 "metadata_failed",
