@@ -37,13 +37,6 @@ def broken(name: str, rule: str, file: str, old: str, new: str, *tests: str) -> 
     return Breakage(name, rule, (Patch(file, old, new),), tests)
 
 
-def slow(name: str) -> str:
-    """A case of an API that answers late."""
-    test = "test_the_first_answer_counts_however_late_it_comes"
-    return f"tests/simulation/test_slow_answers.py::{test}[{name}]"
-
-
-SESSIONS = "tests/simulation/test_group_sessions.py"
 UPDATER = "metadata/metadata_updater.py"
 CLIENT = "network/network_client.py"
 STATES = "network/cluster_connection_states.py"
@@ -273,81 +266,6 @@ BREAKAGES = (
         "            until = self._retry.failed(now)\n",
         "            self.due_since = now\n            until = self._retry.failed(now)\n",
         case("kip_899", "the_timer_counts_from_the_first_due_attempt"),
-    ),
-    # Slow is not dead
-    broken(
-        "a silent coordinator's answer is given up and asked for again",
-        "R-RB-9",
-        "clients/coordinator.py",
-        "                if now >= self.deadline:\n"
-        "                    raise self._unanswered(now)\n",
-        "                if connection.suspect:\n"
-        '                    raise DisconnectedError("silent")\n',
-        slow("OffsetCommit-10-3"),
-    ),
-    broken(
-        "ever more brokers are asked the same",
-        "R-RB-9",
-        "clients/any_broker.py",
-        "MOST_ASKED = 2",
-        "MOST_ASKED = 20",
-        slow("DescribeCluster-10-3"),
-    ),
-    broken(
-        "a silent leader's offsets are given up and asked for again",
-        "R-RB-9",
-        "clients/consumer/offsets.py",
-        '                self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))\n',
-        "                del self._asked[address]\n",
-        slow("ListOffsets-10-1"),
-    ),
-    broken(
-        "one slow answer makes the only broker a dead one",
-        "R-RB-9",
-        UPDATER,
-        "if connection.ready:  # a reason to ask, and no proof",
-        "if connection.ready and connection.is_held(now):  # no proof",
-        slow("Fetch-10-1"),
-    ),
-    broken(
-        "metadata is asked for behind a slow answer only",
-        "R-RB-9",
-        "metadata/candidates.py",
-        "silent = data is not None and data.ready and data.suspect",
-        "silent = False",
-        slow("Fetch-10-1"),
-    ),
-    broken(
-        "an address that answers dials counts as dead",
-        "R-RB-9",
-        "metadata/candidates.py",
-        "                or self.lives(connection, now)\n",
-        "",
-        slow("Metadata of a new topic-25-1"),
-    ),
-    broken(
-        "all brokers are asked for slow metadata, one after the other",
-        "R-RB-9",
-        "metadata/late_answers.py",
-        "ENOUGH = 2",
-        "ENOUGH = 20",
-        slow("Metadata of a new topic-25-3"),
-    ),
-    broken(
-        "a session counts from a heartbeat's late answer",
-        "R-RB-9",
-        "clients/consumer/classic_membership.py",
-        "self._sent_at + self._session)",
-        "self._group.engine.now + self._session)",
-        f"{SESSIONS}::test_a_session_counts_from_the_question_however_late_its_answer_is",
-    ),
-    broken(
-        "the answer to an earlier heartbeat acknowledges what was given back since",
-        "R-GR-1",
-        "clients/consumer/consumer_membership.py",
-        "MemberState.ACKNOWLEDGING and self._told:",
-        "MemberState.ACKNOWLEDGING:",
-        f"{SESSIONS}::test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing",
     ),
     broken(
         "requests in flight are forgotten at a rebootstrap",
