@@ -80,6 +80,7 @@ def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
     def state() -> MemberState:
         group = a._engine.group
         assert group is not None
+        assert group.membership is not None
         return group.membership.state
 
     def note(broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
