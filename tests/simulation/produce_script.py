@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from odradek.api.producer import Producer
 from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
 from odradek.record import BatchHeader, read_header
+from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.broker import SimulatedBroker
 from odradek.simulation.broker_handlers import BY_KEY
 
+PARTITIONS = 3
 APPENDED, REFUSED = "appended", "refused"
 KEY = p.ProduceRequest.API_KEY
 
@@ -129,3 +132,37 @@ def either(rules: Sequence[Rule]) -> Rule:
         return next((found for one in rules if (found := one(arrival)) is not None), None)
 
     return rule
+
+
+def make(
+    seed: int, patch: pytest.MonkeyPatch, *, brokers: int = 3, **config: Any
+) -> tuple[World, SimulatedCluster, Producer, ProduceScript]:
+    """A cluster with topic t, and a producer that has written one record to its partition 0."""
+    world = World(seed=seed)
+    cluster = SimulatedCluster(world, brokers=brokers)
+    cluster.create_topic("t", partitions=PARTITIONS)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "linger.ms": 0,
+        "batch.size": 100,
+        **config,
+    }
+    script = ProduceScript().install(patch)
+    producer = Producer(settings, _host=world.host("producer"))
+    producer.send("t", b"first", partition=0).result(timeout=5)
+    return world, cluster, producer, script
+
+
+def value(n: int) -> bytes:
+    return b"%03d" % n * 30  # a batch each
+
+
+def numbers(cluster: SimulatedCluster, partition: int = 0) -> list[int]:
+    """The values of a partition, the first record left out."""
+    rows = [bytes(row[4] or b"") for row in cluster.records("t", partition)]
+    return [int(row[:3]) for row in rows if row != b"first"]
+
+
+def sequence(n: int) -> Callable[[Arrival], bool]:
+    """What came for partition 0 under the first epoch with this sequence."""
+    return lambda a: a.partition == 0 and a.numbers == (0, n)

@@ -1,0 +1,153 @@
+"""The rules about records that are written once, and in order, for `break_rules`.
+
+See `rules_to_break`.
+"""
+
+from __future__ import annotations
+
+from rules_to_break import SETTLING, Breakage, broken
+
+QUEUE = "clients/producer/partition_queue.py"
+ONCE = "tests/simulation/test_written_once.py"
+REFUSED = "tests/simulation/test_refused_records.py"
+
+PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "out of order behind an acknowledged batch isn't written",
+        "R-PR-1",
+        SETTLING,
+        "if batch.doubtful and batch.serial < queue.numbering.acknowledged:",
+        "if False:",
+        f"{ONCE}::test_out_of_order_behind_an_acknowledged_one_is_success",
+    ),
+    broken(
+        "out of order doesn't wait for those in doubt behind it",
+        "R-PR-1",
+        SETTLING,
+        "if not queue.gaps or any(not b.out_of_order for b in queue.unsettled()):",
+        "if not queue.gaps:",
+        f"{ONCE}::test_out_of_order_waits_for_those_in_doubt_behind_it",
+    ),
+    broken(
+        "a batch goes while one five batches older is in doubt",
+        "R-PR-1",
+        QUEUE,
+        " and numbering.numbered - b.ordinal < REMEMBERED",
+        "",
+        f"{ONCE}::test_none_goes_while_one_five_batches_older_is_in_doubt",
+    ),
+    broken(
+        "a leader of a new epoch counts as one that knows the producer",
+        "R-PR-1",
+        QUEUE,
+        "numbering.known_at != epoch:",
+        "numbering.known_at == NEVER:",
+        "tests/unit/clients/producer/test_partition_queue.py",
+    ),
+    broken(
+        "a topic made anew counts as one whose leader knows the producer",
+        "R-PR-1",
+        QUEUE,
+        "self.numbering.topic_id, self.numbering.known_at = topic_id, NEVER",
+        "self.numbering.topic_id = topic_id",
+        f"{ONCE}::test_a_topic_made_anew_gets_the_first_batch_first",
+    ),
+    broken(
+        "an answer after the append counts as a proof",
+        "R-PR-1",
+        "clients/producer/doubt.py",
+        "    errors.NotEnoughReplicasError,",
+        "    errors.NotEnoughReplicasError,\n    errors.RequestTimedOutError,",
+        "tests/unit/clients/producer/test_partition_queue.py",
+        f"{ONCE}::test_retries_that_run_out_leave_no_sequence_to_another",
+    ),
+    broken(
+        "a batch that expired in doubt leaves its partition the epoch",
+        "R-PR-1",
+        SETTLING,
+        "        if batch.doubtful:\n            self._end(queue, why)\n",
+        "        if batch.doubtful:\n",
+        f"{ONCE}::test_what_expired_in_doubt_comes_late_and_is_refused",
+    ),
+    broken(
+        "what may come late behind a lost batch is numbered anew",
+        "R-PR-1",
+        SETTLING,
+        "unsure = foreign or numbering.lost or not batch.recognised",
+        "unsure = foreign or not batch.recognised",
+        f"{ONCE}::test_behind_an_expired_one_what_may_come_late_is_not_written_anew",
+    ),
+    broken(
+        "epochs of 16 bits are counted on",
+        "R-PR-1",
+        "clients/producer/producer_id.py",
+        "if epoch < LAST_EPOCH:",
+        "if True:",
+        f"{ONCE}::test_the_epoch_after_the_last_is_a_new_id",
+    ),
+    broken(
+        "a partition in doubt holds up the others",
+        "R-PR-1",
+        "clients/producer/sender.py",
+        "(numbering.ended and queue.unsettled())",
+        "(numbering.ended and any(q.unsettled() for q in self.queues.values()))",
+        f"{ONCE}::test_one_partition_in_doubt_holds_up_no_other",
+    ),
+    broken(
+        "retries that ran out leave their sequence to another batch",
+        "R-PR-1",
+        SETTLING,
+        'self._give_up(queue, batch, failure, "no retries left")\n            self._resolve',
+        "queue.take_back(batch)\n            self.fail(batch, failure)\n            self._resolve",
+        f"{ONCE}::test_retries_that_run_out_leave_no_sequence_to_another",
+    ),
+    broken(
+        "DUPLICATE_SEQUENCE_NUMBER is a failure",
+        "R-PR-1",
+        SETTLING,
+        "code in (0, DuplicateSequenceNumberError.code)",
+        "code == 0",
+        f"{ONCE}::test_duplicate_sequence_number_is_success",
+    ),
+    broken(
+        "sequences go on behind the last",
+        "R-PR-1",
+        QUEUE,
+        "SEQUENCES = 1 << 31",
+        "SEQUENCES = 1 << 32",
+        f"{ONCE}::test_sequences_begin_again_behind_the_last",
+    ),
+    broken(
+        "before KIP-890 an abort doesn't wait for what was sent",
+        "R-PR-1",
+        "clients/producer/transaction_manager.py",
+        "self.abandons = self.version_2\n",
+        "self.abandons = True\n",
+        "tests/simulation/test_transaction_ends.py"
+        "::test_before_kip_890_an_abort_waits_for_what_was_sent",
+    ),
+    broken(
+        "one refused record fails its neighbours",
+        "R-PR-1",
+        SETTLING,
+        "if answer is not None and bad and not batch.doubtful:",
+        "if False:",
+        f"{REFUSED}::test_refused_records_fail_and_their_neighbours_are_written",
+    ),
+    broken(
+        "a step walks over all partitions that were used once",
+        "R-MD-7",
+        "clients/producer/sender.py",
+        "            if queue.idle:\n",
+        "            if False:\n",
+        "tests/simulation/test_idle_partitions.py",
+    ),
+    broken(
+        "a delivery timeout doesn't say what was refused",
+        "R-RT-2",
+        SETTLING,
+        "attempts, latest = together(found)",
+        "attempts, latest = together([])",
+        f"{REFUSED}::test_a_delivery_timeout_lists_the_refusals",
+    ),
+)
