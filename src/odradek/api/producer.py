@@ -352,17 +352,21 @@ class Producer(Transactional):
         target = TopicPartition(lane.topic.name, partition)
         self._metadata.use(target.topic, host.now())
         deadline: float | None = None
-        while True:
-            place = engine.accumulator.append(
-                target, key, value, headers, timestamp_ms, size, host.now()
-            )
-            if place is not None:
-                break
-            if deadline is None:
-                deadline = host.now() + self._config["max.block.ms"]
-            self._await_room(size, deadline)
-        if place.wake:
+        try:
+            while True:
+                place = engine.accumulator.append(
+                    target, key, value, headers, timestamp_ms, size, host.now()
+                )
+                if place is not None:
+                    break
+                if deadline is None:
+                    deadline = host.now() + self._config["max.block.ms"]
+                self._await_room(size, deadline)
+            if place.wake:
+                host.wake()
+        except BaseException:  # interrupted: what it began lingers, and nobody else says so
             host.wake()
+            raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
     def _await_partition(self, lane: TopicLane, partition: int) -> None:
@@ -398,9 +402,13 @@ class Producer(Transactional):
             )
             writer = engine.writer(columns, topic, delivery.add, host.wake)
         self._metadata.use(name, host.now())
-        while missing := writer.advance(host.now(), at):
-            deadline = host.now() + self._config["max.block.ms"]
-            self._await_room(missing, deadline, engine.accumulator.limit // 8)
+        try:
+            while missing := writer.advance(host.now(), at):
+                deadline = host.now() + self._config["max.block.ms"]
+                self._await_room(missing, deadline, engine.accumulator.limit // 8)
+        except BaseException:
+            writer.give_up(host.now())
+            raise
 
     def _await_room(self, size: int, deadline: float, wanted: int = 0) -> None:
         engine, host = self._engine, self._host

@@ -38,7 +38,7 @@ class WakeUp:
         self.pending = True
         if not self.sleeping:
             return
-        self.sleeping = False  # one byte is enough
+        # `sleeping` stays: were it cleared here, an exception before the byte would lose a wake-up.
         pair = self._pair
         if pair is not None:
             with suppress(OSError):  # full: a byte is there already; closed: nobody sleeps

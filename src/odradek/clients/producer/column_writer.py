@@ -83,6 +83,12 @@ class ColumnWriter:
         finally:
             self._give_back(now)
 
+    def give_up(self, now: float) -> None:
+        """An exception ended `advance`, perhaps amid giving back: whatever is left goes now."""
+        self._accumulator.doubt()
+        self._give_back(now)
+        self._wake()
+
     def _advance(self, now: float, timestamp_ms: int) -> int:
         encoder, accumulator = self._encoder, self._accumulator
         sticky, sticky_room = -1, 0
@@ -138,36 +144,36 @@ class ColumnWriter:
         if partition in self._claims:
             self._finish(partition)
         target = TopicPartition(self._topic.name, partition)
-        batch = self._accumulator.claim(target, size, now)
-        self._claims[partition] = batch
         self._claimed_at[partition] = self._first_row + self.row
+        batch = self._accumulator.claim(target, size, now, self._claims)
         self._encoder.use(partition, batch.builder)
 
     def _finish(self, partition: int) -> None:
         """A claimed batch is full: it may go."""
         batch = self._claims[partition]
         self._leave(partition, batch)
-        del self._claims[partition]
         self._accumulator.ripen_claim(batch)
+        del self._claims[partition]
         self._wake()
 
     def _leave(self, partition: int, batch: ProducerBatch) -> None:
         """Write into a batch no more, and tell which of our rows are there."""
         piece = self._encoder.use(partition, self._closed)
-        start, stop = self._claimed_at.pop(partition), self._first_row + self.row
-        if piece is not None:
+        start, stop = self._claimed_at.pop(partition, None), self._first_row + self.row
+        if piece is not None and start is not None:
             reached = tuple(w for w in self._windows if w.stop > start and w.first < stop)
             rows = BatchRows(partition, start, stop, reached)
             self._noted(batch, piece.first, piece.count, rows)
 
     def _give_back(self, now: float) -> None:
         """Let all batches that aren't full, and the memory that wasn't used, go back."""
-        for partition, batch in self._claims.items():
+        for partition, batch in list(self._claims.items()):
             self._leave(partition, batch)
         hurry = self._accumulator.flushes != self._flushes
         self._flushes = self._accumulator.flushes
         left, self._room = self._room, 0
         claims = list(self._claims.values())
+        wake = self._accumulator.yield_claims(claims, left, now, hurry=hurry)
         self._claims.clear()
-        if self._accumulator.yield_claims(claims, left, now, hurry=hurry):
+        if wake:
             self._wake()

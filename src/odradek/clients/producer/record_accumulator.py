@@ -4,6 +4,8 @@ In: records from the callers' threads, and columns through `ColumnWriter`. Out: 
 sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch reserves
 what it may grow to, a closed one what it holds. Must not: hop to another thread for a record;
 `append` says when the host has to be woken: for a full batch, or for the first one that lingers.
+An exception from outside may end a caller's half at any bytecode (R-HO-1): whoever has the lock
+next finds the books torn, and mends them first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.batch import OPEN, ProducerBatch
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import Lock, TopicPartition
@@ -66,6 +68,12 @@ class RecordAccumulator:
         self._level: int | None = None
         if self._compression in LEVELS:
             self._level = config[f"compression.{self._compression}.level"]
+        self._torn = False
+        """Somebody is at the books, or was ended amid them."""
+        self._doubted = False
+        """`used` may be wrong; it is counted anew when nobody holds claims."""
+        self._live: dict[ProducerBatch, None] = {}
+        """All that have memory of ours."""
         self._serial = 0
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
@@ -84,6 +92,49 @@ class RecordAccumulator:
         if self.ended is not None:
             raise self.ended.with_traceback(None)  # it is raised again and again
 
+    # Exceptions from outside
+
+    def _open_books(self) -> None:
+        """Under the lock, before anything is changed; `_close_books` when all of it is."""
+        if self._torn:
+            self._mend()
+        self._torn = True
+
+    def _close_books(self) -> None:
+        if self._doubted and not self._claimed:
+            self.used = sum(batch.reserved for batch in self._live)
+            self._doubted = False
+        self._torn = False
+
+    def doubt(self) -> None:
+        """A caller was ended between two changes: `used` may be wrong."""
+        self._doubted = True
+
+    def _mend(self) -> None:
+        """Make one of what an exception left half done: `_begun` and `_ripe` say what there is."""
+        self._doubted = True
+        ripe = set(self._ripe)
+        ripe.update(b for b in self._live if b.taken)
+        for partition, begun in list(self._begun.items()):
+            while begun and begun[0] in ripe:
+                begun.popleft()
+            for batch in list(begun):
+                open_here = self._lanes.get(partition.topic, {}).get(partition.partition) is batch
+                if not open_here and batch not in self._claimed:
+                    batch.builder.close()  # nobody would write to it, or close it
+                    batch.reserved = batch.builder.estimated_size - HEADER_SIZE
+            self._let_go(partition)
+        kept = {b for begun in self._begun.values() for b in begun}
+        self._claimed = {b: None for b in self._claimed if b in kept}
+        self._lingering = deque(b for b in self._lingering if b in kept or b in ripe or b.taken)
+        for lane in self._lanes.values():
+            for number, batch in list(lane.items()):
+                if batch not in kept or batch.builder.closed:
+                    del lane[number]
+        for batch in [*self._ripe, *ripe]:
+            if batch.serial != OPEN:
+                self._serial = max(self._serial, batch.serial + batch.count)
+
     # Record by record
 
     def append(
@@ -98,35 +149,50 @@ class RecordAccumulator:
     ) -> Appended | None:
         """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it."""
         with self.lock:
-            lane = self.lane(partition.topic)
-            batch = lane.get(partition.partition)
-            most = self.batch_size
-            if self.topic_limits:
-                most = self._at_most(most, partition.topic, now)
-            wake = False
-            if batch is not None:
+            self._open_books()
+            place = self._append(partition, key, value, headers, timestamp_ms, size, now)
+            self._close_books()
+            return place
+
+    def _append(
+        self,
+        partition: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp_ms: int,
+        size: int,
+        now: float,
+    ) -> Appended | None:
+        lane = self.lane(partition.topic)
+        batch = lane.get(partition.partition)
+        most = self.batch_size
+        if self.topic_limits:
+            most = self._at_most(most, partition.topic, now)
+        wake = False
+        if batch is not None:
+            index = batch.append(key, value, headers, timestamp_ms)
+            while index is None and batch.builder.limit_bytes < most:
+                if not self._widen(batch, size, most):
+                    return None
                 index = batch.append(key, value, headers, timestamp_ms)
-                while index is None and batch.builder.limit_bytes < most:
-                    if not self._widen(batch, size, most):
-                        return None
-                    index = batch.append(key, value, headers, timestamp_ms)
-                if index is not None:
-                    if batch.builder.estimated_size >= most:
-                        self._ripen(batch)
-                        wake = True
-                    return Appended(batch, index, wake)
-                self._ripen(batch)
-                wake = True
-            wake = wake or not self._lingering
-            batch = self._open(partition, size, most, now)
-            if batch is None:
-                return None
-            lane[partition.partition] = batch
-            index = batch.append(key, value, headers, timestamp_ms) or 0
-            if batch.builder.estimated_size >= most:
-                self._ripen(batch)
-                wake = True
-            return Appended(batch, index, wake)
+            if index is not None:
+                if batch.builder.estimated_size >= most:
+                    self._ripen(batch)
+                    wake = True
+                return Appended(batch, index, wake)
+            self._ripen(batch)
+            wake = True
+        wake = wake or not self._lingering
+        batch = self._open(partition, size, most, now)
+        if batch is None:
+            return None
+        lane[partition.partition] = batch
+        index = batch.append(key, value, headers, timestamp_ms) or 0
+        if batch.builder.estimated_size >= most:
+            self._ripen(batch)
+            wake = True
+        return Appended(batch, index, wake)
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
         """How large batches of a topic become that has refused some."""
@@ -153,8 +219,9 @@ class RecordAccumulator:
 
     def _begin(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
         batch = self.make(partition, limit_bytes, now)
-        self._lingering.append(batch)
+        self._live[batch] = None
         self._begun.setdefault(partition, deque()).append(batch)
+        self._lingering.append(batch)
         return batch
 
     def make(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
@@ -191,16 +258,17 @@ class RecordAccumulator:
 
     def _let_go(self, partition: TopicPartition) -> bool:
         """Let closed batches be ripe up to the oldest that somebody still writes to."""
-        begun = self._begun[partition]
+        begun = self._begun.get(partition)
         went = False
         while begun and begun[0].builder.closed:
-            batch = begun.popleft()
+            batch = begun[0]
             batch.serial = self._serial
             self._serial += batch.count  # so that there are serials between, for its parts
             self._ripe.append(batch)  # without records as well: somebody may wait for it
+            begun.popleft()
             went = True
         if not begun:
-            del self._begun[partition]
+            self._begun.pop(partition, None)
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int) -> None:
@@ -212,18 +280,28 @@ class RecordAccumulator:
     def reserve(self, most: int) -> int:
         """Reserve up to `most` bytes for records that are yet to be put into claimed batches."""
         with self.lock:
+            self._open_books()
             granted = max(0, min(most, self.limit - self.used))
             self.used += granted
+            self._torn = False  # what is granted isn't in any batch, so nothing is counted anew
         return granted
 
-    def claim(self, partition: TopicPartition, size: int, now: float) -> ProducerBatch:
+    def claim(
+        self,
+        partition: TopicPartition,
+        size: int,
+        now: float,
+        claims: dict[int, ProducerBatch] | None = None,
+    ) -> ProducerBatch:
         """Take a partition's open batch out of its lane, or begin one: until `yield_claims` it
-        belongs to the caller, and only its bytes count as reserved.
+        belongs to the caller, and only its bytes count as reserved. It is in `claims` before it is
+        the caller's, who may be interrupted there and gives back what `claims` has.
 
         `size`: what a first record takes at most.
         """
         with self.lock:
             self.check()
+            self._open_books()
             batch = self.lane(partition.topic).pop(partition.partition, None)
             most = self.column_batch_size
             if self.topic_limits:
@@ -233,18 +311,24 @@ class RecordAccumulator:
             else:
                 self._settle(batch, batch.builder.estimated_size - HEADER_SIZE)
                 batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
+            if claims is not None:
+                claims[partition.partition] = batch
             self._claimed[batch] = None
+            self._torn = False
         return batch
 
     def ripen_claim(self, batch: ProducerBatch) -> None:
         """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
         with self.lock:
-            self._ripen_claim(batch)
+            self._open_books()
+            if batch in self._claimed:
+                self._ripen_claim(batch)
+            self._torn = False
 
     def _ripen_claim(self, batch: ProducerBatch) -> None:
         batch.reserved = batch.builder.estimated_size - HEADER_SIZE
-        self._claimed.pop(batch, None)
         self._close(batch)
+        self._claimed.pop(batch, None)
 
     def yield_claims(
         self, batches: Iterable[ProducerBatch], left: int, now: float, *, hurry: bool
@@ -257,8 +341,11 @@ class RecordAccumulator:
         """
         wake = False
         with self.lock:
+            self._open_books()
             self.used -= left
             for batch in batches:
+                if batch not in self._claimed:
+                    continue  # the caller was interrupted, and gives it back once more
                 lane = self.lane(batch.partition.topic)
                 if not batch.builder.count:
                     self._claimed.pop(batch, None)
@@ -283,6 +370,7 @@ class RecordAccumulator:
                     if not batch.lingers:
                         batch.lingers = True
                         self._lingering.append(batch)
+            self._close_books()
         return wake
 
     # The sender's side
@@ -290,13 +378,14 @@ class RecordAccumulator:
     @property
     def has_batches(self) -> bool:
         """Batches are here that the sender hasn't taken."""
-        return bool(self._ripe or self._lingering)
+        return bool(self._ripe or self._lingering or self._torn)
 
     def take(self, now: float) -> list[ProducerBatch]:
         """The batches that should go out now; those of a partition in the order of their rows."""
-        if not self._ripe and not self._lingering:
+        if not self.has_batches:
             return []
         with self.lock:
+            self._open_books()
             hurry = self._hurry
             while self._lingering:
                 batch = self._lingering[0]
@@ -307,9 +396,10 @@ class RecordAccumulator:
                 if not batch.builder.closed and batch not in self._claimed:
                     self._ripen(batch)
             taken = list(self._ripe)
+            for batch in taken:
+                batch.taken = True
             self._ripe.clear()
-        for batch in taken:
-            batch.taken = True
+            self._close_books()
         return taken
 
     @property
@@ -326,9 +416,11 @@ class RecordAccumulator:
     def close_all(self) -> None:
         """Let nothing linger any more (flush, close)."""
         with self.lock:
+            self._open_books()
             self.flushes += 1
             for batch in self._open_ones():
                 self._ripen(batch)
+            self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
         """The batches of the lanes. Topics that were used once have lanes, so those aren't walked;
@@ -346,15 +438,21 @@ class RecordAccumulator:
         with self.lock:
             if batch in self._claimed:  # its owner writes into it; `ended` will stop him
                 return
+            self._open_books()
             self.used -= batch.reserved
             batch.reserved = 0
+            self._live.pop(batch, None)
             batch.builder.release()
+            self._close_books()
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Let the memory of a batch be that of its parts."""
         with self.lock:
+            self._open_books()
             for part in parts:
+                self._live[part] = None
                 self._settle(part, part.builder.estimated_size - HEADER_SIZE)
+            self._close_books()
         self.release(batch)
 
     def next_ripe(self) -> float:

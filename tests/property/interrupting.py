@@ -1,0 +1,84 @@
+"""An exception at a chosen bytecode: what a signal handler that raises does, but not by luck."""
+
+from __future__ import annotations
+
+import dis
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Self
+
+import odradek
+
+OURS = str(Path(odradek.__file__).parent)
+THEIRS = tuple(str(Path(OURS) / room) for room in ("simulation", "testing"))
+ALL = "ODRADEK_EVERY_BYTECODE"
+"""Set: each bytecode has its turn; else so many of them as the test says, by seed."""
+
+
+class Interruption(BaseException):
+    """What comes from outside."""
+
+
+@cache
+def uninterruptible(code: CodeType) -> frozenset[int]:
+    """Offsets between the end of a `with` block and the call of its `__exit__`.
+
+    CPython looks for signals at the end of calls, at jumps back and at the beginning of functions;
+    a tracer could raise here, nothing else can.
+    """
+    found: set[int] = set()
+    instructions = list(dis.get_instructions(code))
+    for at, instruction in enumerate(instructions):
+        if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
+            found.add(instruction.offset)
+        three = instructions[at : at + 3]
+        if len(three) == 3 and all(i.opname == "LOAD_CONST" and i.argval is None for i in three):
+            for later in instructions[at : at + 6]:
+                found.add(later.offset)
+                if later.opname == "CALL":
+                    break
+    return frozenset(found)
+
+
+class At:
+    """Raises at the n-th bytecode of ours that this thread runs inside the block."""
+
+    def __init__(self, number: float) -> None:
+        self.left = number
+        self.seen = 0
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        del argument
+        name = frame.f_code.co_filename
+        if not name.startswith(OURS) or name.startswith(THEIRS):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti not in uninterruptible(frame.f_code):
+            self.seen += 1
+            if self.seen > self.left:
+                sys.settrace(None)
+                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+                raise Interruption(self.where)
+        return self
+
+    def __enter__(self) -> Self:
+        self.before = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self.before)
+
+
+def places(total: int, most: int, seed: int) -> Iterator[int]:
+    """Which bytecodes have their turn."""
+    if total <= most or os.environ.get(ALL):
+        yield from range(total)
+    else:
+        yield from sorted(random.Random(seed).sample(range(total), most))

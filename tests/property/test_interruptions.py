@@ -1,0 +1,180 @@
+"""R-HO-1: an exception at any bytecode leaves every lock free, the books right, the client usable.
+
+`ODRADEK_EVERY_BYTECODE=1` tries all of them (`make fuzz-interruptions`), else a sample is tried.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.property.interrupting import At, Interruption, places
+from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+MOST = 120
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with one_broker(partitions=2) as (_, servers):
+        fill(servers, 500)
+        yield servers
+
+
+def free(lock: Any) -> bool:
+    """Another thread can have it."""
+    got: list[bool] = []
+
+    def take() -> None:
+        with lock:
+            got.append(True)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return bool(got)
+
+
+def length(action: Callable[[], object]) -> int:
+    """How many bytecodes it runs in this thread."""
+    with At(float("inf")) as tracer:
+        action()
+    return tracer.seen
+
+
+def interrupted(action: Callable[[], object], number: int) -> str:
+    """Run an action up to a bytecode; says where that was."""
+    with At(number) as tracer:
+        try:
+            action()
+        except Interruption:
+            return tracer.where
+    return ""
+
+
+def rows(count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.table({"value": [b"r" * 100] * count, "key": [str(n).encode() for n in range(count)]})
+
+
+def sends(producer: Producer) -> None:
+    """With batches of 500 bytes: batches are begun, widened, filled and closed."""
+    for number in range(3):
+        producer.send("t", b"x" * 200, partition=number % 2)
+
+
+PRODUCES: dict[str, Callable[[Producer], object]] = {
+    "send": sends,
+    "send_arrow": lambda producer: producer.send_arrow("t", rows(12)),
+    "flush": lambda producer: (producer.send("t", b"1"), producer.flush(PATIENCE)),
+    "result": lambda producer: producer.send("t", b"1").result(PATIENCE),
+    "explain": lambda producer: producer.explain(),
+}
+
+
+@pytest.mark.parametrize("what", PRODUCES)
+def test_a_producer_goes_on(servers: str, what: str) -> None:
+    action = PRODUCES[what]
+    with Producer(bootstrap_servers=servers, batch_size=500, linger_ms=1) as producer:
+        producer.send("t", b"warm").result(PATIENCE)
+        action(producer)
+        total = max(length(lambda: action(producer)) for _ in range(2))
+        for number in places(total, MOST, seed=1):
+            where = interrupted(lambda: action(producer), number)
+            assert free(producer._host.lock), where
+            assert producer.send("t", b"next", partition=0).result(PATIENCE), where
+            assert producer.send("t", b"next", partition=1).result(PATIENCE), where
+            producer.flush(PATIENCE)
+            accumulator = producer._engine.accumulator
+            assert accumulator.used == 0, where
+            assert not accumulator.untaken(), where
+            assert producer._engine.ended is None, where
+
+
+def read(consumer: Consumer) -> None:
+    consumer.seek(TP, 0)
+    assert consumer.poll(PATIENCE)
+
+
+def pauses(consumer: Consumer) -> None:
+    consumer.pause([TP])
+    consumer.resume([TP])
+
+
+READS: dict[str, Callable[[Consumer], object]] = {
+    "poll": read,
+    "pause": pauses,
+    "poll_arrow": lambda consumer: (consumer.seek(TP, 0), consumer.poll_arrow(PATIENCE)),
+    "end_offsets": lambda consumer: consumer.end_offsets([TP], PATIENCE),
+    "explain": lambda consumer: consumer.explain(),
+}
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("what", READS)
+def test_a_consumer_goes_on(servers: str, what: str, background: bool) -> None:
+    action = READS[what]
+    with Consumer(bootstrap_servers=servers, background=background) as consumer:
+        consumer.assign([TP])
+        read(consumer)
+        action(consumer)
+        total = max(length(lambda: action(consumer)) for _ in range(2))
+        for number in places(total, MOST, seed=2):
+            where = interrupted(lambda: action(consumer), number)
+            assert free(consumer._host.lock), where
+            consumer.resume([TP])
+            consumer.seek(TP, 10)
+            records = consumer.poll(PATIENCE)
+            assert records, where
+            assert records[0].offset == 10, where
+
+
+CLIENTS: dict[str, Callable[[str], Any]] = {
+    "producer": lambda servers: Producer(bootstrap_servers=servers),
+    "consumer": lambda servers: Consumer(bootstrap_servers=servers),
+    "background": lambda servers: Consumer(bootstrap_servers=servers, background=True),
+}
+
+
+def used(kind: str, servers: str) -> Any:
+    client = CLIENTS[kind](servers)
+    if isinstance(client, Producer):
+        client.send("t", b"1").result(PATIENCE)
+    else:
+        client.assign([TP])
+        read(client)
+    return client
+
+
+def io_threads() -> int:
+    return sum(t.name == "odradek-io" for t in threading.enumerate())
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_close_again_closes(servers: str, kind: str) -> None:
+    total = length(used(kind, servers).close)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough
+    for number in places(total, 40, seed=3):
+        client = used(kind, servers)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            where = interrupted(client.close, number)
+            client.close(PATIENCE)
+        assert free(client._host.lock), where
+        assert not client._host.in_use, where
+    assert io_threads() == 0
+    gc.collect()
+    left = len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
+    assert left < 10  # the brokers' ends of the last ones
