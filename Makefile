@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help setup kernel demo test check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -49,6 +49,9 @@ fuzz-kernels: setup ## both kernels under ASan and UBSan for SECONDS (600); new 
 
 fuzz-schedules: setup ## random schedules of faults for SECONDS (600)
 	$(BIN)/odradek simulate explore --jobs 2 --seconds $(or $(SECONDS),600) $(ARGS)
+
+fuzz-interruptions: setup ## an exception at every bytecode of the paths that users call (an hour)
+	ODRADEK_EVERY_BYTECODE=1 $(BIN)/pytest -q --timeout 0 tests/property/test_interruptions.py
 
 fuzz-properties: setup ## the property tests under other examples
 	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property

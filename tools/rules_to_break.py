@@ -43,7 +43,59 @@ STATES = "network/cluster_connection_states.py"
 GOVERNOR = "network/dial_governor.py"
 SETTLING = "clients/producer/settling.py"
 
+SIGNALS = "tests/unit/api/test_threads_and_signals.py"
+LEFT_OPEN = "tests/unit/api/test_left_open.py"
+
 BREAKAGES = (
+    # Hosts
+    broken(
+        "two threads hand out the same records",
+        "R-HO-3",
+        "runtime/one_reader.py",
+        "if held is None or not held.stands:",
+        "if True:",
+        f"{SIGNALS}::test_a_second_thread_in_poll_is_refused_by_name",
+    ),
+    broken(
+        "an exception leaves the accumulator's books torn",
+        "R-HO-1",
+        "clients/producer/record_accumulator.py",
+        "        if self._torn:\n            self._mend()",
+        "        if False:\n            self._mend()",
+        "tests/property/test_interruptions.py::test_a_producer_goes_on[send]",
+    ),
+    broken(
+        "a torn engine goes on",
+        "R-HO-1",
+        "api/base.py",
+        "if self._host.torn:",
+        "if False:",
+        "tests/property/test_interruptions.py::test_a_consumer_goes_on[end_offsets-False]",
+    ),
+    broken(
+        "send() goes on where it has interrupted itself",
+        "R-HO-2",
+        "api/producer.py",
+        'self._check_uninterrupted("send()")',
+        "pass",
+        f"{SIGNALS}::test_a_producer_interrupted_under_its_lock_refuses_to_wait",
+    ),
+    broken(
+        "the end of the program forgets records",
+        "R-HO-4",
+        "api/left_open.py",
+        "        atexit.register(_at_exit)",
+        "        pass",
+        f"{LEFT_OPEN}::test_a_program_that_ends_without_close_delivers_everything",
+    ),
+    broken(
+        "sys.exit() in a callback ends the step",
+        "R-HO-5",
+        "api/record_future.py",
+        "    except BaseException as error:\n        producer.surface(error)",
+        "    except ZeroDivisionError:\n        raise",
+        f"{SIGNALS}::test_what_a_delivery_callback_means_for_the_program_gets_there",
+    ),
     # KIP-580
     broken(
         "the literal formula of KIP-580",

@@ -1,0 +1,94 @@
+"""Threads that send, send columns, flush and poll at once; a fork amid all that; a close."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.api.loopback_scene import PATIENCE, one_broker
+from tests.unit.runtime.test_fork import in_child
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import ClientForkedError, KafkaError
+from odradek.common.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+THREADS, TURNS = 4, 40
+
+
+def together(jobs: list[Callable[[], object]], meanwhile: Callable[[], object]) -> list[Any]:
+    """Run jobs at once; what they raise comes back."""
+    raised: list[Any] = []
+
+    def run(job: Callable[[], object]) -> None:
+        try:
+            job()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    meanwhile()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    return raised
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_threads_share_a_producer(fork: bool) -> None:
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
+        futures: list[Any] = []
+
+        def work(seed: int) -> None:
+            rng = random.Random(seed)
+            for turn in range(TURNS):
+                match rng.randrange(4):
+                    case 0:
+                        futures.append(producer.send_arrow("t", pa.table({"value": [b"a"] * 20})))
+                    case 1:
+                        producer.flush(PATIENCE)
+                    case _:
+                        futures.extend(producer.send("t", b"b" * turn) for _ in range(20))
+
+        def refused() -> None:
+            for call in (lambda: producer.send("t", b"c"), producer.flush, producer.explain):
+                with pytest.raises(ClientForkedError):
+                    call()
+            producer.close()
+
+        def forks() -> None:
+            for _ in range(5 if fork else 0):
+                in_child(refused)
+
+        jobs = [lambda seed=seed: work(seed) for seed in range(THREADS)]
+        assert together(jobs, forks) == []
+        producer.flush(PATIENCE)
+        sent = sum(getattr(future, "rows", 1) for future in futures)
+        assert all(future.exception(PATIENCE) is None for future in futures)
+        assert producer._engine.accumulator.used == 0
+        with Consumer(bootstrap_servers=servers) as consumer:
+            assert consumer.end_offsets([TP], PATIENCE)[TP] == sent
+
+
+def test_a_close_amid_sends_ends_them_all() -> None:
+    with one_broker() as (_, servers):
+        producer = Producer(bootstrap_servers=servers)
+        producer.send("t", b"0").result(PATIENCE)
+        accepted: list[Any] = []
+
+        def work() -> None:
+            while True:
+                accepted.append(producer.send("t", b"x" * 100))
+
+        raised = together([work] * THREADS, producer.close)
+        assert len(raised) == THREADS
+        assert all(isinstance(error, KafkaError) for error in raised)
+        outcomes = [future.exception(PATIENCE) for future in accepted]  # none hangs
+        assert all(isinstance(error, KafkaError | None) for error in outcomes)
