@@ -38,6 +38,10 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
             found.add(instruction.offset)
         three = instructions[at : at + 3]
         if len(three) == 3 and all(i.opname == "LOAD_CONST" and i.argval is None for i in three):
+            before = at - 1  # the value that is returned is put out of the way
+            while instructions[before].opname in ("SWAP", "NOP", "COPY"):
+                found.add(instructions[before].offset)
+                before -= 1
             for later in instructions[at : at + 6]:
                 found.add(later.offset)
                 if later.opname == "CALL":

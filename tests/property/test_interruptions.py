@@ -21,7 +21,7 @@ from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 
 TP = TopicPartition("t", 0)
-MOST = 120
+MOST = 40
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,8 @@ READS: dict[str, Callable[[Consumer], object]] = {
 @pytest.mark.parametrize("what", READS)
 def test_a_consumer_goes_on(servers: str, what: str, background: bool) -> None:
     action = READS[what]
-    with Consumer(bootstrap_servers=servers, background=background) as consumer:
+    options: dict[str, Any] = {"fetch_max_wait_ms": 5, "background": background}
+    with Consumer(bootstrap_servers=servers, **options) as consumer:
         consumer.assign([TP])
         read(consumer)
         action(consumer)
@@ -142,8 +143,10 @@ def test_a_consumer_goes_on(servers: str, what: str, background: bool) -> None:
 
 CLIENTS: dict[str, Callable[[str], Any]] = {
     "producer": lambda servers: Producer(bootstrap_servers=servers),
-    "consumer": lambda servers: Consumer(bootstrap_servers=servers),
-    "background": lambda servers: Consumer(bootstrap_servers=servers, background=True),
+    "consumer": lambda servers: Consumer(bootstrap_servers=servers, fetch_max_wait_ms=5),
+    "background": lambda servers: Consumer(
+        bootstrap_servers=servers, fetch_max_wait_ms=5, background=True
+    ),
 }
 
 
@@ -166,7 +169,7 @@ def test_close_again_closes(servers: str, kind: str) -> None:
     total = length(used(kind, servers).close)
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough
-    for number in places(total, 40, seed=3):
+    for number in places(total, 20, seed=3):
         client = used(kind, servers)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)

@@ -212,6 +212,8 @@ class SelectorHost(HostSockets):
             self.abandon()
             return
         if self._closed:
+            if not self._busy.locked():
+                self._release()  # what an exception may have left of the first time
             return
         if self.interrupted:
             self._close_at = deadline
@@ -461,6 +463,6 @@ class SelectorHost(HostSockets):
         self._transports.clear()
         self._leaving.clear()
         self._wake_up.close()
-        selector, self._selector = self._selector, None
-        if selector is not None:
-            selector.close()
+        if self._selector is not None:
+            self._selector.close()
+            self._selector = None

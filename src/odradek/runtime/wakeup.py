@@ -51,10 +51,10 @@ class WakeUp:
                 self._pair[0].recv(4096)
 
     def close(self) -> None:
-        """Close the pair."""
-        pair, self._pair = self._pair, None
-        for end in pair or ():
+        """Close the pair; where this was interrupted, once more does no harm."""
+        for end in self._pair or ():
             end.close()
+        self._pair = None
 
     def abandon(self) -> None:
         """In a forked child: give the file descriptors back."""

@@ -30,4 +30,4 @@ def fill(servers: str, count: int, topic: str = "t") -> None:
     """Write so many records."""
     with Producer(bootstrap_servers=servers) as producer:
         for number in range(count):
-            producer.send(topic, str(number).encode())
+            producer.send(topic, str(number).encode(), partition=0)
