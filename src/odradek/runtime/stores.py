@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,11 +29,8 @@ logger = logging.getLogger("odradek")
 LARGEST = 16 << 20
 """Bytes of a store, at most: a log or a disk that was named by mistake isn't read."""
 OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
-_CERTIFICATE = re.compile(
-    r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END (?:X509 |TRUSTED )?CERTIFICATE-",
-    re.DOTALL,
-)
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_EDGE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
+_CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
 _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
@@ -106,17 +104,29 @@ def tidy_pem(text: Secret) -> Secret:
     Java takes blocks on one line, with spaces or nothing between: properties files and environment
     variables leave them like that.
     """
-    return Secret("".join(map(_tidy_block, _BLOCK.finditer(text.reveal()))))
+    return Secret("".join(_tidy_block(what, body) for what, body in _blocks(text.reveal())))
 
 
-def _tidy_block(block: re.Match[str]) -> str:
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Kinds and bodies of the blocks, in one pass over the edges: what looks for the end of each
+    beginning anew takes the square of the time where ends are missing.
+    """
+    kind, start = "", 0
+    for edge in _EDGE.finditer(text):
+        if edge[1] == "BEGIN":
+            kind, start = edge[2], edge.end()
+        elif edge[2] == kind or {edge[2], kind} <= _CERTIFICATES:
+            yield kind, text[start : edge.start()]
+            kind = ""
+
+
+def _tidy_block(what: str, body: str) -> str:
     """Headers may stand before what is encoded, and aren't guessed where they aren't the usual."""
-    what, body = block[1], block[2]
     headers = _HEADERS.match(body)
     if headers is not None:
         body = body[headers.end() :]
     elif ":" in body:
-        return f"{block[0]}\n"
+        return f"-----BEGIN {what}-----{body}-----END {what}-----\n"
     encoded = "".join(body.split())
     lines = [encoded[at : at + 64] for at in range(0, len(encoded), 64)]
     before = [] if headers is None else [f"Proc-Type: {headers[1]}", f"DEK-Info: {headers[2]}", ""]
@@ -125,10 +135,11 @@ def _tidy_block(block: re.Match[str]) -> str:
 
 def certificates_of(text: str, where: str) -> list[bytes]:
     """The certificates in a PEM text, as DER; other blocks and words between are passed over."""
-    found = []
-    for number, match in enumerate(_CERTIFICATE.finditer(text), 1):
+    found: list[bytes] = []
+    bodies = (body for kind, body in _blocks(text) if kind in _CERTIFICATES)
+    for number, body in enumerate(bodies, 1):
         try:
-            found.append(base64.b64decode("".join(match[1].split()), validate=True))
+            found.append(base64.b64decode("".join(body.split()), validate=True))
         except (binascii.Error, ValueError):
             raise ConfigurationError(f"{where}: certificate {number} isn't PEM: broken") from None
     if not found:

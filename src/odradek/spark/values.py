@@ -142,8 +142,9 @@ class JsonDecoder:
     def _together(self, values: pa.Array) -> pa.Array | None:
         """Have Arrow read all values; None where it finds another number of them.
 
-        Each stands in an object of its own line: so none can end early, or swallow the next.
-        Not noticed here: members behind a whole object, as in `{"a":1},"w":2`, are passed over.
+        Each stands in an object of its own line, and once more in a list there, which isn't read:
+        so none can end early, swallow the next, or have anything behind it. What may follow a value
+        in an object (`,"w":2`) can't in a list, and the other way round.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -152,7 +153,7 @@ class JsonDecoder:
         if not self._fields:
             return None  # nothing but the corrupt record
         shown = pc.fill_null(values, b"null")
-        lines = pc.binary_join_element_wise(b'{"v":', shown, b"}\n", b"")
+        lines = pc.binary_join_element_wise(b'{"v":', shown, b',"x":[', shown, b"]}\n", b"")
         lines = lines.cast(pa.string())  # refuses what isn't UTF-8; the reader would take it
         _, offsets, data = lines.buffers()
         begin, end = lines.offset, lines.offset + len(lines)

@@ -9,6 +9,7 @@ import logging
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -26,7 +27,7 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.stores import Source, certificates_of, own_key, trusted
+from odradek.runtime.stores import Source, _blocks, certificates_of, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
 
 PASSWORD = Secret(STORE_PASSWORD)
@@ -252,3 +253,41 @@ def test_a_broken_store_is_a_configuration_error(
     except ConfigurationError as error:
         problem = str(error)
     assert not problem or problem.startswith(f"{source.option}: {path}: ")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "-----BEGIN CERTIFICATE-----\n",
+        "-----BEGIN A-----\n-----END B-----\n",
+        "-----BEGIN " + "A" * 64 + "\n",
+        "-----BEGIN X-----Proc-Type: 4\n",
+    ],
+)
+def test_what_beginnings_without_ends_cost_grows_with_their_number_only(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """108 KB of them took 7 s. What is counted are the texts that are looked through for an end."""
+    looked: list[int] = []
+
+    class Counting(str):
+        __slots__ = ()
+
+        def __getitem__(self, key: Any) -> str:
+            found = super().__getitem__(key)
+            looked.append(len(found))
+            return found
+
+    text = Counting(piece * (108_000 // len(piece)))
+    assert list(_blocks(text)) == []
+    assert sum(looked) <= len(text)
+    with pytest.raises(ConfigurationError, match="there is no certificate"):
+        certificates_of(text, "here")
+
+
+def test_a_beginning_within_a_block_begins_anew() -> None:
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    text = f"{begin}\nAAAA{begin}\nQUJD\n{end}"
+    assert certificates_of(text, "here") == [b"ABC"]
+    mixed = "-----BEGIN TRUSTED CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----"
+    assert certificates_of(mixed, "here") == [b"ABC"]

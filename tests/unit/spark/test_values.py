@@ -253,3 +253,28 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     assert columns[1] == "value"
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):
         list(reader.batches(("value",), pa.schema([target.field("value")]), made))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b'{"amount":1},"w":2',
+        b'{"amount":1},"v":{"amount":2}',
+        b'{"amount":1},{"amount":2}',
+        b'{"amount":1}],"w":[2',
+        b'{"amount":1}}\n{"v":{"amount":2}',
+        b'{"amount":1}],"x":[{"amount":1}]}\n{"v":{"amount":1},"x":[{"amount":1}',
+        b'{"amount":1},"w":"',
+        b'{"amount":1},"w":"\\"',
+        b'{"amount":1} trailing',
+        b'{"amount":1}}',
+    ],
+)
+def test_what_stands_behind_a_value_makes_it_malformed(given: bytes) -> None:
+    """Spark's own from_json stops at the end of the first value and takes it, also in FAILFAST."""
+    good = b'{"amount":7}'
+    fields = {"ddl": "amount bigint"}
+    assert decoded(good, given, good, **fields) == [{"amount": 7}, {"amount": None}, {"amount": 7}]
+    for neighbours in ((), (good,), (good, b'{"amount":1, "w":[2,{"v":"x"}]}')):
+        with pytest.raises(ValueDecodeError, match=f"value {len(neighbours)} of a batch: not JSON"):
+            decoded(*neighbours, given, **fields, fail_fast=True)
