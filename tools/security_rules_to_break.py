@@ -342,4 +342,28 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "return shown",
         "tests/unit/cli/console/test_formatting.py::test_records_steer_no_terminal",
     ),
+    broken(
+        "a server's echo of an encoded secret is shown",
+        "SECRETS",
+        "common/echoes.py",
+        "if len(piece) >= LEAST and piece in words:",
+        "if False:",
+        "tests/unit/common/test_echoes.py",
+    ),
+    broken(
+        "a common name is a host name",
+        "TLS",
+        CONTEXT,
+        "context.hostname_checks_common_name = False",
+        "context.hostname_checks_common_name = True",
+        f"{IN_CONTEXT}::test_a_common_name_alone_is_no_host_name",
+    ),
+    broken(
+        "something may stand behind a JSON value",
+        "R-IN-1",
+        "spark/values.py",
+        'b\',"x":[\', shown, b"]}\\n", b"")',
+        'b"}\\n", b"")',
+        "tests/unit/spark/test_values.py::test_what_stands_behind_a_value_makes_it_malformed",
+    ),
 )

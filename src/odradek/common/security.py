@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
@@ -17,6 +17,7 @@ from odradek.common.jaas import LoginModule, parse_jaas
 from odradek.common.secret import Secret
 from odradek.common.security_options import IAM, IGNORED, OAUTH
 from odradek.common.security_values import pem
+from odradek.common.types import Address
 
 logger = logging.getLogger("odradek")
 
@@ -29,6 +30,13 @@ MODULES = {
     "Krb5LoginModule": GSSAPI,
     "IAMLoginModule": MSK_IAM,
 }
+DANGERS = {
+    PLAIN: "sees the credentials",
+    OAUTHBEARER: "sees the credentials",
+    MSK_IAM: "can show what this client signed again, for some minutes",
+    SCRAM: "can try passwords at home until one fits, and whoever changes them speaks as this user",
+}
+"""What plaintext gives away, by the mechanism's first letters."""
 UNSECURED = "unsecuredLogin"
 EXTENSION = "extension_"
 _AWS = (
@@ -113,12 +121,31 @@ def _settle_sasl(values: Values, given: Collection[str]) -> None:
                 )
     if mechanism == OAUTHBEARER:
         _settle_oauthbearer(values)
-    if values["security.protocol"] == "SASL_PLAINTEXT" and mechanism in (PLAIN, OAUTHBEARER):
+    if values["security.protocol"] == "SASL_PLAINTEXT":
+        _warn_of_plaintext(mechanism, values["bootstrap.servers"] or ())
+
+
+def _warn_of_plaintext(mechanism: str, servers: Iterable[Address]) -> None:
+    """Once a client, and not where nothing leaves this machine."""
+    away = [str(server) for server in servers if not _is_loopback(server.host)]
+    danger = next((DANGERS[kind] for kind in DANGERS if mechanism.startswith(kind)), None)
+    if away and danger:
         logger.warning(
-            "security.protocol=SASL_PLAINTEXT with %s: whoever sees the network's packets sees the "
-            "credentials; SASL_SSL hides them",
-            mechanism,
+            "security.protocol=SASL_PLAINTEXT with %s to %s: whoever sees the network's packets "
+            "%s; SASL_SSL hides them",
+            *(mechanism, ", ".join(away), danger),
         )
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower().removesuffix(".") == "localhost":
+        return True
+    from ipaddress import ip_address  # only here: most clients start without it
+
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def _settle_oauthbearer(values: Values) -> None:

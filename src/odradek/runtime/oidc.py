@@ -15,15 +15,17 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from base64 import b64encode
-from collections.abc import Callable, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import parse_qs, quote_plus, unquote_plus, urlencode
 
 from odradek.common.backoff import ExponentialBackoff
+from odradek.common.echoes import without_echo
 from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
@@ -107,8 +109,9 @@ class TokenServer:
         authorization: Secret | None,
         deadline: float,
     ) -> dict[str, Any]:
+        sent = Secret(urlencode(form()))
         request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only
-            self._url, urlencode(form()).encode("ascii"), method="POST"
+            self._url, sent.reveal().encode("ascii"), method="POST"
         )
         request.add_header("Accept", "application/json")
         request.add_header("Cache-Control", "no-cache")
@@ -123,7 +126,7 @@ class TokenServer:
                 body = self._body(answer, deadline)
         except urllib.error.HTTPError as error:
             with error:
-                failure = self._refusal(error)
+                failure = self._refusal(error, _secrets_of(sent, authorization))
         except (OSError, http.client.HTTPException) as error:
             failure = self._failure(error)
         else:
@@ -158,8 +161,8 @@ class TokenServer:
             cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
         )
 
-    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
-        said, code = _said(error), error.code
+    def _refusal(self, error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> Exception:
+        said, code = _said(error, secrets), error.code
         what = f"{self.place} answered HTTP {code}" + (f": {said}" if said else "")
         if code in RETRIED or code >= 500:
             refused = TokenError(what, cure="The token server has a problem of its own; ask there.")
@@ -257,8 +260,22 @@ def opener(context: ssl.SSLContext, connect: float, read: float) -> urllib.reque
     return director
 
 
-def _said(error: urllib.error.HTTPError) -> str:
-    """RFC 6749, 5.2: `error` and `error_description`. Anything else isn't repeated."""
+def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
+    """What was sent and a server may repeat: an assertion, a client's secret, its header."""
+    found = [Secret(one) for one in parse_qs(form.reveal()).get("assertion", [])]
+    if authorization is not None:
+        _, _, encoded = authorization.reveal().partition(" ")
+        found.append(Secret(encoded))
+        with suppress(ValueError):
+            found.append(Secret(b64decode(encoded).decode().partition(":")[2]))
+            found.append(Secret(unquote_plus(found[-1].reveal())))
+    return found
+
+
+def _said(error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> str:
+    """RFC 6749, 5.2: `error` and `error_description`. Anything else isn't repeated, nor is what
+    the server has from us.
+    """
     try:
         found = json.loads(error.read(65536))
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
@@ -268,6 +285,8 @@ def _said(error: urllib.error.HTTPError) -> str:
     code = found.get("error") or found.get("errorCode")
     words = found.get("error_description") or found.get("errorSummary")
     said = ": ".join(part for part in (code, words) if isinstance(part, str))
+    for secret in secrets:
+        said = without_echo(said, secret)
     return "".join(c if c.isprintable() else " " for c in said[:SAID])
 
 

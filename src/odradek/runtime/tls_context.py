@@ -69,6 +69,7 @@ def https_context(config: Config) -> ssl.SSLContext:
     """A context for HTTPS to a token endpoint: the system's trust, or `https.ca.*`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
     _trust(context, config, "https.ca.location", "https.ca.pem")
     return context
 
@@ -139,6 +140,9 @@ def build(config: Config) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _set_versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
+    # RFC 9525: a name counts as subjectAltName only. An authority's limits on names (name
+    # constraints) don't bind what stands in the common name.
+    context.hostname_checks_common_name = False
     if not config["enable.ssl.certificate.verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

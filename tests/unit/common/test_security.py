@@ -370,6 +370,16 @@ def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str
             "sees the credentials; SASL_SSL hides them",
         ),
         (
+            {
+                **SCRAM,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.username": "u",
+                "sasl.password": PLANTED,
+                "bootstrap.servers": "localhost:1,broker:9092",
+            },
+            "SCRAM-SHA-512 to broker:9092: whoever sees the network's packets can try passwords",
+        ),
+        (
             {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"},
             "anybody can pass for the brokers of h:9092",
         ),
@@ -438,3 +448,19 @@ def test_the_tables_fit_together() -> None:
 def test_errors_of_other_options_are_errors_of_kafka() -> None:
     with pytest.raises(KafkaError):
         config({"sasl.login.refresh.window.factor": "2"})
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_plaintext_within_this_machine_is_no_reason_to_warn(
+    mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config(
+        {
+            "bootstrap.servers": "localhost:1,127.0.0.2:1,[::1]:1",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": "u",
+            "sasl.password": PLANTED,
+        }
+    )
+    assert caplog.records == []

@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import pytest
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
@@ -293,3 +294,17 @@ def test_only_the_listed_urls_where_there_is_a_list(url: str, taken: bool) -> No
     else:
         with pytest.raises(ConfigurationError, match="isn't among the token servers"):
             allowed_url(url, listed)
+
+
+@pytest.mark.parametrize(
+    "echo", [CLIENT_SECRET, AUTHORIZATION.reveal(), quote_plus(CLIENT_SECRET), "eyJ.assert.ion"]
+)
+def test_what_a_server_repeats_of_ours_is_hidden(server: TokenServer, echo: str) -> None:
+    words = {"error": "invalid_client", "error_description": f"you sent {echo} and that's wrong"}
+    server.faults.append((400, json.dumps(words).encode()))
+    form = {**FORM, "assertion": "eyJ.assert.ion"}
+    with pytest.raises(TokenError) as caught:
+        asking(server.url()).post(lambda: form, AUTHORIZATION)
+    assert echo not in str(caught.value)
+    assert echo.rpartition(" ")[2] not in str(caught.value)
+    assert "[hidden] and that's wrong" in str(caught.value)

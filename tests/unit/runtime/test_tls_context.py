@@ -9,19 +9,29 @@ import datetime
 import logging
 import ssl
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
 
 import odradek
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, HostNameMismatchError
+from odradek.common.types import Address
+from odradek.network.failures import as_error
 from odradek.runtime import SelectorHost, ThreadHost
 from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
@@ -488,3 +498,32 @@ def test_a_context_that_cannot_be_had_ends_the_dial(engine: ScriptedEngine) -> N
     assert made.run(engine.down[connection], made.now() + PATIENCE)
     assert isinstance(engine.down[connection].result(), ConfigurationError)
     made.close(made.now())
+
+
+def test_a_common_name_alone_is_no_host_name(authority: Authority) -> None:
+    """RFC 9525; with a subjectAltName the very same handshake goes well."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    for names in ([], [x509.DNSName("localhost")]):
+        builder = x509.CertificateBuilder(name, name, key.public_key(), 1)
+        builder = builder.not_valid_before(now - datetime.timedelta(1))
+        builder = builder.not_valid_after(now + datetime.timedelta(1))
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        own = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+        form = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile() as both:
+            both.write(form + own)
+            both.flush()
+            theirs.load_cert_chain(both.name)
+        client = context(ssl__truststore__certificates=own.decode())
+        if names:
+            shake(client, theirs)
+            continue
+        with pytest.raises(ssl.SSLCertVerificationError) as caught:
+            shake(client, theirs)
+        error = as_error(caught.value, setting_up=True, address=Address("b", 1))
+        assert type(error) is HostNameMismatchError
+        assert "subjectAltName" in str(error)

@@ -9,10 +9,12 @@ to, and raises `AuthenticationError`s. Must not: put a secret into an error.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from odradek.common.echoes import LEAST, plain_forms, without_echo
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
 from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
@@ -79,15 +81,19 @@ def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
 
 
 def without(words: str, secret: Secret) -> str:
-    """A broker's words without the secret; nor with its beginning, where they were cut."""
+    """A broker's words without the secret, plain or encoded; nor with its beginning, where they
+    were cut.
+    """
     text = secret.reveal()
     if not text:
         return words
-    words = words.replace(text, HIDDEN)
-    if words.endswith(CUT):
-        kept = words.removesuffix(CUT)
-        for count in range(min(len(text), len(kept)), 0, -1):
-            if kept.endswith(text[:count]):
+    words = without_echo(words, secret)
+    if not words.endswith(CUT):
+        return words
+    kept = words.removesuffix(CUT)
+    for form in (text, *sorted(plain_forms(text)), b64encode(text.encode()).decode()):
+        for count in range(min(len(form), len(kept)), 0 if form == text else LEAST - 1, -1):
+            if kept.endswith(form[:count]):
                 return kept[:-count] + HIDDEN + CUT
     return words
 

@@ -1,0 +1,54 @@
+"""A secret that a peer repeats, as it is or encoded, is taken out of the peer's words.
+
+In: words of a broker or a token server, and a secret that was sent to it. Out: the words, with
+`[hidden]` for the secret as text, percent-encoded, as JSON or Python escape it, in hexadecimal, and
+within Base64 of whatever stands around it. Must not: keep a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+from odradek.common.secret import HIDDEN, Secret
+
+LEAST = 6
+"""Characters of a piece of Base64 or hexadecimal that are looked for: fewer would be found by
+chance."""
+_ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
+"""What may be Base64; all else stands between."""
+
+
+def without_echo(words: str, secret: Secret) -> str:
+    """The words without the secret, whatever way it is written."""
+    text = secret.reveal()
+    if not text:
+        return words
+    for form in sorted(plain_forms(text), key=len, reverse=True):
+        words = re.sub(re.escape(form), HIDDEN, words, flags=re.IGNORECASE * (form != text))
+    for piece in _base64_forms(text.encode("utf-8", "surrogatepass")):
+        if len(piece) >= LEAST and piece in words:
+            parts = _ENCODED.split(words)
+            words = "".join(HIDDEN if piece in part else part for part in parts)
+    return words
+
+
+def plain_forms(text: str) -> set[str]:
+    """The text, and how it is escaped where texts are."""
+    data = text.encode("utf-8", "surrogatepass")
+    found = {text, quote(data, safe=""), quote(data), quote_plus(data)}
+    found |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+    if len(data.hex()) >= LEAST:
+        found.add(data.hex())
+    return found
+
+
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """The characters that depend on the secret alone, wherever it begins in what is encoded."""
+    for before in range(3):
+        first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            yield encode(bytes(before) + data).decode()[first:last]
