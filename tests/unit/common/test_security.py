@@ -323,6 +323,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sasl_oauth_token_provider": "os:system"}, "ODRADEK_ALLOWED_FILES"),
     ({f"{OAUTH}.extensions": "a"}, "must be key=value"),
     ({"ssl.truststore.lokation": "x"}, "did you mean ssl.truststore.location"),
+    ({"pasword": PLANTED}, "there is no option 'pasword'"),
+    ({"sasl_plain_passwort": PLANTED}, "there is no option"),
+    ({"client.secrets": PLANTED}, "there is no option"),
+    ({"sasl.user.passwd": PLANTED}, "there is no option"),
+    ({"api.token": PLANTED}, "there is no option"),
 ]
 
 
