@@ -360,10 +360,10 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     ),
     broken(
         "something may stand behind a JSON value",
-        "R-IN-1",
+        "R-SP",
         "spark/values.py",
-        'b\',"x":[\', shown, b"]}\\n", b"")',
-        'b"}\\n", b"")',
+        "        if len(doubtful):",
+        "        if False:",
         "tests/unit/spark/test_values.py::test_what_stands_behind_a_value_makes_it_malformed",
     ),
 )

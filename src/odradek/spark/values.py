@@ -31,6 +31,9 @@ CORRUPT = "_corrupt_record"
 TOGETHER = 1024
 """Values that are read together: so many are gone through one by one where one of them is bad."""
 
+MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
+"""An object's end with a member behind it: of the object around, or of none."""
+
 
 class ValueDecodeError(KafkaError):
     """A value isn't what option valueSchema says, and option valueMode is FAILFAST."""
@@ -142,32 +145,24 @@ class JsonDecoder:
     def _together(self, values: pa.Array) -> pa.Array | None:
         """Have Arrow read all values; None where it finds another number of them.
 
-        Each stands in an object of its own line, and once more in a list there, which isn't read:
-        so none can end early, swallow the next, or have anything behind it. What may follow a value
-        in an object (`,"w":2`) can't in a list, and the other way round.
+        Each stands in an object of its own line: so none can end early, or swallow the next. What
+        looks as if further members came behind an object is read once more, in a list: what may
+        follow a value in an object (`,"w":2`) can't there, and the other way round.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
-        from pyarrow import json as arrow_json
 
         if not self._fields:
             return None  # nothing but the corrupt record
         shown = pc.fill_null(values, b"null")
-        lines = pc.binary_join_element_wise(b'{"v":', shown, b',"x":[', shown, b"]}\n", b"")
-        lines = lines.cast(pa.string())  # refuses what isn't UTF-8; the reader would take it
-        _, offsets, data = lines.buffers()
-        begin, end = lines.offset, lines.offset + len(lines)
-        bounds = memoryview(offsets).cast("i")
-        text = data.slice(bounds[begin], bounds[end] - bounds[begin])
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=self._read, unexpected_field_behavior="ignore"
-            ),
-        )
+        table = _read_lines(b'{"v":', shown, b"}\n", self._read)
         if table.num_rows != len(values):
             return None
+        doubtful = shown.filter(pc.match_substring_regex(shown, MORE_MEMBERS))
+        if len(doubtful):
+            listed = _read_lines(b'{"v":[', doubtful, b"]}\n", pa.schema([("no", pa.int8())]))
+            if listed.num_rows != len(doubtful):
+                return None
         found = table.column("v").combine_chunks()
         if found.null_count != values.null_count:
             return None  # a JSON null, which is no null to from_json
@@ -186,6 +181,26 @@ class JsonDecoder:
                 row[CORRUPT] = given.decode(errors="replace")
             rows.append(row)
         return pa.array(rows, self._target)
+
+
+def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import json as arrow_json
+
+    lines = pc.binary_join_element_wise(before, values, after, b"")
+    lines = lines.cast(pa.string())  # refuses what isn't UTF-8; the reader would take it
+    _, offsets, data = lines.buffers()
+    begin, end = lines.offset, lines.offset + len(lines)
+    bounds = memoryview(offsets).cast("i")
+    text = data.slice(bounds[begin], bounds[end] - bounds[begin])
+    return arrow_json.read_json(
+        pa.BufferReader(text),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="ignore"
+        ),
+    )
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
