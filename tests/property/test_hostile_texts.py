@@ -122,7 +122,10 @@ def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
         texts.append(str(event))
         texts.append(event_line(event, 0.0, "h", 1, "c").decode().rstrip("\n"))
 
-    given = {"bootstrap_servers": cluster.bootstrap_servers, "default_api_timeout_ms": 4000}
+    given: dict[str, Any] = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "default_api_timeout_ms": 4000,
+    }
     admin = Admin(_host=world.host("admin"), **given)
     admin.listen(heard)
     tried(

@@ -85,7 +85,10 @@ class Proxy(World):
 def test_nobody_is_asked_in_plaintext_unless_it_is_wished(protocol: str) -> None:
     """Whoever cuts TLS gets no plaintext, and no error advises to do without TLS."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
-    given: dict[str, Any] = {"security.protocol": protocol, **(login if protocol.startswith("SASL") else {})}
+    given: dict[str, Any] = {
+        "security.protocol": protocol,
+        **(login if protocol.startswith("SASL") else {}),
+    }
     proxy = Proxy(probe=False, **given)
     proxy.go()
     assert proxy.plain == set()
