@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from odradek.common.errors import *  # noqa: F403
     from odradek.common.events import Event as Event
     from odradek.common.kafka_errors import *  # noqa: F403
+    from odradek.common.record_errors import *  # noqa: F403
     from odradek.common.secret import Secret as Secret
     from odradek.common.types import Address as Address
     from odradek.common.types import PartitionFunction as PartitionFunction
@@ -91,7 +92,11 @@ _HOME = {
     "TopicPartition": "odradek.common.types",
     "read_properties": "odradek.api.properties",
 }
-_ERROR_HOMES = ("odradek.common.errors", "odradek.common.kafka_errors")
+_ERROR_HOMES = (
+    "odradek.common.errors",
+    "odradek.common.kafka_errors",
+    "odradek.common.record_errors",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,8 +10,9 @@ import pytest
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.common.errors import CorruptRecordError, RecordLimitError
+from odradek.common.errors import CorruptRecordError
 from odradek.common.events import Event
+from odradek.common.record_errors import RecordLimitError
 from odradek.common.types import TopicPartition
 from odradek.record.batch import HEADER_SIZE, seal
 from odradek.record.compression import compress

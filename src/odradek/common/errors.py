@@ -187,27 +187,6 @@ class CorruptRecordError(KafkaError):
     next_offset: int | None = None
 
 
-class RecordLimitError(CorruptRecordError):
-    """A record or its batch is beyond a limit of this client's: `option` says which (R-IN-4).
-
-    It would cost far more memory than it has bytes. `found` is what it has or claims of it, for
-    decompressed bytes the limit that it passed. Raise the option to read it, or go on behind it.
-    """
-
-    retriable = False
-
-    def __init__(
-        self, message: str, option: str = "", found: int = 0, record: int | None = None
-    ) -> None:
-        super().__init__(message, option, found, record)  # as given, for copies and pickles
-        self.option, self.found = option, found
-        self.record = record
-        """The offset of the record, where it is one record and not its whole batch."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
 class RecordTooLargeError(KafkaError):
     """A record is larger than `max.request.size`, `buffer.memory` or its topic allows."""
 
@@ -235,6 +214,17 @@ class DisconnectedError(KafkaError):
 
     retriable = True
     refresh_metadata = True
+
+
+class AnswerTooLargeError(MalformedMessageError, DisconnectedError):
+    """An answer says that it is larger than this client takes; its connection is closed."""
+
+    def __init__(self, message: str, size: int = 0) -> None:
+        super().__init__(message, size)
+        self.size = size
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ResponseTimeoutError(DisconnectedError):

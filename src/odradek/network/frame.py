@@ -9,7 +9,12 @@ the buffer grows as bytes arrive, unless one that is large enough is free.
 
 from __future__ import annotations
 
-from odradek.common.errors import MalformedMessageError, NotKafkaError, TlsPortError
+from odradek.common.errors import (
+    AnswerTooLargeError,
+    MalformedMessageError,
+    NotKafkaError,
+    TlsPortError,
+)
 from odradek.network.frame_buffers import FrameBuffers
 
 SCRATCH = 65536
@@ -110,6 +115,7 @@ class FrameReader:
             return TlsPortError("the peer speaks TLS, and this client plaintext")
         if head.startswith(b"SSH-"):
             return NotKafkaError("not Kafka: the peer speaks SSH")
-        return MalformedMessageError(
-            f"a frame of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
-        )
+        text = f"a frame of {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
+        if length > self.limit > FIRST_LIMIT:  # it has shown that it is a broker
+            return AnswerTooLargeError(text, length)
+        return MalformedMessageError(text)

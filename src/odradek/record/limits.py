@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.common.errors import RecordLimitError
+from odradek.common.config import Config
+from odradek.common.record_errors import RecordLimitError
 from odradek.record.batch import BadBatchError
 
 DECOMPRESSED, RATIO = "max.decompressed.batch.bytes", "max.decompression.ratio"
@@ -61,6 +62,11 @@ class Limits:
 
 NO_LIMITS = Limits()
 """For batches of one's own: only the memory is guarded."""
+
+
+def limits_of(config: Config) -> Limits:
+    """What a consumer's options say."""
+    return Limits(config[DECOMPRESSED], config[RATIO], config[RECORDS], config[HEADERS])
 
 
 class BeyondLimitError(BadBatchError):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from odradek.common.errors import RecordLimitError
+from odradek.common.record_errors import RecordLimitError
 from odradek.record import decode, reference
 from odradek.record.batch import HEADER_SIZE, behind, seal
 from odradek.record.columns import RawHeaderColumn, RawHeaders

@@ -22,6 +22,7 @@ class Asked:
         "_changes",
         "_doubtful",
         "address",
+        "doubted",
         "names",
         "outdated",
         "parts",
@@ -35,6 +36,8 @@ class Asked:
         self.address = address
         self.session = FetchSession()
         self.version = -1
+        self.doubted: PartitionState | None = None
+        """What is asked for alone, because of an answer that was too large."""
         self.under_way = False
         """A request is unanswered."""
         self.outdated = False

@@ -18,10 +18,10 @@ from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import (
     CorruptRecordError,
     KafkaError,
-    RecordLimitError,
     UnsupportedFeatureError,
 )
 from odradek.common.events import Event
+from odradek.common.record_errors import RecordLimitError
 from odradek.common.types import Lock
 from odradek.record import RecordColumns, build_rows
 

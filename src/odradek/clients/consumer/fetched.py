@@ -14,7 +14,8 @@ from itertools import repeat
 from typing import Literal, TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.common.errors import KafkaError, RecordLimitError
+from odradek.common.errors import KafkaError
+from odradek.common.record_errors import RecordLimitError
 from odradek.common.types import Address, Lock, NullLock
 from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
 from odradek.record.batch import behind

@@ -22,7 +22,7 @@ from odradek.clients.consumer.read_replicas import ReadReplicas
 from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
 from odradek.clients.consumer.truncation import TruncationCheck
 from odradek.clients.consumer.waiting_records import WaitingRecords
-from odradek.common.errors import KafkaError
+from odradek.common.errors import AnswerTooLargeError, KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
     CorruptMessageError,
@@ -33,6 +33,7 @@ from odradek.common.kafka_errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from odradek.common.record_errors import FetchTooLargeError
 from odradek.common.types import Address
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Partition, Topic
 from odradek.network.connection import Connection
@@ -40,7 +41,7 @@ from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from odradek.protocol.primitives import records_view
-from odradek.record.limits import Limits
+from odradek.record.limits import limits_of
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -75,12 +76,7 @@ class Fetcher:
         self._max_wait: float = config["fetch.max.wait.ms"]
         self._missing_limit: float = config["default.api.timeout.ms"]
         self._isolation = 1 if config["isolation.level"] == "read_committed" else 0
-        self._limits = Limits(
-            decompressed=config["max.decompressed.batch.bytes"],
-            ratio=config["max.decompression.ratio"],
-            records=config["max.records.per.batch"],
-            headers=config["max.headers.per.record"],
-        )
+        self._limits = limits_of(config)
         self._check = ClusterCheck(engine)
         self._replicas = ReadReplicas(engine, subscription)
         self._truncation = TruncationCheck(engine, subscription, self._retry)
@@ -273,6 +269,10 @@ class Fetcher:
             self.changed.notify()
             return False
         asked.forget_moved(self._subscription.changes)
+        doubted = [part for part in parts if part[0].oversized]
+        asked.doubted = doubted[0][0] if doubted else None
+        if doubted:
+            parts = doubted[:1]  # the others are next
         if asked.nameless or any(topic.topic_id == NO_ID for _, topic, _ in parts):
             version = min(version, TOPIC_IDS_FROM - 1)
         if version != asked.version:
@@ -322,6 +322,8 @@ class Fetcher:
                 self._retry(state, error, now)
             return
         asked.session.answered(response.session_id)
+        if asked.doubted is not None:
+            asked.doubted.oversized = False
         brokers = [
             Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
         ]
@@ -341,10 +343,30 @@ class Fetcher:
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""
         self._replicas.give_up(states, now)
-        if isinstance(error, KafkaError) and not error.retriable:
+        if isinstance(error, AnswerTooLargeError):
+            self._too_large(states, error, now)
+        elif isinstance(error, KafkaError) and not error.retriable:
             for state in states:
                 self._subscription.fail(state, error, now)
             self.changed.notify()
+
+    def _too_large(
+        self, states: list[PartitionState], error: AnswerTooLargeError, now: float
+    ) -> None:
+        """Only a first batch is sent whole (KIP-74), and nobody says of which partition it was:
+        they are asked for one by one, and only the guilty one fails.
+        """
+        guilty = states if len(states) == 1 else [s for s in states if s.oversized]
+        if not guilty:
+            for state in states:
+                state.oversized = True
+            return
+        for state in guilty:
+            limit, at = self._engine.network.frame_limit, state.fetch_offset or 0
+            failure = FetchTooLargeError(state.partition, at, error.size, limit)
+            self._subscription.fail(state, failure, now)
+            state.oversized = True
+        self.changed.notify()
 
     def _take(
         self,

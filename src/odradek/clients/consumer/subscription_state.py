@@ -53,6 +53,7 @@ class PartitionState:
         "max_bytes",
         "missing_since",
         "offset_bytes",
+        "oversized",
         "partition",
         "paused",
         "position",
@@ -109,6 +110,8 @@ class PartitionState:
         """Set while the next batch is larger than the usual limit."""
         self.offset_bytes = GUESSED_BYTES
         """What an offset held in the last answer."""
+        self.oversized = False
+        """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
         self.served = 0
         """When it last got data, as a serial number: who waited longest comes first."""
         self.topic_id = NO_ID
@@ -130,6 +133,7 @@ class PartitionState:
         self.resetting = False
         self.log_end = None
         self.max_bytes = None
+        self.oversized = False
         self.error = None
         self.backoff.succeeded()
 

@@ -1,0 +1,81 @@
+"""A batch larger than the largest answer that a client takes: named, and nobody else suffers."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.consumer import consumer_engine
+from odradek.common.errors import KafkaError
+from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.types import TopicPartition
+from odradek.network import network_client
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+MB = 1 << 20
+PARTITIONS = [TopicPartition("t", p) for p in range(3)]
+
+
+def scene(
+    monkeypatch: pytest.MonkeyPatch, fetch_max_bytes: int = MB
+) -> tuple[World, SimulatedCluster, Consumer]:
+    """Three partitions of ten records, in one of which a batch of 3 MB lies at offset 5."""
+    monkeypatch.setattr(consumer_engine, "FRAME_SLACK", MB)
+    monkeypatch.setattr(network_client, "FRAME_SLACK", 0)
+    world = World(seed=3)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=3)
+    cluster.log("t", 1).max_message_bytes = 4 * MB
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "max.request.size": 4 * MB}
+    with Producer(settings, _host=world.host("producer")) as producer:
+        for n in range(10):
+            for tp in PARTITIONS:
+                large = tp.partition == 1 and n == 5
+                producer.send("t", bytes(3 * MB if large else 10), partition=tp.partition)
+            producer.flush(timeout=60)
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "auto.offset.reset": "earliest",
+        "fetch.max.bytes": fetch_max_bytes,
+        "max.partition.fetch.bytes": 100_000,
+    }
+    client = Consumer(config, _host=world.host("consumer", mode="bytes"))
+    client.assign(PARTITIONS)
+    return world, cluster, client
+
+
+def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, client = scene(monkeypatch)
+    found: set[tuple[int, int]] = set()
+    errors: list[KafkaError] = []
+    while world.now < 60 and (len(found) < 25 or len(errors) < 3):
+        try:
+            found |= {(r.partition, r.offset) for r in client.poll(1.0)}
+        except FetchTooLargeError as error:
+            errors.append(error)
+    assert found == {(p, n) for p in range(3) for n in range(10) if p != 1 or n < 5}
+    assert len(errors) == 3  # again and again, never `[]` for ever
+    for error in errors:
+        assert isinstance(error, FetchTooLargeError)
+        assert (error.partition, error.offset) == (PARTITIONS[1], 5)
+        assert 3 * MB < error.size < 3 * MB + 1000
+        assert not error.retriable
+        for part in ("t-1", "offset 5", str(error.size), "fetch.max.bytes", "seek()"):
+            assert part in str(error)
+    client.seek(PARTITIONS[1], 6)
+    assert [r.offset for r in client.poll(5.0)] == [6, 7, 8, 9]
+
+
+def test_the_option_that_the_error_names_cures_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = scene(monkeypatch)
+    with pytest.raises(FetchTooLargeError) as caught:
+        while client.poll(10.0):
+            pass
+    _, _, client = scene(monkeypatch, caught.value.size)
+    found = 0
+    while records := client.poll(2.0):
+        found += len(records)
+    assert found == 30
