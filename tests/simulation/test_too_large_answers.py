@@ -58,13 +58,13 @@ def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyP
             errors.append(error)
     assert found == {(p, n) for p in range(3) for n in range(10) if p != 1 or n < 5}
     assert len(errors) == 3  # again and again, never `[]` for ever
-    for error in errors:
-        assert isinstance(error, FetchTooLargeError)
-        assert (error.partition, error.offset) == (PARTITIONS[1], 5)
-        assert 3 * MB < error.size < 3 * MB + 1000
-        assert not error.retriable
-        for part in ("t-1", "offset 5", str(error.size), "fetch.max.bytes", "seek()"):
-            assert part in str(error)
+    for one in errors:
+        assert isinstance(one, FetchTooLargeError)
+        assert (one.partition, one.offset) == (PARTITIONS[1], 5)
+        assert 3 * MB < one.size < 3 * MB + 1000
+        assert not one.retriable
+        for part in ("t-1", "offset 5", str(one.size), "fetch.max.bytes", "seek()"):
+            assert part in str(one)
     client.seek(PARTITIONS[1], 6)
     assert [r.offset for r in client.poll(5.0)] == [6, 7, 8, 9]
 
