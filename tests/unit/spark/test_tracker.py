@@ -479,3 +479,52 @@ def test_a_plan_carries_a_small_picture_of_the_cluster(
     }
     monkeypatch.setattr("odradek.spark.tracker.HINT_PARTITIONS", 1)
     assert tracker(BATCH).plan_batch().hint["topics"] == {}
+
+
+# -- what nobody noticed once ---------------------------------------------------------------------
+
+
+def test_available_now_waits_where_a_partition_begins_that_joined(
+    tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "Nothing new" would be the end of the query, and what joined would be left behind."""
+    offset = following(tracker(), SENTINEL)
+    cluster.topics["t"][1][2] = (0, 50)
+
+    class Calls(list[str]):
+        """All brokers go while it is asked where the new partition begins."""
+
+        def append(self, what: str) -> None:
+            super().append(what)
+            if what == "beginning" and not cluster.down_until:
+                cluster.down_until = clock.now() + 300
+
+    monkeypatch.setattr(cluster, "calls", Calls())
+    driver = tracker()
+    driver.freeze()
+    end = following(driver, offset)
+    assert end["o"] == {"t": {"0": 100, "1": 20, "2": 50}}
+    assert clock.now() >= cluster.down_until > 1000
+
+
+def test_a_start_behind_a_log_that_was_cut_is_its_end(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker(startingOffsets="latest")
+    assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
+    cluster.topics["t"] = (ID_1, {0: (0, 90), 1: (10, 20)})  # before Spark has journalled it
+    clock.at += 1
+    end = following(driver, SENTINEL)
+    assert end["o"] == end["from"] == {"t": {"0": 90, "1": 20}}
+    assert sizes(driver, SENTINEL, end) == []
+
+
+def test_one_query_has_offsets_of_one_cluster(tracker: Any) -> None:
+    driver = tracker()
+    offset = following(driver, SENTINEL)
+    assert driver.latest(offset) == offset
+    foreign = {**offset, "cluster": "cluster-B"}
+    with pytest.raises(ClusterIdMismatchError, match=r"cluster-B"):
+        driver.latest(foreign)
+    with pytest.raises(ClusterIdMismatchError, match=r"cluster-B"):
+        driver.plan(offset, foreign)
