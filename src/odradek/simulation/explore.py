@@ -21,7 +21,15 @@ from odradek.simulation.link import Mode
 from odradek.simulation.partition_log import check_batch
 from odradek.simulation.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.sasl_runs import listener
-from odradek.simulation.schedule import METADATA, Client, Family, Schedule, random_schedule
+from odradek.simulation.schedule import (
+    METADATA,
+    TRANSACTIONAL,
+    Client,
+    Family,
+    Schedule,
+    random_schedule,
+)
+from odradek.simulation.transaction_workload import TransactionalDriver
 from odradek.simulation.workload import (
     PROBE_AGAIN,
     TOPIC,
@@ -36,6 +44,7 @@ DRIVERS: dict[str, type[Driver]] = {
     CONSUMER: ConsumerDriver,
     ADMIN: AdminDriver,
     METADATA: MetadataDriver,
+    TRANSACTIONAL: TransactionalDriver,
 }
 """The driver of each kind of client."""
 CONVERGED_WITHIN = 60.0

@@ -43,8 +43,17 @@ from odradek.simulation.virtual_time import derived_rng
 
 FORMAT = 1
 METADATA = "metadata"
-KINDS = {PRODUCER: PRODUCER, CONSUMER: CONSUMER, ADMIN: ADMIN, METADATA: ADMIN}
+TRANSACTIONAL = "transactional"
+KINDS = {
+    PRODUCER: PRODUCER,
+    CONSUMER: CONSUMER,
+    ADMIN: ADMIN,
+    METADATA: ADMIN,
+    TRANSACTIONAL: PRODUCER,
+}
 """What a client does, and whose options it takes."""
+PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
+CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
@@ -114,19 +123,34 @@ _SLOW_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     CONSUMER: ({}, {"fetch.max.wait.ms": 100}, {"isolation.level": "read_committed"}),
     ADMIN: ({},),
     METADATA: ({},),
+    TRANSACTIONAL: ({"linger.ms": 0},),
 }
 SLOW_APIS = {
     PRODUCER: ("InitProducerId", "Metadata", "Produce"),
     CONSUMER: ("ListOffsets", "Metadata", "Fetch", "OffsetForLeaderEpoch"),
     ADMIN: ("Metadata", "DescribeCluster", "CreateTopics"),
     METADATA: ("Metadata",),
+    TRANSACTIONAL: (
+        "InitProducerId",
+        "EndTxn",
+        "FindCoordinator",
+        "TxnOffsetCommit",
+        "AddPartitionsToTxn",
+    ),
 }
 PATIENCE = 60.0
 """Seconds of each call where all that happens is that an API is slow."""
-Family = Literal["plain", "hostile", "slow"]
+_TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
+    {"linger.ms": 0, "transaction.timeout.ms": 5000},
+    {"linger.ms": 5, "transaction.timeout.ms": 10000, "request.timeout.ms": 1500},
+    {"linger.ms": 0, "batch.size": 100, "transaction.timeout.ms": 2000, "delivery.timeout.ms": 1500,
+     "request.timeout.ms": 700},
+    {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
+)  # fmt: skip
+Family = Literal["plain", "hostile", "slow", "transactions"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-PLAIN_SHARE, HOSTILE_SHARE = 0.4, 0.85
-"""Of all seeds; the rest are slow."""
+SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
+"""Up to where in [0, 1) a seed is of which family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +336,15 @@ _settled: dict[tuple[str, str], Config] = {}
 
 def settings(client: Client) -> Config:
     """A client's checked configuration; kept, because thousands of runs have the same few."""
-    key = (client.kind, repr(client.config))
+    transactional = client.kind == TRANSACTIONAL
+    key = (client.name if transactional else client.kind, repr(client.config))
     found = _settled.get(key)
     if found is None:
         given = {"bootstrap.servers": SERVERS, **client.config}
         if client.kind == CONSUMER:
             given.setdefault("auto.offset.reset", "earliest")
+        if transactional:
+            given.setdefault("transactional.id", client.name)
         found = Config(KINDS[client.kind], given)
         if len(_settled) < 1000:
             _settled[key] = found
@@ -335,8 +362,8 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     there are both; which one it is is the seed's choice as well, unless it is said.
     """
     family = family or random_family(seed)
-    if family == "hostile":
-        return _hostile(seed, short=short)
+    if family in ("hostile", "transactions"):
+        return _hostile(seed, short=short, transactions=family == "transactions")
     if family == "slow":
         return _slow(seed, short=short)
     return _usual(seed, short=short)
@@ -366,11 +393,14 @@ def _usual(seed: int, *, short: bool) -> Schedule:
 def random_family(seed: int) -> Family:
     """Which kind of run a seed gives."""
     found = derived_rng(seed, "schedule/family").random()
-    return "plain" if found < PLAIN_SHARE else "hostile" if found < HOSTILE_SHARE else "slow"
+    return next(family for family, end in SHARES.items() if found < end)
 
 
-def _hostile(seed: int, *, short: bool) -> Schedule:
-    """Brokers answer wrongly or late, logs are cut, topics made anew, and producers are busy."""
+def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
+    """Brokers answer wrongly or late, logs are cut, topics made anew, and producers are busy.
+
+    With transactions nobody can judge outcomes whose markers were lost: logs stay whole.
+    """
     plain = _usual(seed, short=short)
     rng = derived_rng(seed, "schedule/hostile")
     clients = []
@@ -387,14 +417,30 @@ def _hostile(seed: int, *, short: bool) -> Schedule:
                 config=client.config if kept else config,
             )
         clients.append(client)
+    verbs = HOSTILE
+    if transactions:
+        clients = [
+            Client(
+                f"{TRANSACTIONAL}-{number}",
+                TRANSACTIONAL,
+                rng.randint(1, 4) if short else rng.randint(5, 20),
+                client.start,
+                rng.choice(_TRANSACTIONAL_CONFIGS),
+                rng.choice((0, 0, 20)),
+            )
+            for number, client in enumerate(clients, 1)
+        ]
+        verbs = {name: verb for name, verb in HOSTILE.items() if name not in CUTS}
     schedule = replace(plain, clients=tuple(clients))
     count = rng.randint(1, 3) if short else rng.randint(3, 12)
     times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.8), 3) for _ in range(count))
-    faults = [draw(rng, at, schedule.scope, HOSTILE) for at in times]
+    faults = [draw(rng, at, schedule.scope, verbs) for at in times]
     if rng.random() < 0.5:
         old = [f for f in plain.faults if rng.random() < 0.6]
         scope = schedule.scope
         faults += [f for f in old if f.arguments.get("client", "") in ("", *scope.clients)]
+    if transactions:
+        faults = [f for f in faults if f.verb != "replace_with_foreign"]
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
 
 
@@ -404,7 +450,7 @@ def _slow(seed: int, *, short: bool) -> Schedule:
     brokers = rng.choice((1, 1, 3))
     clients = []
     for number in range(1, (1 if short else rng.randint(1, 3)) + 1):
-        kind = rng.choice(list(KINDS))
+        kind = rng.choice((*PLAIN_KINDS, TRANSACTIONAL))
         clients.append(Client(f"{kind}-{number}", kind, 1, 0.0, rng.choice(_SLOW_CONFIGS[kind])))
     api = rng.choice(SLOW_APIS[rng.choice([c.kind for c in clients])])
     # What is asked on one connection is answered in order, each so late: busy APIs add up.
@@ -421,7 +467,7 @@ def _slow(seed: int, *, short: bool) -> Schedule:
 
 
 def _random_clients(rng: random.Random, heal_at: float, *, short: bool) -> tuple[Client, ...]:
-    kinds = rng.choices(list(KINDS), (5, 4, 1, 2), k=rng.choice((1, 1, 2) if short else (2, 3, 5)))
+    kinds = rng.choices(PLAIN_KINDS, (5, 4, 1, 2), k=rng.choice((1, 1, 2) if short else (2, 3, 5)))
     clients = []
     for number, kind in enumerate(kinds, 1):
         options = _SHORT_CONFIGS if short else _LONG_CONFIGS
