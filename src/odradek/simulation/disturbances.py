@@ -74,6 +74,13 @@ def answer_error(
         broker.injections.append(made)
 
 
+def append_but_refuse(
+    cluster: SimulatedCluster, code: int, count: int = 1, same: bool = False, i: int = EVERYBODY
+) -> None:
+    """Append the next batches of producers, and answer that it failed."""
+    answer_error(cluster, "Produce", code, count, True, same, i)
+
+
 def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None:
     """Tell clients to keep quiet after each answer, and don't read for so long (KIP-219)."""
     for broker in brokers(cluster, i):

@@ -49,6 +49,11 @@ _EVERYBODY = Argument(
 )
 _API = Argument(f"one of {', '.join(APIS)}", lambda v, _: v in APIS, _draw_api)
 _CODE = Argument("a code of Kafka's table", lambda v, _: v in CODES, _draw_code)
+_DOUBT = Argument(
+    "a code that leaves in doubt whether a batch was appended",
+    lambda v, _: v in PERHAPS_DONE,
+    lambda rng, _: rng.choice((7, 7, 20, 20, *PERHAPS_DONE)),
+)
 _LATE = Argument(
     "seconds, 0 or more",
     lambda v, _: is_number(v) and 0 <= v < 1e6,
@@ -115,6 +120,11 @@ HOSTILE: dict[str, Verb] = {
         {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
          "i": _EVERYBODY},
         _does("answer_error"), 14, honest,
+    ),
+    "append_but_refuse": Verb(
+        "append the next batches and answer that it failed; same: always the same batch",
+        {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
+        _does("append_but_refuse"), 8,
     ),
     "quota": Verb(
         "let a broker ask for quiet after each answer, and not read for so long",

@@ -206,7 +206,7 @@ class ConsumerDriver(Driver):
             self._excuse(partition, record.offset)
             self.once.read(partition, record.offset)
             self.forward.moved(partition, record.offset + 1)
-            if not disturbed(self.cluster, *partition):
+            if not self._disturbed(partition):
                 self.read[record.partition, record.offset] = record.value
         for partition in self.partitions:
             position = self.engine.subscription.get(partition).position
@@ -226,11 +226,14 @@ class ConsumerDriver(Driver):
 
     def _excuse(self, partition: TopicPartition, offset: int, *, forward: bool = True) -> None:
         """A log that was cut or made anew gives offsets twice; what was deleted isn't read."""
-        if disturbed(self.cluster, *partition):
+        if self._disturbed(partition):
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
-        elif forward and offset == self._start(partition):
+        elif forward and offset <= self._start(partition):
             self.once.skipped(partition, offset)
+
+    def _disturbed(self, partition: TopicPartition) -> bool:
+        return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
         topic = self.cluster.topics.get(partition.topic)
