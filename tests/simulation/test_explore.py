@@ -13,12 +13,23 @@ from odradek.clients.producer.settling import Settling
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.explore import Outcome, explore, run_schedule
 from odradek.simulation.faults import VERBS, Fault
-from odradek.simulation.schedule import Client, Schedule, from_json, load, random_schedule
+from odradek.simulation.link import Mode
+from odradek.simulation.schedule import (
+    FAMILIES,
+    Client,
+    Family,
+    Schedule,
+    from_json,
+    load,
+    random_family,
+    random_schedule,
+)
 from odradek.simulation.shrink import kind, shrunk
 from odradek.simulation.trace import assert_same
 
 pytestmark = pytest.mark.simulation
 
+MODES: tuple[Mode, ...] = ("messages", "bytes")
 SHORT, LONG, PARTS = 4_000, 48, 8
 REGRESSIONS = Path(__file__).parent / "schedules"
 
@@ -56,7 +67,9 @@ def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
         "consumer",
         "admin",
         "metadata",
+        "transactional",
     }
+    assert {random_family(seed) for seed in range(100)} == set(FAMILIES)
     assert {f.verb for s in found for f in s.faults} == set(VERBS)
     assert {s.mode for s in found} == {"bytes", "messages"}
 
@@ -78,11 +91,23 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
     assert compared > 4
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
+    for seed in range(0, 200, 20):
+        schedule = random_schedule(seed, family=family)
+        assert schedule == from_json(schedule.to_json())
+        if any(f.arguments.get("bandwidth") for f in schedule.faults):
+            continue
+        runs = [list(run_schedule(schedule, mode=m, trace=True).trace) for m in MODES]
+        assert_same(runs[0], runs[1], ("messages", f"bytes of seed {seed} of {family}"))
+
+
 # A client that breaks a rule is found
 
 
 def violations(seeds: range, *, short: bool = True) -> list[str]:
-    return [o.violation for o in explore(seeds, short=short) if o.violation is not None]
+    found = explore(seeds, short=short, family="plain")
+    return [o.violation for o in found if o.violation is not None]
 
 
 def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,6 +278,10 @@ class SimulatedBroker:
                 response.throttle_time_ms = round(self.throttle * 1000)
             if self.quota and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(self.quota * 1000)
+            if self.versions is not None and response is not None:
+                # Objects carry fields that an older version doesn't have.
+                data = b"".join(response.encode(request.version))
+                response = type(response).decode(memoryview(data), request.version, 0)
             late = self.delays.get(request.api_key, 0.0)
             if late:
                 self.time.after(late, lambda: session.answer(request, response, request.version))

@@ -115,6 +115,9 @@ class Run:
                 self.checkers,
                 patient=self.schedule.patient,
             )
+            driver.wire.slow = frozenset(
+                f.arguments["api"] for f in self.schedule.faults if f.verb == "slow_api"
+            )
             self.drivers.append(driver)
             for when in times:
                 world.at(when, driver.operation)

@@ -38,7 +38,7 @@ SETUP = frozenset(
 client, answer it too."""
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """What is asked again and again, without waiting for the answer before."""
-QUESTIONS = {"Metadata": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
+QUESTIONS = {"Metadata": 8, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
 """How often a client of a patient run needs to know something of its own accord; others: twice, as
 of two leaders."""
 SPARE_REQUESTS = 16
@@ -70,6 +70,8 @@ class Wire:
         self.violations: list[Violation] = []
         self.patient = False
         """Brokers are only slow, as long as this is set (R-RB-9)."""
+        self.slow: frozenset[str] = frozenset()
+        """The APIs whose answers take seconds meanwhile."""
         self.asked: Counter[str] = Counter()
         """Requests by API while `patient`."""
         self.dials = 0
@@ -105,7 +107,7 @@ class Wire:
         if request.correlation_id in line.open:
             self._found(f"correlation id {request.correlation_id} is in flight twice")
         line.open[request.correlation_id] = (key, self._time.now)
-        if self.patient and key not in PIPELINED:
+        if self.patient and request.body.API_NAME in self.slow and key not in PIPELINED:
             self._asked(request)
         limit = self._limits.get(key)
         if limit is not None and sum(k == key for k, _ in line.open.values()) > limit:
