@@ -23,11 +23,19 @@ def test_seeds_are_explored_and_counted() -> None:
     result = json.loads(found.stdout)
     assert (result["first_seed"], result["schedules"], result["failed"]) == (3, 10, [])
     assert result["dials"] > 10
-    assert "10 schedules from seed 3 on" in call("explore", "--seeds", "3..12", "--family", "plain").stdout
+    assert (
+        "10 schedules from seed 3 on"
+        in call("explore", "--seeds", "3..12", "--family", "plain").stdout
+    )
 
 
 def test_long_schedules_and_a_limit_by_time() -> None:
-    assert json.loads(call("explore", "--seeds", "7", "--family", "plain", "--long", "--json").stdout)["schedules"] == 1
+    assert (
+        json.loads(call("explore", "--seeds", "7", "--family", "plain", "--long", "--json").stdout)[
+            "schedules"
+        ]
+        == 1
+    )
     result = json.loads(call("explore", "--seconds", "0", "--json").stdout)
     assert result["schedules"] == 0
 
