@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-MODULE_LINES = 500
+MODULE_LINES = 800
 FUNCTION_LINES = 70
 # Written by tools, which are measured instead.
 GENERATED = (
