@@ -43,14 +43,14 @@ def tell(outcome: Outcome, *, short: bool) -> str:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_short_schedules_violate_nothing(part: int) -> None:
     size = SHORT // PARTS
-    for outcome in explore(range(part * size, (part + 1) * size), family="plain"):
+    for outcome in explore(range(part * size, (part + 1) * size)):
         assert outcome.ok, tell(outcome, short=True)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_long_schedules_violate_nothing(part: int) -> None:
     size = LONG // PARTS
-    for outcome in explore(range(part * size, (part + 1) * size), short=False, family="plain"):
+    for outcome in explore(range(part * size, (part + 1) * size), short=False):
         assert outcome.ok, tell(outcome, short=False)
 
 
