@@ -22,13 +22,20 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from metadata_rules_to_break import METADATA_BREAKAGES
 from producer_rules_to_break import PRODUCER_BREAKAGES
 from rules_to_break import BREAKAGES as OTHERS
 from rules_to_break import Breakage, Patch
 from security_rules_to_break import SECURITY_BREAKAGES
 from slow_rules_to_break import SLOW_BREAKAGES
 
-BREAKAGES = (*OTHERS, *PRODUCER_BREAKAGES, *SECURITY_BREAKAGES, *SLOW_BREAKAGES)
+BREAKAGES = (
+    *OTHERS,
+    *METADATA_BREAKAGES,
+    *PRODUCER_BREAKAGES,
+    *SECURITY_BREAKAGES,
+    *SLOW_BREAKAGES,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "odradek"

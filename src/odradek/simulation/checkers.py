@@ -205,14 +205,22 @@ NAME_DELAY = 0.005
 
 
 class DialsLimited:
-    """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced."""
+    """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced.
+
+    A `reconnect.backoff.ms` that was set is the longest spacing, so that there may be more.
+    """
 
     KINDS = ("dial", "ready", "proved", "dial_failed", "disconnected")
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
+        own = math.inf
+        if "reconnect.backoff.ms" in config.given:
+            own = min(config["reconnect.backoff.ms"], config["reconnect.backoff.max.ms"])
+        self._most = max(DIALS_IN_A_SECOND, 1 + math.ceil(1.0 / max(own, 0.001)))
+        self._spacing = min(DIAL_SPACING, own)
         self._failing: dict[str, None] = {}
         self._engaged = False
-        self._recent: deque[float] = deque(maxlen=DIALS_IN_A_SECOND)
+        self._recent: deque[float] = deque(maxlen=self._most)
         self._last_limited = -math.inf
         self._pending: dict[object, tuple[str, object]] = {}
 
@@ -236,11 +244,11 @@ class DialsLimited:
     def _dialled(self, event: Event, address: str) -> None:
         now = event.at
         if self._engaged or address in self._failing:
-            if len(self._recent) == DIALS_IN_A_SECOND and now - self._recent[0] < 1.0 - NAME_DELAY:
+            if len(self._recent) == self._most and now - self._recent[0] < 1.0 - NAME_DELAY:
                 raise Violation(
-                    f"{now}: more than {DIALS_IN_A_SECOND} dials within a second after a failure"
+                    f"{now}: more than {self._most} dials within a second after a failure"
                 )
-            if now - self._last_limited < DIAL_SPACING - NAME_DELAY:
+            if now - self._last_limited < self._spacing - NAME_DELAY:
                 raise Violation(f"{now}: a dial {now - self._last_limited:.4f} s after another")
             if len(self._pending) >= PENDING_DIALS:
                 raise Violation(f"{now}: a dial while {len(self._pending)} others are pending")
@@ -402,7 +410,7 @@ class Checkers:
             BackoffInBounds(config),
             RetriesInBounds(config),
             RebootstrapsCounted(config),
-            DialsLimited(),
+            DialsLimited(config),
         ]
         by_kind: dict[str, list[EventChecker]] = {}
         for checker in checkers:

@@ -36,6 +36,15 @@ def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
     assert s.failed(A, now, None, connecting=True) - now <= 0.06
 
 
+def test_a_proof_says_that_the_latest_dial_was_not_in_vain() -> None:
+    s = states()
+    s.failed(A, 0.0, None, connecting=True)
+    s.state(A).dial_failed = True
+    assert s.standing(A) == (True, True)
+    s.proved(A, 1.0)
+    assert s.standing(A) == (False, False)  # R-RB-2: it is available again
+
+
 def test_the_deadline_is_drawn_once() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)

@@ -167,3 +167,18 @@ def test_no_backoff_at_all_is_no_limit_of_six() -> None:
         assert g.wait(0.0, for_metadata=False, failed=True, again=True) == 0.0
         g.dialled(0.0, for_metadata=False, failed=True, again=True)
         g.ended()
+
+
+def test_a_proof_renews_the_close_dials() -> None:
+    """In the next outage six addresses are tried 50 ms apart again."""
+    g, now = governor(), 0.0
+    for _ in range(3):
+        g.failed(now)
+        for _ in range(FRESH):
+            wait = g.wait(now, for_metadata=True)
+            assert 0.04 <= wait <= 0.06
+            now += wait
+            g.dialled(now, for_metadata=True)
+            g.ended()
+        g.proved()
+        now += 10.0

@@ -9,6 +9,7 @@ from tests.spec.world import ClusterPicture, World, parse
 from odradek.common.errors import DisconnectedError, MalformedMessageError
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.network.connection import COORDINATOR, DATA
+from odradek.network.dial_governor import MAX_PENDING
 from odradek.network.effects import IncomingResponse, Send
 from odradek.protocol.headers import encode_response
 from odradek.protocol.messages.api_versions import (
@@ -279,3 +280,20 @@ def test_the_end_closes_every_connection_and_pending_dial() -> None:
     assert open_ones <= {c.connection for c in w.closed}
     assert not w.engine.network.connections
     assert w.engine.step(w.now + 100) is None
+
+
+def test_the_dial_that_hangs_longest_makes_room() -> None:
+    w = world()
+    network = w.engine.network
+    addresses = [f"hangs{n}:9092" for n in range(MAX_PENDING)]
+    for n, address in enumerate(addresses):
+        w.modes[address] = "black_hole"
+        w.run(0.01 * (n + 1))
+        network.dial(parse(address), w.now)
+        w.step()
+    w.run(5.0)
+    assert network.governor.pending == MAX_PENDING
+    assert all(w.connection(a) is not None for a in addresses)
+    network.make_room(w.now)
+    left = [a for a in addresses if w.connection(a) is not None]
+    assert left == addresses[1:]
