@@ -74,10 +74,15 @@ def sends(producer: Producer) -> None:
         producer.send("t", b"x" * 200, partition=number % 2)
 
 
+def flushes(producer: Producer) -> None:
+    producer.send("t", b"1")
+    producer.flush(PATIENCE)
+
+
 PRODUCES: dict[str, Callable[[Producer], object]] = {
     "send": sends,
     "send_arrow": lambda producer: producer.send_arrow("t", rows(12)),
-    "flush": lambda producer: (producer.send("t", b"1"), producer.flush(PATIENCE)),
+    "flush": flushes,
     "result": lambda producer: producer.send("t", b"1").result(PATIENCE),
     "explain": lambda producer: producer.explain(),
 }
@@ -112,10 +117,15 @@ def pauses(consumer: Consumer) -> None:
     consumer.resume([TP])
 
 
+def columns(consumer: Consumer) -> None:
+    consumer.seek(TP, 0)
+    consumer.poll_arrow(PATIENCE)
+
+
 READS: dict[str, Callable[[Consumer], object]] = {
     "poll": read,
     "pause": pauses,
-    "poll_arrow": lambda consumer: (consumer.seek(TP, 0), consumer.poll_arrow(PATIENCE)),
+    "poll_arrow": columns,
     "end_offsets": lambda consumer: consumer.end_offsets([TP], PATIENCE),
     "explain": lambda consumer: consumer.explain(),
 }

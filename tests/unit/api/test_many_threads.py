@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ TP = TopicPartition("t", 0)
 THREADS, TURNS = 4, 40
 
 
-def together(jobs: list[Callable[[], object]], meanwhile: Callable[[], object]) -> list[Any]:
+def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], object]) -> list[Any]:
     """Run jobs at once; what they raise comes back."""
     raised: list[Any] = []
 
@@ -67,7 +68,7 @@ def test_threads_share_a_producer(fork: bool) -> None:
             for _ in range(5 if fork else 0):
                 in_child(refused)
 
-        jobs = [lambda seed=seed: work(seed) for seed in range(THREADS)]
+        jobs = [partial(work, seed) for seed in range(THREADS)]
         assert together(jobs, forks) == []
         producer.flush(PATIENCE)
         sent = sum(getattr(future, "rows", 1) for future in futures)
