@@ -169,7 +169,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         membership = group.membership
         if membership is None:
             raise IllegalStateError("enforce_rebalance() needs subscribe()")
-        why = text("reason", reason or "enforce_rebalance() was called")
+        why = "" if reason is None else text("reason", reason)
+        why = why or "enforce_rebalance() was called"
         self._engine.post(lambda now: membership.rejoin(why, now))
         self._host.wake()
 

@@ -21,7 +21,6 @@ from odradek.clients.producer.record_arguments import (
     checked_record,
     column_names,
     explained,
-    timestamp,
 )
 from odradek.clients.producer.topic_lane import TopicLane, lane_for
 from odradek.common.arguments import (
@@ -146,10 +145,7 @@ class Producer(Transactional):
             function("on_delivery", on_delivery)
         if headers is not NO_HEADERS and type(headers) is not tuple:
             headers = tuple(headers) if type(headers) is list else record_headers(headers)
-        if timestamp_ms is None:
-            at = int(self._wall_clock() * 1000)
-        else:
-            at = timestamp_ms if type(timestamp_ms) is int else timestamp(timestamp_ms)
+        at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
         try:
             lane = self._lanes.get(topic)
             if lane is None or lane.snapshot is not self._metadata.snapshot:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import Delivery, OffsetRange
+from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class RecordFuture:
         wait for anything of this producer. What it raises is logged and has no other effect;
         `SystemExit` and `KeyboardInterrupt` come out of the program's next call of this producer.
         """
+        function("callback", callback)
         self._find()[0].done.when_done(lambda _: self._report(callback))
 
     def report_to(self, on_delivery: DeliveryCallback) -> None:
@@ -166,6 +168,7 @@ class ArrowFuture:
 
         As with `RecordFuture`: quickly, without waiting; what it raises is logged.
         """
+        function("callback", callback)
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
 
 

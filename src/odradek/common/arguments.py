@@ -10,7 +10,7 @@ Must not: know clients, or show what a record or a credential holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import index
 from typing import Any
 
@@ -131,12 +131,9 @@ def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
     wanted = f"a list of {what}"
     if isinstance(value, re.Pattern):
         raise refusal(name, wanted, value, "a regular expression is given as pattern=")
-    if isinstance(value, bytes | bytearray | memoryview | Mapping):
+    if isinstance(value, Mapping):
         raise refusal(name, wanted, value)
-    try:
-        found = list(value)
-    except TypeError:
-        raise refusal(name, wanted, value) from None
+    found = iterable(name, value, wanted)
     for position, item in enumerate(found):
         if not isinstance(item, str):
             pattern = isinstance(item, re.Pattern)
@@ -187,9 +184,22 @@ def mapping(name: str, value: Any, wanted: str) -> Mapping[Any, Any]:
 
 def iterable(name: str, value: Any, wanted: str) -> list[Any]:
     """What can be walked, read once; not a text, which would be walked letter by letter."""
-    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable):
+    if not is_list(value):
         raise refusal(name, wanted, value)
     return list(value)
+
+
+def is_list(value: Any) -> bool:
+    """Whether it can be walked item by item: no text, no bytes, and no consumer, which waits."""
+    if isinstance(value, list | tuple):
+        return True
+    if isinstance(value, str | bytes | bytearray | memoryview) or hasattr(value, "poll"):
+        return False
+    try:
+        iter(value)
+    except TypeError:
+        return False
+    return True
 
 
 # Records
@@ -206,7 +216,7 @@ def record_bytes(name: str, value: Any) -> None:
         view = memoryview(value)
     except (TypeError, BufferError, ValueError):
         raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}") from None
-    if not view.ndim:
+    if not view.ndim or not hasattr(value, "__len__"):
         kind = type(value).__name__
         raise ArgumentError(f"{name} must be {wanted}, not {kind}: its memory isn't sent")
     if not view.c_contiguous:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.group_options import GROUP_OPTIONS, check_group
 from odradek.common.option_values import (
     ADMIN,
@@ -80,7 +80,13 @@ class Config:
     def _check(self, name: str, value: Any) -> Any:
         option = OPTIONS.get(name)
         if option is not None and self.client in option.clients:
-            return option.parse(name, value)
+            try:
+                return option.parse(name, value)
+            except KafkaError:
+                raise
+            except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
+                kind = type(value).__name__  # alone: whatever it is, it may be private
+                raise ArgumentError(f"{name} can't be read from what was given: {kind}") from None
         if option is not None:
             owners = " and ".join(sorted(option.clients))
             raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")

@@ -133,8 +133,9 @@ def only(*, value: Any, later: str) -> Callable[[str, Any], Any]:
 
     def parse(name: str, given: Any) -> Any:
         if str(given).strip().lower() != str(value).lower():
+            shown = str(given).encode("utf-8", "backslashreplace").decode()
             raise UnsupportedFeatureError(
-                f"{name}={given}: {later} aren't in this release yet; only {value} is."
+                f"{name}={shown}: {later} aren't in this release yet; only {value} is."
             )
         return value
 

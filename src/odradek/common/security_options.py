@@ -60,7 +60,7 @@ def _java_default(*defaults: str, instead: str) -> Parse:
     def parse(name: str, value: Any) -> str | None:
         if value is None or not str(value).strip():
             return None
-        short = str(value).strip().rpartition(".")[2]
+        short = str(value).encode("utf-8", "backslashreplace").decode().strip().rpartition(".")[2]
         if short not in defaults:
             raise UnsupportedFeatureError(
                 f"{name}: the Java class {short} can't run here; use {instead}"

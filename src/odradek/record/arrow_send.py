@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from odradek.common.arguments import refusal
 from odradek.record.arrow import ArrowSchemaError
 from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
 
@@ -90,7 +91,7 @@ def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return batch.schema, iter([batch])
-    raise TypeError(f"send_arrow takes Arrow data, not {type(data).__name__}")
+    raise refusal("data", "Arrow data (a Table, RecordBatch, or what speaks its interface)", data)
 
 
 def _pieces(batches: Iterator[Any], chosen: dict[str, str]) -> Iterator[SentColumns]:

@@ -8,6 +8,8 @@ Must not know partitions, requests or time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
+from typing import SupportsIndex
 
 from odradek.common.errors import IllegalStateError
 from odradek.record import batch as b
@@ -56,6 +58,13 @@ def plain_bytes(data: bytes) -> bytes:
     if not view.ndim:
         raise no_bytes(data)
     return view.tobytes()
+
+
+def whole_time(given: object) -> int:
+    """Turn another kind of whole number into an int; a part of a millisecond isn't cut off."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise TypeError(f"timestamp_ms must be a whole number, not {type(given).__name__!r}")
+    return index(given)
 
 
 def header_name(given: object) -> str:
@@ -155,6 +164,8 @@ class BatchBuilder:
         """
         if self._closed:
             return None
+        if type(timestamp_ms) is not int:
+            timestamp_ms = whole_time(timestamp_ms)
         if not -1 <= timestamp_ms <= b.INT64_MAX:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, not 0 to 2^63-1 (or -1 for none)")
         index = self._count

@@ -46,7 +46,7 @@ from odradek.common.errors import (
     KafkaError,
     RecordTooLargeError,
 )
-from odradek.record.builder import header_name, no_bytes, plain_bytes
+from odradek.record.builder import header_name, no_bytes, plain_bytes, whole_time
 from odradek.record.compression import codec_number, compress
 from odradek.record.encoder import Rows
 from odradek.record.sent_columns import Encoded, InvalidRowError, Piece, StopReason
@@ -542,6 +542,8 @@ class BatchBuilder:
         value_size: int64_t = -1
         if self.batch.closed:
             return None
+        if type(timestamp_ms) is not int:
+            timestamp_ms = whole_time(timestamp_ms)
         try:
             time = timestamp_ms
         except OverflowError:

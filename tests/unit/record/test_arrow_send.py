@@ -149,7 +149,7 @@ def test_other_arrow_libraries_and_what_is_no_arrow() -> None:
     assert [r[:2] for r in records_from_arrow(frame)] == [(b"k", b"a"), (b"l", None)]
     reader = pa.table({"value": ["a"]}).to_reader()
     assert [r[1] for r in records_from_arrow(reader)] == [b"a"]
-    with pytest.raises(TypeError, match="takes Arrow data, not list"):
+    with pytest.raises(TypeError, match="data must be Arrow data .*, not list"):
         records_from_arrow([b"v"])
 
 

@@ -15,7 +15,7 @@ from odradek.clients.consumer.records import (
     ConsumerRecord,
     OffsetAndMetadata,
 )
-from odradek.common.arguments import INT32_MAX, mapping, refusal, shown, text, whole_number
+from odradek.common.arguments import INT32_MAX, is_list, mapping, refusal, shown, text, whole_number
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
@@ -31,7 +31,7 @@ def offsets_to_commit(given: Any) -> Offsets:
         return _offsets(given)
     if hasattr(given, "schema") and hasattr(given, "column"):
         return _behind_rows(given)
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | memoryview):
+    if is_list(given):
         records = list(given)
         if all(isinstance(r, ConsumerRecord) for r in records):
             return _behind_records(records)

@@ -6,13 +6,13 @@ Out: ours. Must not: know what is assigned, or whether the partition exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import index
 from reprlib import repr as brief
 from typing import Any
 
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
-from odradek.common.arguments import INT32_MAX, mapping, plain, timestamp, whole_number
+from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timestamp, whole_number
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
@@ -37,7 +37,7 @@ def one_partition(given: Any) -> TopicPartition:
 def some_partitions(given: Any) -> list[TopicPartition]:
     """Read several."""
     single = isinstance(given, TopicPartition)
-    if single or isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+    if single or isinstance(given, Mapping) or not is_list(given):
         cure = ": give a list of it" if single else ""
         raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
     return [one_partition(item) for item in given]

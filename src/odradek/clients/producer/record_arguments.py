@@ -27,22 +27,17 @@ NO_TIME = -1
 """Kafka's timestamp of a record without one."""
 
 
-def timestamp(given: Any) -> int:
-    """Read a record's timestamp."""
-    return arguments.timestamp("timestamp_ms", given, NO_TIME)
-
-
-def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: int) -> Headers:
+def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
     """Check all that the builder takes; gives the headers, read once."""
     record_bytes("value", value)
     record_bytes("key", key)
-    if not NO_TIME <= timestamp_ms <= INT64_MAX:
-        timestamp(timestamp_ms)
+    if type(timestamp_ms) is not int or not NO_TIME <= timestamp_ms <= INT64_MAX:
+        arguments.timestamp("timestamp_ms", timestamp_ms, NO_TIME)
     return NO_HEADERS if headers is NO_HEADERS else record_headers(headers)
 
 
 def explained(
-    error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: int
+    error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any
 ) -> Exception:
     """The error of a record that couldn't be taken: which argument it was, and the cure."""
     try:

@@ -1,0 +1,504 @@
+"""R-IN-1 over all public calls: whatever comes as an argument, the client lives on.
+
+Every public method of every facade and future, found by introspection, is called with each hostile
+value for each of its parameters, in a simulation. What may come out is a `KafkaError` and nothing
+else: never a broken client, never Python's own error from somewhere inside; one about the argument
+names it. Afterwards the client still works, and what it had buffered before is delivered.
+A parameter for which no good value is known below fails the test that meets it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import datetime
+import decimal
+import fractions
+import inspect
+import math
+import re
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import odradek
+from odradek import (
+    Admin,
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.api.record_future import ArrowFuture, RecordFuture
+from odradek.common.config import OPTIONS, Config
+from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+T0 = TopicPartition("t", 0)
+BATCH = {"value": [b"x"]}
+
+
+class Junk:
+    """An object that is nothing that anybody asks for."""
+
+
+def done() -> concurrent.futures.Future[int]:
+    future: concurrent.futures.Future[int] = concurrent.futures.Future()
+    future.set_result(5)
+    return future
+
+
+def junk_record(**fields: Any) -> ConsumerRecord:
+    good = ConsumerRecord("t", 0, 1, 0, 0, None, None, (), 0)
+    return good._replace(**fields)
+
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    # Scalars
+    "None": lambda: None,
+    "True": lambda: True,
+    "0": lambda: 0,
+    "-1": lambda: -1,
+    "5": lambda: 5,
+    "2**31": lambda: 2**31,
+    "2**63-1": lambda: 2**63 - 1,
+    "2**70": lambda: 2**70,
+    "-2**70": lambda: -(2**70),
+    "0.0": lambda: 0.0,
+    "2.5": lambda: 2.5,
+    "-0.5": lambda: -0.5,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "-inf": lambda: -math.inf,
+    "complex": lambda: 1j,
+    "decimal": lambda: decimal.Decimal("1.5"),
+    "decimal nan": lambda: decimal.Decimal("NaN"),
+    "fraction": lambda: fractions.Fraction(1, 3),
+    "timedelta": lambda: datetime.timedelta(seconds=1),
+    "datetime": lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "np.int64": lambda: np.int64(1),
+    "np.int8": lambda: np.int8(-3),
+    "np.uint64": lambda: np.uint64(2**64 - 1),
+    "np.float64": lambda: np.float64(2.5),
+    "np.float32 nan": lambda: np.float32("nan"),
+    "np.bool": lambda: np.bool_(True),
+    "np.str": lambda: np.str_("t"),
+    "np.bytes": lambda: np.bytes_(b"t"),
+    "np.datetime64": lambda: np.datetime64("2026-01-01"),
+    # Texts and bytes
+    "empty str": lambda: "",
+    "str": lambda: "t",
+    "str ab": lambda: "ab",
+    "str 5": lambda: "5",
+    "str nul": lambda: "a\0b",
+    "str surrogate": lambda: "\ud800",
+    "str newline": lambda: "a\nb",
+    "long str": lambda: "x" * 40_000,
+    "str ^x": lambda: "^x",
+    "str (": lambda: "(",
+    "str repeat": lambda: "a{99999999999999999999}",
+    "empty bytes": lambda: b"",
+    "bytes": lambda: b"t",
+    "bytearray": lambda: bytearray(b"t"),
+    "memoryview": lambda: memoryview(b"t"),
+    "wide memoryview": lambda: memoryview(array("q", [1, 2])),
+    "memoryview with gaps": lambda: memoryview(b"abcd")[::2],
+    "memoryview of none": lambda: memoryview(b"abcd").cast("B", (2, 2)),
+    "array": lambda: array("d", [1.5]),
+    "np.array": lambda: np.arange(3),
+    "np.array 0": lambda: np.array(5),
+    "np.array of objects": lambda: np.array([None, "x"], dtype=object),
+    # Collections
+    "()": lambda: (),
+    "[]": list,
+    "{}": dict,
+    "set": lambda: {"t"},
+    "[None]": lambda: [None],
+    "[5]": lambda: [5],
+    "['t']": lambda: ["t"],
+    "['^x']": lambda: ["^x"],
+    "[b't']": lambda: [b"t"],
+    "['\\ud800']": lambda: ["\ud800"],
+    "['']": lambda: [""],
+    "nested": lambda: [[["x"]], {"a": {"b": Junk()}}],
+    "generator": lambda: (x for x in ("t", 0)),
+    "generator of pairs": lambda: (p for p in [("a", b"b")]),
+    "range": lambda: range(3),
+    "dict": lambda: {"a": b"b"},
+    "dict of junk": lambda: {5: Junk()},
+    "pairs": lambda: [("a", b"b"), ("c", None)],
+    "pairs of str": lambda: [("a", "b")],
+    "pairs of bytes": lambda: [(b"a", b"b")],
+    "pair with surrogate": lambda: [("\ud800", b"")],
+    "pair of numpy": lambda: [("a", np.int64(1))],
+    "triple": lambda: [("a", b"b", 3)],
+    "tuple of str": lambda: ("ab", "cd"),
+    # Partitions, offsets, groups, topics
+    "partition": lambda: T0,
+    "pair": lambda: ("t", 0),
+    "pair of numpy int": lambda: ("t", np.int64(0)),
+    "partition 2**70": lambda: ("t", 2**70),
+    "partition -1": lambda: ("t", -1),
+    "partition 1.5": lambda: ("t", 1.5),
+    "partition None": lambda: TopicPartition(None, None),  # type: ignore[arg-type]
+    "partition of bytes": lambda: (b"t", 0),
+    "partition surrogate": lambda: ("\ud800", 0),
+    "partitions": lambda: [("t", 0)],
+    "partitions of junk": lambda: [("t", 2.5), Junk()],
+    "partitions -1": lambda: [("t", -1)],
+    "partitions 2**70": lambda: [("t", 2**70)],
+    "partitions nowhere": lambda: [("t", 2**31 - 1)],
+    **{
+        f"{{t-0: {name}}}": (lambda value=value: {T0: value})  # type: ignore[misc]
+        for name, value in {
+            "1": 1,
+            "np.int64": np.int64(1),
+            "2.5": 2.5,
+            "nan": math.nan,
+            "'5'": "5",
+            "True": True,
+            "None": None,
+            "-1": -1,
+            "2**63-1": 2**63 - 1,
+            "2**70": 2**70,
+            "Junk": Junk(),
+            "junk offset": OffsetAndMetadata(2.5, 5, "x"),  # type: ignore[arg-type]
+            "junk metadata": OffsetAndMetadata(1, b"x", -1),  # type: ignore[arg-type]
+            "surrogate metadata": OffsetAndMetadata(1, "\ud800"),
+            "long metadata": OffsetAndMetadata(1, "x" * 40_000),
+            "junk epoch": OffsetAndMetadata(1, "", 2**40),
+            "no epoch": OffsetAndMetadata(1, "", None),  # type: ignore[arg-type]
+            "numpy offset": OffsetAndMetadata(np.int64(1)),  # type: ignore[arg-type]
+        }.items()
+    },
+    "{t-1.5: 1}": lambda: {("t", 1.5): 1},
+    "{'t': 1}": lambda: {"t": 1},
+    "record": lambda: junk_record(),
+    "record of junk": lambda: junk_record(offset="1"),
+    "records of junk": lambda: [junk_record(), junk_record(topic=None)],
+    "records at the end": lambda: [junk_record(offset=2**63 - 1)],
+    "records mixed": lambda: [junk_record(partition=2.5), junk_record(leader_epoch="x")],
+    "group": lambda: ConsumerGroupMetadata("g"),
+    "group of junk": lambda: ConsumerGroupMetadata(b"g"),  # type: ignore[arg-type]
+    "group 2.5": lambda: ConsumerGroupMetadata("g", 2.5, 5, 5),  # type: ignore[arg-type]
+    "group 2**70": lambda: ConsumerGroupMetadata("g", 2**70),
+    "new topic": lambda: [NewTopic("ab")],
+    "new topic alone": lambda: NewTopic("u"),
+    "new topics of junk": lambda: [NewTopic(None, 2.5)],  # type: ignore[arg-type]
+    "new topic 2**70": lambda: [NewTopic("u", 2**70, 1)],
+    "new topic configs": lambda: [NewTopic("u", 1, 1, {"a": Junk()})],  # type: ignore[dict-item]
+    "new topic configs none": lambda: [NewTopic("u", 1, 1, None)],  # type: ignore[arg-type]
+    "new topic surrogate": lambda: [NewTopic("\ud800", 1, 1, {b"x": "\ud800"})],  # type: ignore[dict-item]
+    # Columns
+    "table": lambda: pa.table({"value": [b"a"]}),
+    "table of numbers": lambda: pa.table({"value": [5]}),
+    "table without columns": lambda: pa.table({}),
+    "offsets of junk": lambda: pa.table({"topic": [5], "partition": ["x"], "offset": ["y"]}),
+    "offsets of floats": lambda: pa.table({"topic": ["t"], "partition": [0.5], "offset": [2.5]}),
+    "offsets without topic": lambda: pa.table({"topic": [None], "partition": [0], "offset": [1]}),
+    # Things
+    "object": Junk,
+    "future": done,
+    "pattern": lambda: re.compile("t"),
+    "pattern of bytes": lambda: re.compile(b"t"),
+    "patterns": lambda: [re.compile("t")],
+    "path": lambda: Path("nowhere"),
+    "itself": lambda: ITSELF,
+}
+ITSELF = object()
+"""Stands for the object whose method is called."""
+
+GOOD: dict[str, Any] = {
+    "topic": "t",
+    "value": b"v",
+    "tp": T0,
+    "partitions": [T0],
+    "offset": 1,
+    "offsets": {T0: 1},
+    "times": {T0: 1},
+    "group": "g",
+    "names": ["t"],
+    "topics": ["t"],
+    "timeout": 1.0,
+    "listener": print,
+    "callback": lambda *_: None,
+    "username": "alice",
+    "password": "secret",
+    "path": "/dev/null",
+}
+"""What the other parameters get, where they must be given or would wait for long."""
+GOOD_FOR: dict[tuple[str, str], Any] = {
+    ("send_arrow", "data"): pa.record_batch(BATCH),
+    ("send_arrow", "value"): "value",
+    ("create_topics", "topics"): [NewTopic("made", 1, 1)],
+    ("delete_topics", "names"): ["gone"],
+    ("subscribe", "listener"): None,
+    ("subscribe", "topics"): ["t"],
+    ("describe_topics", "names"): ["t"],
+}
+SAYS: dict[str, str] = {
+    "tp": "partition",
+    "partitions": "partition",
+    "times": "times|time for|partition",
+    "until": "until|partition",
+    "offsets": "offset|partition|commit",
+    "data": "data|column",
+    "value": "value|column|row",
+    "key": "key|column|row",
+    "headers": "headers|column|row",
+    "partition": "partition|column|row",
+    "timestamp": "timestamp|column|row",
+    "columns": "column",
+    "topics": "topic",
+    "topic": "topic|name",
+    "names": "names|topic",
+    "password": "password",
+    "group": "group",
+    "path": "path|can't be read",
+}
+"""How an error about an argument may name it, where that isn't by its name alone."""
+INSIDE = {(Producer, "outcome_deadline"), (Producer, "await_outcome")}
+"""Public for the futures' sake, and no part of what users call."""
+KINDS = (
+    *("producer", "transactional", "reader", "assigned", "classic", "consumer", "admin"),
+    *("record_future", "arrow_future", "fresh_future"),
+)
+CLASSES: dict[str, type] = {
+    "producer": Producer,
+    "transactional": Producer,
+    "reader": Consumer,
+    "assigned": Consumer,
+    "classic": Consumer,
+    "consumer": Consumer,
+    "admin": Admin,
+    "record_future": RecordFuture,
+    "fresh_future": RecordFuture,
+    "arrow_future": ArrowFuture,
+}
+
+
+class Scene:
+    """A cluster, one client of a kind, and how to see that it lives."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.world = World(seed=1)
+        self.cluster = SimulatedCluster(self.world, brokers=1)
+        self.cluster.create_topic("t", partitions=1)
+        self.cluster.create_topic("gone", partitions=1)
+        self.before: list[RecordFuture] = []
+        self.aborted = False
+        """By a call that is there to do so: what was before it is never sent."""
+        writes = kind.endswith("future") or kind in ("producer", "transactional")
+        if not writes:
+            with self._producer("writer") as writer:
+                for n in range(10):
+                    writer.send("t", b"%d" % n)
+        self.client: Any = self._writer() if writes else self._reader()
+        self.target: Any = self.client
+        if kind == "record_future":
+            self.target = self.client.send("t", b"x")
+            self.target.result()
+        elif kind == "fresh_future":
+            self.target = self.client.send("t", b"x")
+        elif kind == "arrow_future":
+            self.target = self.client.send_arrow("t", pa.record_batch(BATCH))
+
+    def _config(self, **more: Any) -> dict[str, Any]:
+        return {"bootstrap.servers": self.cluster.bootstrap_servers, **more}
+
+    def _producer(self, name: str, **more: Any) -> Producer:
+        return Producer(self._config(**more), _host=self.world.host(name))
+
+    def _writer(self) -> Producer:
+        more: dict[str, Any] = {"linger.ms": 500, "max.block.ms": 1000, "batch.size": 4096}
+        if self.kind == "transactional":
+            more["transactional.id"] = "x"
+        producer = self._producer("producer", **more)
+        if self.kind == "transactional":
+            producer.init_transactions(10)
+            producer.begin_transaction()
+        self.before = [producer.send("t", b"before %d" % n) for n in range(5)]
+        return producer
+
+    def _reader(self) -> Any:
+        if self.kind == "admin":
+            return Admin(self._config(), _host=self.world.host("admin"))
+        more: dict[str, Any] = {"auto.offset.reset": "earliest"}
+        if self.kind != "reader":
+            more |= {"group.id": "g", "enable.auto.commit": False}
+        if self.kind == "consumer":
+            more["group.protocol"] = "consumer"
+        consumer = Consumer(self._config(**more), _host=self.world.host("consumer"))
+        if self.kind in ("classic", "consumer"):
+            consumer.subscribe(["t"])
+            assert consumer.poll(30.0, 1)
+        else:
+            consumer.assign([T0])
+        return consumer
+
+    def rewind(self) -> None:
+        """Let a call that waits for records find some, and one that needs a group be in it."""
+        if self.kind in ("reader", "assigned") and self.client.assignment() != [T0]:
+            self.client.assign([T0])
+        if self.kind in ("classic", "consumer") and self.client.subscription() != {"t"}:
+            with contextlib.suppress(KafkaError):
+                self.client.assign([])
+            self.client.subscribe(["t"])
+        if isinstance(self.client, Consumer) and self.client.assignment() == [T0]:
+            self.client.resume([T0])
+            self.client.seek(T0, 0)
+
+    def check_alive(self) -> None:
+        """The client does what it is for, and what was buffered before is delivered."""
+        assert self.client.ended is None
+        if isinstance(self.client, Producer):
+            future = self.client.send("t", b"after")
+            self.client.flush(30)
+            assert future.result(30).topic == "t"
+            offsets = [f.result(30).offset for f in self.before if f.exception(30) is None]
+            if self.aborted:
+                return
+            assert len(offsets) == len(self.before)
+            assert offsets == sorted(offsets)
+            assert min(offsets) >= 0
+        elif isinstance(self.client, Admin):
+            assert self.client.create_topics([NewTopic("alive", 1, 1)], 30)
+            assert "alive" in self.client.list_topics(30)
+        else:
+            self.rewind()
+            found = []
+            for _ in range(120):  # members that had no time to leave are waited for
+                found += self.client.poll(1.0)
+                if found:
+                    break
+            assert found
+            assert all(record.topic == "t" for record in found)
+
+
+def methods(cls: type) -> list[str]:
+    """What users may call."""
+    found = [
+        name
+        for name, value in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and not any((c, name) in INSIDE for c in cls.__mro__)
+    ]
+    return sorted(found)
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(function).parameters)
+    found.pop("self", None)
+    return found
+
+
+def good(method: str, parameter: inspect.Parameter) -> Any:
+    """A good value; `empty` where the default does."""
+    place = (method, parameter.name)
+    if place in GOOD_FOR:
+        return GOOD_FOR[place]
+    if parameter.default is inspect.Parameter.empty or parameter.name == "timeout":
+        assert parameter.name in GOOD, f"give {method}({parameter.name}=) a good value above"
+        return GOOD[parameter.name]
+    return inspect.Parameter.empty
+
+
+def arguments(method: str, function: Callable[..., Any], hostile: str, value: Any) -> Any:
+    given = {}
+    for name, parameter in parameters(function).items():
+        given[name] = value if name == hostile else good(method, parameter)
+    return {name: v for name, v in given.items() if v is not inspect.Parameter.empty}
+
+
+def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Call, and use what comes of it: iterators and contexts begin at their first use."""
+    result = call(**given)
+    if hasattr(result, "__next__"):
+        next(result, None)
+    elif isinstance(result, contextlib.AbstractContextManager) and not hasattr(result, "ended"):
+        with result:
+            pass
+
+
+def judge(error: BaseException, what: str, parameter: str) -> None:
+    """Whether an error may come out of a call with a hostile argument."""
+    told = f"{what}: {type(error).__name__}: {error}"
+    assert isinstance(error, KafkaError), told
+    assert not isinstance(error, ClientBrokenError), told
+    if isinstance(error, ConfigurationError):
+        assert re.search(SAYS.get(parameter, parameter), str(error)), told
+    str(error).encode()  # a half character would break whoever prints it
+
+
+CASES = [(kind, name) for kind in KINDS for name in methods(CLASSES[kind])]
+
+
+@pytest.mark.parametrize(("kind", "method"), CASES, ids=lambda x: str(x))
+def test_no_argument_breaks_a_client(kind: str, method: str) -> None:
+    scene = Scene(kind)
+    function = getattr(CLASSES[kind], method)
+    for parameter in parameters(function):
+        for label, make in HOSTILE.items():
+            if method in ("close", "unsubscribe", "subscribe", "assign") and scene.target._closed:
+                scene = Scene(kind)
+            scene.rewind()
+            value = make()
+            value = scene.target if value is ITSELF else value
+            given = arguments(method, function, parameter, value)
+            what = f"{kind}.{method}({parameter}={label})"
+            try:
+                carried_out(getattr(scene.target, method), given)
+            except Exception as error:
+                judge(error, what, parameter)
+            ended = scene.client.ended
+            assert ended is None or scene.client._closed, what
+            after(scene, method)
+    if not scene.client._closed:
+        scene.check_alive()
+
+
+def after(scene: Scene, method: str) -> None:
+    """What a call that succeeded has ended is begun again."""
+    if scene.kind == "transactional" and method in ("abort_transaction", "commit_transaction"):
+        scene.aborted = method == "abort_transaction"
+        with contextlib.suppress(KafkaError):
+            scene.client.begin_transaction()
+
+
+@pytest.mark.parametrize("name", [n for n in odradek.__all__ if n[0].islower() and n[0] != "_"])
+def test_no_argument_breaks_a_function_of_the_module(name: str) -> None:
+    function = getattr(odradek, name)
+    for parameter in parameters(function):
+        for label, make in HOSTILE.items():
+            given = arguments(name, function, parameter, make())
+            try:
+                function(**given)
+            except Exception as error:
+                judge(error, f"{name}({parameter}={label})", parameter)
+
+
+@pytest.mark.parametrize("facade", [Producer, Consumer, Admin])
+def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
+    kind = facade.__name__.lower()
+    for label, make in HOSTILE.items():
+        try:
+            facade(make())
+        except Exception as error:
+            judge(error, f"{kind}({label})", "config|bootstrap.servers|option")
+        for name in OPTIONS:
+            if kind not in OPTIONS[name].clients:
+                continue
+            try:
+                Config(kind, {"bootstrap.servers": "b:1", name: make()})
+            except Exception as error:
+                judge(error, f"{kind}: {name}={label}", ".")
