@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from odradek.common.config import Config
 from odradek.common.errors import (
-    AnswerTooLargeError,
     ConnectionSetupTimeoutError,
     DisconnectedError,
     ExplainedError,
@@ -417,16 +416,8 @@ class NetworkClient(HostInputs):
     # Ends
 
     def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
-        connection = self._by_id.get(number)
-        if connection is None:
-            return
-        head = connection.in_flight.head
-        if isinstance(error, AnswerTooLargeError) and head is not None:
-            # Brokers answer in order: whoever asked has to know why it won't ever be answered.
-            request = connection.in_flight.take(head.correlation_id)
-            if not request.reply.done:
-                request.reply.fail(error)
-        self.fail(connection, error, now)
+        if number in self._by_id:
+            self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
         """A refusal and the end came in one step: whoever waits for the answer reads it first."""
