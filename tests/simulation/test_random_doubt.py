@@ -18,7 +18,7 @@ from odradek.simulation import SimulatedCluster, World
 pytestmark = pytest.mark.simulation
 
 PARTITIONS = 3
-SCHEDULES = 60
+SCHEDULES = 32
 AFTER = (7, 20, 6, 56, 3, -1)
 BEFORE = (19, 6, 3, 5, 2, 7, -1, 56)
 
