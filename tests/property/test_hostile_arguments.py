@@ -40,7 +40,7 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
-from odradek.common.security_options import SECRETS
+from odradek.common.spellings import sealed
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -493,12 +493,14 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
     kind = facade.__name__.lower()
     for label, make in HOSTILE.items():
         try:
-            if label != "dict":  # its value becomes a secret, and one letter is in every text
+            if not label.startswith(
+                ("dict", "{")
+            ):  # its value becomes a secret, and one letter is in every text
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option")
         for name in OPTIONS:
-            if kind not in OPTIONS[name].clients or name in SECRETS or name == "proxy.url":
+            if kind not in OPTIONS[name].clients or sealed({name: "t"}) != {name: "t"}:
                 continue
             try:
                 Config(kind, {"bootstrap.servers": "b:1", name: make()})
