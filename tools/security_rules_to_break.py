@@ -239,10 +239,10 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the key log is for everybody",
         "TLS",
-        KEY_LOG,
-        "os.open(path, FLAGS, 0o600)",
-        "os.open(path, FLAGS, 0o666)",
-        "tests/unit/runtime/test_key_log.py",
+        "runtime/private_files.py",
+        "os.open(path, _FLAGS, 0o600)",
+        "os.open(path, _FLAGS, 0o666)",
+        "tests/unit/runtime/test_private_files.py",
     ),
     # Proxies and secrets
     broken(

@@ -268,7 +268,7 @@ SAYS: dict[str, str] = {
     "path": "path|can't be read",
 }
 """How an error about an argument may name it, where that isn't by its name alone."""
-INSIDE = {(Producer, "outcome_deadline"), (Producer, "await_outcome")}
+INSIDE = {(Producer, name) for name in ("outcome_deadline", "await_outcome", "surface")}
 """Public for the futures' sake, and no part of what users call."""
 KINDS = (
     *("producer", "transactional", "reader", "assigned", "classic", "consumer", "admin"),

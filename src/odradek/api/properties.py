@@ -19,6 +19,9 @@ from odradek.common.spellings import sealed
 
 logger = logging.getLogger("odradek")
 
+LONGEST_PATH = 1000
+"""Characters of a path that an error repeats whole: what it says of it comes after."""
+
 
 def read_properties(path: str | os.PathLike[str], client: str | None = None) -> dict[str, Any]:
     """Read a file in Java's properties format (librdkafka's `name=value` files are such, too).
@@ -61,4 +64,5 @@ def _text(place: str) -> str:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character
         raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
-    raise ConfigurationError(f"{place} {problem}")
+    where = place if len(place) < LONGEST_PATH else shown(place)
+    raise ConfigurationError(f"{where} {problem}")

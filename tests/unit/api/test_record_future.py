@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.api.record_future import RecordFuture
-from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -31,7 +31,7 @@ class Watched(ProducerBatch):
     def __init__(self, at: str) -> None:
         self.at: str | None = None
         self.fields: dict[str, Any] = {}
-        self.made = [(0, batch(b"0")), (1, batch(b"1"))]
+        self.made = [Part(n, 1, batch(b"%d" % n), 0) for n in range(2)]
         super().__init__(P0, BatchBuilder(1 << 16, None), 0.0, 120.0)
         self.at = at
 
@@ -76,9 +76,9 @@ class Driver:
     def await_outcome(self, done: Completion[Any], what: str, deadline: float) -> None:
         self.waited += 1
         self._batch.split()
-        for index, part in self._batch.made:
-            if not part.done.done:
-                part.done.complete(Outcome(10 + index, -1))
+        for part in self._batch.made:
+            if not part.batch.done.done:
+                part.batch.done.complete(Outcome(10 + part.first, -1))
 
 
 @pytest.mark.parametrize("at", FIELDS)
@@ -102,5 +102,5 @@ def test_a_callback_is_called_for_the_part(at: str) -> None:
     future.add_done_callback(lambda f: told.append(f.result(0).offset))
     made.split()
     assert told == []
-    made.made[0][1].done.complete(Outcome(10, -1))
+    made.made[0].batch.done.complete(Outcome(10, -1))
     assert told == [10]
