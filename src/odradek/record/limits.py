@@ -10,10 +10,13 @@ Must not: know of partitions; whoever decodes adds which one it was.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from odradek.common.config import Config
 from odradek.common.record_errors import RecordLimitError
 from odradek.record.batch import BadBatchError
+
+if TYPE_CHECKING:
+    from odradek.common.config import Config  # all the options, which no decoder needs
 
 DECOMPRESSED, RATIO = "max.decompressed.batch.bytes", "max.decompression.ratio"
 RECORDS, HEADERS = "max.records.per.batch", "max.headers.per.record"
