@@ -86,8 +86,8 @@ def content(columns: RecordColumns) -> Outcome:
     headers: Outcome | None = None
     if isinstance(columns.headers, RawHeaderColumn):
         raw = BinaryColumn(columns.headers.offsets, columns.headers.data)
-        headers = binary(raw, start, count)
-        columns.headers.lists(start, end)
+        read = [tuple(each) for each in columns.headers.lists(start, end)]
+        headers = binary(raw, start, count), read
     elif columns.headers is not None:
         ends = plain(columns.headers.offsets, "i")[start : end + 1].tolist()
         first, last = ends[0], ends[-1]

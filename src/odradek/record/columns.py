@@ -139,22 +139,14 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
         raw, at, end = self._raw, 0, len(self._raw)
         found: list[tuple[str, bytes | None]] = []
         while at < end:
-            size, at = raw[at], at + 1
-            if size < 0x80:  # mostly; a length isn't negative, so the lowest bit is no sign
-                size >>= 1
-            else:
-                size, at = read_varint(raw, at - 1)
+            size, at = read_varint(raw, at)
             name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
-            size, at = raw[at], at + 1
-            if size == 1:
+            size, at = read_varint(raw, at)
+            if size == -1:  # in one byte, or in more than it needs
                 found.append((name, None))
-                continue
-            if size < 0x80:
-                size >>= 1
             else:
-                size, at = read_varint(raw, at - 1)
-            found.append((name, raw[at : at + size]))
-            at += size
+                found.append((name, raw[at : at + size]))
+                at += size
         return tuple(found)
 
     @overload
