@@ -248,21 +248,19 @@ class Candidates:
         return found
 
     def unsettling(self, connection: Connection) -> bool:
-        """Its silence makes a refresh due; not where only a refresh itself is waited for."""
-        head = connection.in_flight.head
-        if head is None or not isinstance(head.body, MetadataRequest):
+        """Its silence makes a refresh due; not where only a refresh itself is waited for, nor where
+        all that is left is a question that another answer has settled meanwhile: with slow metadata
+        there is always one, and each refresh would make the next one due (R-RB-9).
+        """
+        if not connection.ready:
             return True
-        snapshot = self._metadata.snapshot
-        left_over = snapshot is not None and not snapshot.knows(connection.address)
-        return not (left_over or self._metadata.in_flight_topics is not None)
+        return any(not isinstance(r.body, MetadataRequest) for r in connection.in_flight)
 
     def waited_for(self) -> Address | None:
         """A silent broker that somebody waits for, with more than a question for metadata."""
         found = None
         for connection in self._network.connections.values():
-            head = connection.in_flight.head
-            silent = connection.ready and connection.suspect
-            if silent and head is not None and not isinstance(head.body, MetadataRequest):
+            if connection.ready and connection.suspect and self.unsettling(connection):
                 found = connection.address
         return found
 

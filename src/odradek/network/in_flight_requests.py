@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from odradek.common.errors import KafkaError, MalformedMessageError
@@ -47,6 +48,9 @@ class InFlightRequests:
 
     def __len__(self) -> int:
         return len(self._queue)
+
+    def __iter__(self) -> Iterator[InFlightRequest]:
+        return iter(self._queue)
 
     def make(
         self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float

@@ -277,6 +277,7 @@ class NetworkClient(HostInputs):
             elif now >= (connection.overdue_at(SUSPICION) or math.inf):
                 text = f"no answer to {head.body.API_NAME} within request.timeout.ms"
                 self.fail(connection, ResponseTimeoutError(text), now)
+                self._close_unheard(connection.address, head.sent_at, now)
                 moved = True
             elif not connection.suspect and (connection.suspect_at(SUSPICION) or math.inf) <= now:
                 self._suspect(connection, now)
@@ -286,6 +287,14 @@ class NetworkClient(HostInputs):
                 begin_again(self, connection)
                 moved = True
         return moved
+
+    def _close_unheard(self, address: Address, since: float, now: float) -> None:
+        """One connection was silent until its time was up: what idles beside it may lead nowhere
+        as well, and whoever used it next would wait for as long again. A new dial tells at once.
+        """
+        for other in self.of_address(address):
+            if other.ready and not len(other.in_flight) and other.heard_at < since:
+                self.close(other, now, "another connection to that address was silent")
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""

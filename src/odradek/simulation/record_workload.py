@@ -245,8 +245,8 @@ class ConsumerDriver(Driver):
         self.poll(1.0, self.go_on)
 
     def go_on(self) -> None:
-        """Poll again while something is left."""
-        if not self.finished() and self.engine.ended is None:
+        """Poll again while something is left, or may come from a producer that is served late."""
+        if (self.patient or not self.finished()) and self.engine.ended is None:
             self.probe()
 
     def finished(self) -> bool:
