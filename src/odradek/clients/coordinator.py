@@ -49,9 +49,9 @@ BY_KEYS = 4
 LOOK_AGAIN = 5.0
 """A request that the coordinator may rightly hold for minutes (JoinGroup) shows nothing of a broker
 that stopped: so often another broker is asked whether the coordinator is still the same."""
-LOOK_AT_SILENT = 1.0
-"""And so often while it is silent beyond all reason: it may only be slow."""
-
+LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
+"""And so often while it is silent beyond all reason: it may only be slow, so ever more seldom.
+Where its broker is gone the metadata says so before, and then its connection is closed."""
 
 LOSING = (
     CoordinatorNotAvailableError,
@@ -86,6 +86,7 @@ class Coordinator:
         """Those of the call that began last, which may go on; for texts."""
         self._finding = False
         self._looking: Completion[None] | None = None
+        self._looks = Backoff(LOOK_AT_SILENT, engine.rng)
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         """Between a loss and the next question where it is: one that is named again and again
         without answering is asked for ever more seldom, however many requests wait."""
@@ -171,6 +172,15 @@ class Coordinator:
         if self._looking is None or self._looking.done:
             self._looking = self._engine.start(self._look())
 
+    def look_at_silent(self, now: float) -> float:
+        """The same for one that is silent, where it is due; gives when to look next."""
+        if self._looks.failures == 0:
+            return self._looks.failed(now)  # it has only just fallen silent
+        if now >= self._looks.until:
+            self._looks.failed(now)
+            self.look_again()
+        return self._looks.until
+
     def _look(self) -> Flow[None]:
         now, before = (yield START), self.broker
         limit = self._engine.network.request_timeout
@@ -202,9 +212,11 @@ class Coordinator:
     def answered(self) -> None:
         """It is the coordinator, and it works."""
         self._backoff.succeeded()
+        self._looks.succeeded()
 
     def _found(self, broker: int, why: str, now: float) -> None:
         was, self.broker = self.broker, broker
+        self._looks.succeeded()
         self._engine.events.emit(
             now, "coordinator", what=self.name, broker=broker, was=was, why=why
         )
@@ -377,11 +389,13 @@ class _CoordinatorCall(_Call):
         and others are asked whether it still coordinates.
         """
         coordinator, until = self._coordinator, self.deadline
-        every = LOOK_AT_SILENT if connection.suspect else LOOK_AGAIN if self.patience else math.inf
-        if now >= self._looked_at + every:
-            coordinator.look_again()
-            self._looked_at = now
-        until = min(until, self._looked_at + every)
+        if connection.suspect:
+            until = min(until, coordinator.look_at_silent(now))
+        elif self.patience:
+            if now >= self._looked_at + LOOK_AGAIN:
+                coordinator.look_again()
+                self._looked_at = now
+            until = min(until, self._looked_at + LOOK_AGAIN)
         on = (self._engine.network.changed, self._engine.metadata.changed, coordinator.changed)
         now = yield Wait(on if reply is None else (reply, *on), until)
         return now

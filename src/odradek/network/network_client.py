@@ -289,9 +289,7 @@ class NetworkClient(HostInputs):
         return moved
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """One connection was silent until its time was up: what idles beside it may lead nowhere
-        as well, and whoever used it next would wait for as long again. A new dial tells at once.
-        """
+        """What idles beside a connection that was silent to its end may lead nowhere as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address was silent")
@@ -492,9 +490,8 @@ class NetworkClient(HostInputs):
             self.events.emit(
                 now, "disconnected", address=str(address), error=in_words(error), **ends
             )
-        lost = error
-        if not isinstance(error, DisconnectedError):
-            lost = DisconnectedError(f"{address}: {in_words(error)}")
+        known = isinstance(error, DisconnectedError)
+        lost = error if known else DisconnectedError(f"{address}: {in_words(error)}")
         for request in requests:
             if not request.reply.done:
                 request.reply.fail(lost)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -353,7 +353,7 @@ class PositionsGoForward:
 class RecordsOnce:
     """A consumer hands out each offset of a partition once, in order, and leaves none out.
 
-    Simulated logs have no gaps: nothing is compacted.
+    Simulated logs have no gaps but markers and what was aborted: nothing is compacted.
     """
 
     def __init__(self) -> None:
@@ -367,6 +367,11 @@ class RecordsOnce:
         if offset > expected:
             raise Violation(f"{partition}: offset {offset}, though {expected} was next")
         self._next[partition] = offset + 1
+
+    def hidden(self, partition: TopicPartition, offsets: Collection[int]) -> None:
+        """Nobody is handed these."""
+        while self._next.get(partition, 0) in offsets:
+            self._next[partition] = self._next.get(partition, 0) + 1
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
         """What is before this offset may have been deleted."""

@@ -377,6 +377,14 @@ class PartitionLog:
             else []
         )
 
+    def hidden(self, *, read_committed: bool) -> set[int]:
+        """The offsets that no consumer is handed: of markers and of what was aborted."""
+        if not self.transactions.ended:
+            return set()
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        rows = self.visible_rows() if read_committed else self.rows()
+        return set(range(self.start_offset, end)).difference(row[0] for row in rows)
+
     @staticmethod
     def _rows(batch: StoredBatch) -> list[Row]:
         return list(decode(memoryview(batch.data), start_offset=batch.base_offset).columns.rows())

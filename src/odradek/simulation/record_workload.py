@@ -201,9 +201,11 @@ class ConsumerDriver(Driver):
                 records = self.engine.delivery.records(self.rng.randrange(1, 30), self.world.now)
             except KafkaError:  # an error of a partition goes to the caller; it may poll again
                 records = []
+        hidden = {p: self._hidden(p) for p in self.partitions} if records else {}
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             self._excuse(partition, record.offset)
+            self.once.hidden(partition, hidden[partition])
             self.once.read(partition, record.offset)
             self.forward.moved(partition, record.offset + 1)
             if not self._disturbed(partition):
@@ -231,6 +233,13 @@ class ConsumerDriver(Driver):
             self.forward.sought(partition, offset)
         elif forward and offset <= self._start(partition):
             self.once.skipped(partition, offset)
+
+    def _hidden(self, partition: TopicPartition) -> set[int]:
+        topic = self.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return set()
+        committed = self.engine.config["isolation.level"] == "read_committed"
+        return topic.partitions[partition.partition].log.hidden(read_committed=committed)
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))

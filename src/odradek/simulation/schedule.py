@@ -462,7 +462,8 @@ def _slow(seed: int, *, short: bool) -> Schedule:
         (fault,),
         brokers,
         rng.randint(1, 2),
-        heal_at=PATIENCE + 5.0,
+        # (One that has two coordinators to find makes two calls that may take so long.)
+        heal_at=PATIENCE * (2 if any(c.kind == TRANSACTIONAL for c in clients) else 1) + 5.0,
     )
 
 

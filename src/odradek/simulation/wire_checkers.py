@@ -38,9 +38,10 @@ SETUP = frozenset(
 client, answer it too."""
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """What is asked again and again, without waiting for the answer before."""
-QUESTIONS = {"Metadata": 8, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
+QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
 """How often a client of a patient run needs to know something of its own accord; others: twice, as
-of two leaders."""
+of two leaders. A transactional one with a group has two coordinators, and of each the first answer
+is that its topic is only being made."""
 SPARE_REQUESTS = 16
 """Requests in flight on one connection beyond those of callers, of whom each has one."""
 
