@@ -5,6 +5,8 @@ from __future__ import annotations
 from rules_to_break import UPDATER, Breakage, broken
 
 CANDIDATES = "metadata/candidates.py"
+SLOW = "tests/simulation/test_slow_answers.py"
+HELD = "tests/simulation/test_explore.py::test_what_once_failed_holds"
 SESSIONS = "tests/simulation/test_group_sessions.py"
 
 
@@ -72,6 +74,30 @@ SLOW_BREAKAGES: tuple[Breakage, ...] = (
         "ENOUGH = 2",
         "ENOUGH = 20",
         slow("Metadata of a new topic-25-3"),
+    ),
+    broken(
+        "a question for metadata that another answer has settled makes the next one due",
+        "R-RB-9",
+        CANDIDATES,
+        "return any(not isinstance(r.body, MetadataRequest) for r in connection.in_flight)",
+        "return self._metadata.in_flight_topics is None",
+        f"{SLOW}::test_slow_metadata_that_came_is_asked_for_no_more[1]",
+    ),
+    broken(
+        "a slow coordinator is looked for every second",
+        "R-RB-9",
+        "clients/coordinator.py",
+        "LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)",
+        "LOOK_AT_SILENT = ExponentialBackoff(1.0, 1.0)",
+        f"{SLOW}::test_a_slow_coordinator_is_looked_for_ever_more_seldom[1]",
+    ),
+    broken(
+        "what idled beside a connection that was silent to its end is used",
+        "R-RB-9",
+        "network/network_client.py",
+        "                self._close_unheard(connection.address, head.sent_at, now)\n",
+        "",
+        f"{HELD}[what_idles_beside_a_silent_connection_is_made_anew]",
     ),
     broken(
         "a session counts from a heartbeat's late answer",

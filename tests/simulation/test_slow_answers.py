@@ -319,3 +319,25 @@ def test_the_first_answer_counts_however_late_it_comes(
     api, prepare = CASES[case]
     scene = Scene(brokers, api, monkeypatch)
     scene.check(prepare(scene), seconds, QUESTIONS.get(case, 1))
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_slow_coordinator_is_looked_for_ever_more_seldom(
+    brokers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have moved, so others are asked; but 25 seconds are no 25 questions."""
+    scene = Scene(brokers, "EndTxn", monkeypatch)
+    scene.check(_transaction(scene), 25)
+    assert 2 <= scene.sent["FindCoordinator"] <= 6, scene.sent
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_slow_metadata_that_came_is_asked_for_no_more(
+    brokers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question that another answer has settled is silent too: that is no reason to ask again."""
+    scene = Scene(brokers, "Metadata", monkeypatch)
+    scene.check(_new_topic(scene), 3)
+    asked = scene.sent["Metadata"]
+    scene.world.advance(60.0)
+    assert scene.sent["Metadata"] == asked
