@@ -331,13 +331,51 @@ def test_a_slow_coordinator_is_looked_for_ever_more_seldom(
     assert 2 <= scene.sent["FindCoordinator"] <= 6, scene.sent
 
 
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("seconds", [3, 10])
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_slow_metadata_that_came_is_asked_for_no_more(
-    brokers: int, monkeypatch: pytest.MonkeyPatch
+    brokers: int, seconds: int, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question that another answer has settled is silent too: that is no reason to ask again."""
+    """A question that another answer has settled is silent too: that is no reason to ask again,
+    whatever else waits behind it.
+    """
     scene = Scene(brokers, "Metadata", monkeypatch)
-    scene.check(_new_topic(scene), 3)
-    asked = scene.sent["Metadata"]
-    scene.world.advance(60.0)
-    assert scene.sent["Metadata"] == asked
+    producer = scene.client(Producer)
+    producer.send("t", b"1", partition=0).result(10.0)
+    scene.cluster.create_topic("u", partitions=1)
+    scene.slow(seconds)
+    new = producer._engine.start(producer._engine.topic("u", scene.world.now + 60.0))
+    for n in range(300):
+        if busy or not n:
+            producer.send("t", b"2", partition=n % 3)
+        scene.world.advance(0.2)
+    assert new.result().name == "u"
+    assert scene.sent["Metadata"] == 2
+
+
+def test_a_dead_broker_is_asked_about_also_where_metadata_was_the_first_that_it_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Elsewhere metadata is quick: then the silence behind such a question is that of a broker."""
+    scene = Scene(3, "Metadata", monkeypatch)
+    scene.cluster.session_timeout = 9.0
+    producer = scene.client(Producer)
+    for partition in range(3):
+        producer.send("t", b"1", partition=partition).result(10.0)
+    asked: list[str] = []
+    producer._engine.events.listen(
+        lambda e: asked.append(e.fields["address"]) if e.kind == "metadata_request" else None
+    )
+    producer._engine.metadata.request("the test")
+    while not asked:
+        scene.world.advance(0.0001)
+    number, dead = next(
+        (i, b) for i, b in scene.cluster.brokers.items() if str(b.address) == asked[0]
+    )
+    scene.cluster.pause(number)
+    begun = scene.world.now
+    leaders = scene.cluster.topics["t"].partitions
+    led = next(p.index for p in leaders if p.leader == number)
+    producer.send("t", b"2", partition=led).result(60.0)
+    assert scene.world.now - begun < 9.0 + 3.0, dead.address

@@ -39,6 +39,8 @@ class Candidates:
         self.spacing = FRESH_SPACING.base
         """A pending dial that is younger is waited for (R-MD-2)."""
         self.silence = Silence()
+        self.quick = True
+        """The last good answer came before anybody could think that its broker is silent."""
 
     def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> list[Candidate]:
         """Those that may still be asked in a round, with what is known of each."""
@@ -248,12 +250,20 @@ class Candidates:
         return found
 
     def unsettling(self, connection: Connection) -> bool:
-        """Its silence makes a refresh due; not where only a refresh itself is waited for, nor where
-        all that is left is a question that another answer has settled meanwhile: with slow metadata
-        there is always one, and each refresh would make the next one due (R-RB-9).
+        """Its silence makes a refresh due; not where only a refresh itself is waited for, or one
+        that another answer has settled meanwhile.
+
+        While metadata is slow some such question is always out, and each refresh would make the
+        next one due (R-RB-9). Others' requests behind it count where metadata isn't slow elsewhere.
         """
-        if not connection.ready:
+        head = connection.in_flight.head
+        if head is None or not isinstance(head.body, MetadataRequest):
             return True
+        snapshot = self._metadata.snapshot
+        if snapshot is None or not snapshot.knows(connection.address) or not self.quick:
+            return False
+        if self._metadata.in_flight_topics is not None:
+            return False
         return any(not isinstance(r.body, MetadataRequest) for r in connection.in_flight)
 
     def waited_for(self) -> Address | None:

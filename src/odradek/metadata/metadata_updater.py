@@ -214,7 +214,7 @@ class MetadataUpdater:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)
             return
         serial = self.metadata.sent(topics)
-        round_.asked = Asked(connection, reply, topics, partial, candidate.bootstrap, serial)
+        round_.asked = Asked(connection, reply, topics, partial, candidate.bootstrap, serial, now)
         self._events.emit(
             now,
             "metadata_request",
@@ -326,6 +326,7 @@ class MetadataUpdater:
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
         self._candidates.silence.clear()
+        self._candidates.quick = now - asked.sent_at < SUSPICION
         self._late.clear()
         self.attempts.clear()
         self.refusals.forget()

@@ -25,6 +25,7 @@ class Asked:
     partial: bool
     bootstrap: bool
     serial: int
+    sent_at: float
 
     @property
     def first(self) -> bool:
