@@ -15,6 +15,7 @@ from odradek.clients.admin.api_versions import BrokerApiVersions
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
+from odradek.common.errors import ArgumentError
 from odradek.common.spellings import sealed
 from odradek.network.host import Host
 
@@ -40,7 +41,11 @@ class Admin(Client[AdminEngine]):
     ) -> None:
         """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
-        config = sealed(config)
+        try:
+            config = sealed(config)
+        except ArgumentError:
+            config = None  # what isn't a mapping may have a password in it
+            raise
         settled = Config(ADMIN, config, **keywords)
         self._background = _background
         super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))

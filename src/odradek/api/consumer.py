@@ -35,7 +35,7 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import AuthorizationError, KafkaTimeoutError
+from odradek.common.errors import ArgumentError, AuthorizationError, KafkaTimeoutError
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
@@ -92,7 +92,11 @@ class Consumer(GroupConsumer):
         from odradek.runtime.one_reader import OneReader
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
-        config = sealed(config)
+        try:
+            config = sealed(config)
+        except ArgumentError:
+            config = None  # what isn't a mapping may have a password in it
+            raise
         settled = Config(CONSUMER, config, **keywords)
         self._background = flag("background", background)
         self._reader = OneReader()

@@ -32,6 +32,7 @@ from odradek.common.arguments import (
 )
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import (
+    ArgumentError,
     BufferExhaustedError,
     ConfigurationError,
     KafkaError,
@@ -82,7 +83,11 @@ class Producer(Transactional):
         from odradek.runtime.fork import ForkSwitch
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
-        config = sealed(config)
+        try:
+            config = sealed(config)
+        except ArgumentError:
+            config = None  # what isn't a mapping may have a password in it
+            raise
         settled = Config(PRODUCER, config, **keywords)
         super().__init__(
             settled, _host, lambda host: ProducerEngine(settled, host.rng(), host.lock)

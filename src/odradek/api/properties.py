@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from odradek.common.spellings import sealed
 
 logger = logging.getLogger("odradek")
 
+_SETTING = re.compile(r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n")
 LONGEST_PATH = 1000
 """Characters of a path that an error repeats whole: what it says of it comes after."""
 
@@ -64,5 +66,7 @@ def _text(place: str) -> str:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character
         raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
-    where = place if len(place) < LONGEST_PATH else shown(place)
+    # What isn't a path may be the file's content, with a password in it.
+    is_path = len(place) < LONGEST_PATH and not _SETTING.match(place)
+    where = place if is_path else f"path (a str of {len(place)} characters)"
     raise ConfigurationError(f"{where} {problem}")

@@ -109,7 +109,11 @@ def parse_address(name: str, text: str) -> Address:
 
 def addresses(name: str, value: Any) -> tuple[Address, ...]:
     """Addresses, as a list or with commas; each once."""
-    parts = value.split(",") if isinstance(value, str) else list(value or ())
+    parts = value.split(",") if isinstance(value, str) else value or ()
+    raw = isinstance(parts, bytes | bytearray | memoryview)
+    parts = () if raw else list(parts)
+    if raw or any(isinstance(part, bytes) for part in parts):
+        raise ConfigurationError(f"{name} must be a str or a list of them, not bytes: .decode()")
     found = [parse_address(name, str(p).strip()) for p in parts if str(p).strip()]
     if not found:
         raise ConfigurationError(f"{name} names no broker: give at least one host:port")

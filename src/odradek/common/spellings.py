@@ -97,7 +97,7 @@ def sealed(given: Any) -> dict[str, Any]:
     Raises `ArgumentError` for what is no mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__
+        kind, given = type(given).__name__, None  # this frame is shown too
         cure = "names and values as keywords, or the dict that read_properties(path) gives"
         raise ArgumentError(f"config must be a dict of options, not {kind}: give {cure}")
     return {

@@ -166,15 +166,20 @@ class TokenServer:
         what = f"{self.place} answered HTTP {code}" + (f": {said}" if said else "")
         if code in RETRIED or code >= 500:
             refused = TokenError(what, cure="The token server has a problem of its own; ask there.")
-            refused.__cause__ = error.with_traceback(None)
             return TryAgain(refused)
-        refused = TokenError(what, cure=_cure(code, said))
-        refused.__cause__ = error.with_traceback(None)
-        return refused
+        # Without its cause: the server has chosen the reason that stands there (R-IN-3), and may
+        # have put the header with our secret into it.
+        return TokenError(what, cure=_cure(code, said))
 
     def _failure(self, error: Exception) -> Exception:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         cause = (reason if isinstance(reason, BaseException) else error).with_traceback(None)
+        if isinstance(cause, http.client.HTTPException):  # it holds the server's own words
+            failed = TokenError(
+                f"{self.place} didn't answer in HTTP ({type(cause).__name__})",
+                cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
+            )
+            return TryAgain(failed)
         if isinstance(reason, ssl.SSLError):
             words = getattr(reason, "verify_message", "") or reason.reason or str(reason)
             failed = TokenError(

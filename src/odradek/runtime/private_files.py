@@ -98,7 +98,9 @@ def trusted_directory(path: Path) -> str:
     """Why what is in a directory can't be trusted to be ours; empty when it can."""
     if os.name != "posix":
         return ""
-    found = path.stat()
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return f"{path} is a symbolic link"
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user (uid {found.st_uid})"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

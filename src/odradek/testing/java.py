@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import zlib
@@ -51,7 +52,11 @@ def own_cache() -> Path:
     """
     directory = cache_directory()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if wrong := trusted_directory(directory):
+    wrong = trusted_directory(directory)
+    above = directory.parent.stat()
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        wrong = wrong or f"everybody may rename what is in {directory.parent}"
+    if wrong:
         raise ClusterStartError(
             f"the cache can't be trusted: {wrong}. Take the others' rights away (chmod go-w), or "
             "set XDG_CACHE_HOME to a directory of your own."

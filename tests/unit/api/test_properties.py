@@ -178,3 +178,26 @@ def test_a_secret_under_a_wrong_name_is_in_no_error_and_no_frame(make: Any, name
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     ours = [frame.locals for frame in frames.stack if "/src/odradek/" in frame.filename]
     assert "planted" not in f"{ours}"
+
+
+@pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
+def test_what_is_no_mapping_is_in_no_frame(make: Any) -> None:
+    for given in ("sasl.password=planted-Pa55", [("sasl.password", "planted-Pa55")]):
+        with pytest.raises(odradek.ArgumentError) as caught:
+            make(given)
+        frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+        ours = [frame.locals for frame in frames.stack if "/src/odradek/" in frame.filename]
+        assert "planted" not in f"{caught.value} {ours}"
+
+
+@pytest.mark.parametrize("content", ["sasl.password=planted-Pa55", "acks=all\nx: planted-Pa55\n"])
+def test_a_files_content_in_place_of_its_path_is_not_shown(content: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        odradek.read_properties(content)
+    assert "planted" not in str(caught.value)
+
+
+def test_addresses_in_bytes_are_refused_whole() -> None:
+    for given in (b"127.0.0.1:9", [b"127.0.0.1:9"], bytearray(b"h:1")):
+        with pytest.raises(ConfigurationError, match=r"bootstrap.servers must be a str.*decode"):
+            odradek.Admin(bootstrap_servers=given)

@@ -9,7 +9,7 @@ import socket
 import ssl
 import traceback
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -308,3 +308,32 @@ def test_what_a_server_repeats_of_ours_is_hidden(server: TokenServer, echo: str)
     assert echo not in str(caught.value)
     assert echo.rpartition(" ")[2] not in str(caught.value)
     assert "[hidden] and that's wrong" in str(caught.value)
+
+
+def _status(line: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        echoed = handler.headers["authorization"].encode()
+        handler.wfile.write(line.replace(b"ECHO", echoed) + b"\r\nContent-Length: 0\r\n\r\n")
+        handler.close_connection = True
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"HTTP/1.1 401 \x1b[2J\x1b]0;pwned\x07 ECHO",
+        b"HTTP/1.1 302 \x1b[2J ECHO",
+        b"HTTP/1.1 503 \x1b[2J ECHO",
+        b"HTTP/9.9 200 \x1b[2J ECHO",
+        b"\x1b[2J ECHO",
+    ],
+)
+def test_a_traceback_has_no_words_that_the_server_chose(server: TokenServer, line: bytes) -> None:
+    """The reason of a status line is the server's: escapes, or our own header come back."""
+    server.faults += [_status(line)] * 50
+    error = refused(asking(server.url()))
+    shown = "".join(traceback.format_exception(error))
+    assert "\x1b" not in shown
+    assert AUTHORIZATION.reveal().rpartition(" ")[2] not in shown
+    assert error.cure

@@ -111,6 +111,20 @@ def test_a_cache_that_others_may_fill_is_refused(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
+def test_a_cache_behind_a_link_or_in_a_place_for_everybody_is_refused(
+    cache: Path, tmp_path: Path
+) -> None:
+    cache.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    with pytest.raises(ClusterStartError, match="symbolic link"):
+        jars.fetch("4.3")
+    cache.unlink()
+    tmp_path.chmod(0o777)
+    with pytest.raises(ClusterStartError, match="everybody may rename"):
+        jars.fetch("4.3")
+    tmp_path.chmod(0o700)
+
+
 def test_a_jar_with_other_content_is_refused_and_leaves_nothing(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,5 +175,5 @@ class ProducerBatch:
             self.partition.topic,
             self.partition.partition,
             offset,
-            appended if appended >= 0 else timestamp_ms,
+            appended if appended >= 0 else int(timestamp_ms),
         )

@@ -33,7 +33,9 @@ class TopicLane:
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
         """Where a record goes about whose partition neither its caller nor its key decides."""
-        size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+        size = RECORD_OVERHEAD  # `if key` would ask an array for its truth
+        size += 0 if key is None else len(key)
+        size += 0 if value is None else len(value)
         return self._partitioner.partition(self.topic, None, size)
 
 
