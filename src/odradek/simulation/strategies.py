@@ -200,7 +200,7 @@ class JavaUpdater(MetadataUpdater):
             return
         serial = self.metadata.sent(topics)
         bootstrap = self.metadata.snapshot is None
-        self._asked = Asked(connection, reply, topics, partial, bootstrap, serial)
+        self._asked = Asked(connection, reply, topics, partial, bootstrap, serial, now)
         self.rounds += 1
         self._events.emit(
             now,
