@@ -198,11 +198,12 @@ class Client(Generic[E]):
     def _renew(self) -> None:
         """Go on with a new engine: an exception from outside ended a step of the old one halfway.
 
-        The torn one is only read (R-HO-1). What is left of it is what its user has done: listeners,
-        an assignment, positions. Interrupted, this begins again at the next call.
+        The torn one is only read, and its flows are closed (R-HO-1). What is left of it is what its
+        user has done: listeners, an assignment, positions. Interrupted, this begins again at the
+        next call.
         """
         old, new = self._engine, self._build(self._host)
-        if old.ended is not None and isinstance(old.ended.__cause__, Exception | None):
+        if old.ended is not None and not old.torn:
             raise old.ended.with_traceback(None)  # not because of the interruption
         new.events.surface = self._host.surface
         new.network.mechanism = old.network.mechanism
@@ -210,6 +211,7 @@ class Client(Generic[E]):
         for listener in self._listeners:
             new.events.listen(listener)
         self._carry_over(old, new)
+        old.let_go()
         self._engine = new
         if self._opened is not None:
             self._opened.engine = new

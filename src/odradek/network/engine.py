@@ -3,7 +3,8 @@
 In: a host's inputs, flows that the clients start. Out: a queue of effects and the next deadline.
 Components (the network client, the sender, the fetcher …) advance in a fixed order after the flows,
 until nothing moves any more. Must not: do I/O, read a clock, call user code.
-An exception that escapes a step marks the engine broken and ends every future with it.
+An exception that escapes a step marks the engine broken and ends every future with it;
+one that came from outside (a signal handler) goes on to the caller as well.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class Engine:
         self.components: list[Component] = []
         self.ended: KafkaError | None = None
         """Why the client can't go on: closed, failed fatally or broken."""
+        self.torn = False
+        """Broken by an exception from outside, amid a step: that is nobody's bug."""
+        self.from_outside: Callable[[BaseException], bool] = _no_exception
+        """Whether an exception isn't the engine's own; a host that can be interrupted knows."""
         self._inputs: deque[Callable[[float], None]] = deque()
         self._ready: deque[Task[Any]] = deque()
         self._timers: list[tuple[float, int, Task[Any], int]] = []
@@ -95,12 +100,13 @@ class Engine:
         self.now = now
         try:
             return self._step(now)
-        except BaseException as error:  # the engine's own bug: nobody may hang because of it
+        except BaseException as error:  # whosever it is: nobody may hang because of it
+            self.torn = self.ended is None and self.from_outside(error)
             broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
-            if not isinstance(error, Exception):
-                raise  # Ctrl-C in the middle of a step: state is half moved, so that's the end too
+            if self.from_outside(error):
+                raise  # as Ctrl-C in the middle of a step: state is half moved, so that's the end
             return None
 
     def _step(self, now: float) -> float | None:
@@ -237,6 +243,25 @@ class Engine:
             if not completion.done:
                 _quietly(completion.fail, why)
         self._calls.clear()
+
+    def let_go(self) -> None:
+        """Nobody runs this engine any more: close its flows here, not wherever they are collected.
+
+        There an exception from outside amid a `finally` would be lost. Here it comes out, and
+        another call goes on with those that are left.
+        """
+        for task in list(self._tasks):
+            try:
+                task.flow.close()
+            except Exception as error:
+                if self.from_outside(error):
+                    raise
+                logger.debug("a flow of an engine that was given up", exc_info=True)
+
+
+def _no_exception(error: BaseException) -> bool:
+    """Without a host that knows better: what no code of ours raises."""
+    return not isinstance(error, Exception)
 
 
 def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> None:

@@ -20,6 +20,8 @@ class EngineInputs(Inputs, Protocol):
     """An engine as a host sees it."""
 
     effects: deque[Effect]
+    from_outside: Callable[[BaseException], bool]
+    """Whether an exception amid a step isn't the engine's own: it then goes on to the host."""
 
     @property
     def has_inputs(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.common.errors import KafkaError
 from odradek.network.effects import Open, Send
 from odradek.network.host import EngineInputs
+from odradek.runtime.interrupt import not_from_outside
 from odradek.runtime.transport import READ, WRITE, Transport
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class HostSockets:
         try:
             transport.queue(effect.request.encode())
         except Exception as error:  # a request that can't be written: nobody may wait for it
+            not_from_outside(error)
             identity = effect.request.correlation_id
             self._attached().not_sent(effect.connection, identity, error)
             return
@@ -61,12 +63,14 @@ class HostSockets:
         try:
             transport = self._new_transport(effect)
         except Exception as error:  # a context of the user's that can't be had
+            not_from_outside(error)
             self._attached().disconnected(effect.connection, error)
             return
         self._transports[effect.connection] = transport
         try:
             up = transport.open(effect.ip)
         except (OSError, KafkaError) as error:
+            not_from_outside(error)
             self._lost(transport, error)
             return
         if up:
@@ -132,6 +136,7 @@ class HostSockets:
                 self._watch(transport)
                 return
         except (OSError, ValueError, KafkaError) as error:  # ValueError: a name that TLS can't have
+            not_from_outside(error)
             self._lost(transport, error)
             return
         transport.established = True
@@ -144,6 +149,7 @@ class HostSockets:
         try:
             transport.flush()
         except OSError as error:
+            not_from_outside(error)
             self._receive(transport)  # an answer may have come before the end
             if transport.sock is not None:
                 self._lost(transport, error)
@@ -158,6 +164,7 @@ class HostSockets:
             except BlockingIOError:
                 return
             except OSError as error:
+                not_from_outside(error)
                 self._lost(transport, error)
                 return
             if count == 0:

@@ -1,8 +1,9 @@
 """Ctrl-C while a host works in the main thread: `KeyboardInterrupt` comes between two steps.
 
 In: a host says whether it is amid something. Out: `KeyboardInterrupt` where it isn't, and at
-`check()`; so an engine's step ends as it began. Must not: replace a handler that the program
-installed for itself, or touch signals outside the main thread.
+`check()`; so an engine's step ends as it began; `from_outside`, which tells what a program's own
+signal handler raised amid a step from the step's own errors. Must not: replace a handler that the
+program installed for itself, or touch signals outside the main thread.
 
 Only Python's default SIGINT handler is replaced, for the time of one `run`. What comes amid a step
 nevertheless (a second Ctrl-C, so that nothing can hold it up for ever; a program's own handler that
@@ -15,7 +16,53 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
+from types import CodeType, FrameType, FunctionType, MethodType
+
+
+def from_outside(error: BaseException) -> bool:
+    """Whether it was raised by a signal handler, not by what that has interrupted (R-HO-1).
+
+    The type doesn't tell: programs end calls by a `TimeoutError` of their own. The traceback does:
+    it goes through the handler, which is still installed or knows the frame that it interrupts.
+    """
+    if not isinstance(error, Exception):
+        return True
+    if threading.get_ident() != threading.main_thread().ident:  # no handler runs here
+        return False
+    handlers: set[CodeType] | None = None
+    trace, above = error.__traceback__, None
+    while trace is not None:
+        frame = trace.tb_frame
+        if handlers is None:
+            handlers = _handlers()
+        if frame.f_code in handlers or (
+            above is not None and any(value is above for value in frame.f_locals.values())
+        ):
+            return True
+        trace, above = trace.tb_next, frame
+    return False
+
+
+def not_from_outside(error: BaseException) -> None:
+    """Let through what a signal handler raised, where errors are taken for a connection's."""
+    if from_outside(error):
+        raise error
+
+
+def _handlers() -> set[CodeType]:
+    """The code of all signal handlers that are Python's."""
+    found = set()
+    for number in signal.valid_signals():
+        handler: object = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        if not isinstance(handler, FunctionType | MethodType) and callable(handler):
+            handler = type(handler).__call__
+        code = getattr(handler, "__code__", None)  # a method gives its function's
+        if isinstance(code, CodeType):
+            found.add(code)
+    return found
 
 
 class InterruptGuard:

@@ -30,7 +30,7 @@ from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import ForkGuard, watch
 from odradek.runtime.host_sockets import HostSockets
-from odradek.runtime.interrupt import InterruptGuard
+from odradek.runtime.interrupt import InterruptGuard, from_outside
 from odradek.runtime.locks import new_lock
 from odradek.runtime.outsiders import Outsiders
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
@@ -95,6 +95,7 @@ class SelectorHost(HostSockets):
         """Take the engine; nothing is opened yet."""
         if self._engine is not None:
             raise IllegalStateError("this host has an engine already")
+        engine.from_outside = from_outside
         self._engine = engine
 
     def now(self) -> float:
@@ -150,6 +151,7 @@ class SelectorHost(HostSockets):
         """Go on with another engine, after `torn`; nothing of the old one is left open."""
         self._release()
         self._deferred.clear()
+        engine.from_outside = from_outside
         self._engine = engine
         self._amid = self._torn = False
 

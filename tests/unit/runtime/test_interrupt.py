@@ -1,0 +1,184 @@
+"""Whose exception it is: a signal handler's, or the client's own (R-HO-1)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.unit.api.loopback_scene import PATIENCE, one_broker
+
+from odradek.api.admin import Admin
+from odradek.common.errors import ClientBrokenError
+from odradek.network.flow import START, Signal, Wait
+from odradek.runtime.interrupt import from_outside
+
+
+class MineError(Exception):
+    """What the program's handlers raise."""
+
+
+def plain(*_: Any) -> None:
+    raise MineError
+
+
+def of_depth(number: int, frame: object) -> None:
+    deeper()
+
+
+def deeper() -> None:
+    raise MineError
+
+
+def forgets_its_frame(number: int, frame: object) -> None:
+    del frame
+    raise MineError
+
+
+def takes_itself_away(number: int, frame: object) -> None:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    raise MineError
+
+
+class Handler:
+    def __call__(self, *_: Any) -> None:
+        raise MineError
+
+    def method(self, *_: Any) -> None:
+        raise MineError
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "function": plain,
+    "depth": of_depth,
+    "forgets": forgets_its_frame,
+    "takes itself away": takes_itself_away,
+    "method": Handler().method,
+    "object": Handler(),
+    "partial": partial(partial(plain, 1), 2),
+    "lambda": lambda *_: deeper(),
+}
+
+
+@pytest.fixture(params=HANDLERS)
+def handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, HANDLERS[request.param])
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupted() -> None:
+    signal.raise_signal(signal.SIGUSR1)
+
+
+def test_what_a_handler_raises_is_told_by_its_traceback(handler: None) -> None:
+    with pytest.raises(MineError) as caught:
+        interrupted()
+    assert from_outside(caught.value)
+    with pytest.raises(MineError) as own:  # of the same kind, and while a handler is installed
+        deeper()
+    assert not from_outside(own.value)
+    assert from_outside(KeyboardInterrupt())
+
+
+class Amid:
+    """A part of an engine that does something once, amid a step."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+
+    def advance(self, now: float) -> bool:
+        action, self.action = self.action, lambda: None
+        action()
+        return False
+
+    def next_deadline(self, now: float) -> None:
+        return None
+
+    def abort(self, error: object, now: float) -> None:
+        pass
+
+
+def test_it_comes_out_of_a_step_and_the_client_goes_on(handler: None) -> None:
+    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
+        assert "t" in admin.list_topics(PATIENCE)
+        engine = admin._engine
+        engine.components.append(Amid(interrupted))
+        with pytest.raises(MineError):
+            admin.list_topics(PATIENCE)
+        assert "t" in admin.list_topics(PATIENCE)
+        assert admin._engine is not engine
+        assert admin.ended is None
+
+
+def test_a_bug_of_ours_ends_the_client_for_good(handler: None) -> None:
+    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
+        admin._engine.components.append(Amid(deeper))
+        for _ in range(2):
+            with pytest.raises(ClientBrokenError, match="MineError"):
+                admin.list_topics(PATIENCE)
+
+
+def test_a_bug_of_ours_before_an_interruption_ends_it_too(handler: None) -> None:
+    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
+        engine = admin._engine
+        engine.components.append(Amid(deeper))
+        with pytest.raises(ClientBrokenError):
+            admin.list_topics(PATIENCE)
+        engine.post(lambda _: interrupted())
+        with pytest.raises((MineError, ClientBrokenError)):
+            admin.list_topics(PATIENCE)
+        with pytest.raises(ClientBrokenError, match="MineError"):
+            admin.list_topics(PATIENCE)
+
+
+def test_a_time_out_of_the_program_is_no_fault_of_a_connection() -> None:
+    def alarm(*_: Any) -> None:
+        raise TimeoutError("mine")
+
+    before = signal.signal(signal.SIGUSR1, alarm)
+    try:
+        with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
+            admin.list_topics(PATIENCE)
+            (transport,) = admin._host._transports.values()  # type: ignore[attr-defined]
+            receive = transport.receive
+
+            def receiving(buffer: Any) -> Any:
+                transport.receive = receive
+                interrupted()
+
+            transport.receive = receiving
+            with pytest.raises(TimeoutError, match="mine"):
+                admin.list_topics(PATIENCE)
+            assert "t" in admin.list_topics(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_interruption_amid_the_end_of_a_flow_that_is_given_up_comes_out() -> None:
+    """Collected as garbage, its `finally` would swallow what a signal handler raises there."""
+    before = signal.signal(signal.SIGUSR1, plain)
+    try:
+        with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
+            admin.list_topics(PATIENCE)
+
+            def flow() -> Any:
+                try:
+                    yield START
+                    yield Wait((Signal(),))
+                finally:
+                    interrupted()
+
+            admin._engine.start(flow())
+            admin.list_topics(PATIENCE)
+            (transport,) = admin._host._transports.values()  # type: ignore[attr-defined]
+            transport.receive = lambda _: interrupted()  # tears outside of a step
+            with pytest.raises(MineError):
+                admin.list_topics(PATIENCE)
+            with pytest.raises(MineError):
+                admin.list_topics(PATIENCE)
+            assert "t" in admin.list_topics(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
