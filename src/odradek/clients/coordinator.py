@@ -173,9 +173,10 @@ class Coordinator:
             self._looking = self._engine.start(self._look())
 
     def look_at_silent(self, now: float) -> float:
-        """The same for one that is silent, where it is due; gives when to look next."""
-        if self._looks.failures == 0:
-            return self._looks.failed(now)  # it has only just fallen silent
+        """The same for one that is silent, where it is due: at once at first, for it may be down.
+
+        Gives when to look next.
+        """
         if now >= self._looks.until:
             self._looks.failed(now)
             self.look_again()

@@ -181,8 +181,8 @@ def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
     waiting = [w.ask(60.0, constant=True) for _ in range(5)]
     w.run(w.now + 20.0)
     times = [a.at for a in w.asks("FindCoordinator")[1:]]
-    assert 15 <= len(times) <= 25
-    assert times[-1] - times[-2] > 0.75
+    assert 4 <= len(times) <= 8
+    assert times[-1] - times[-2] > 4.0
     up(w, B2)
     w.run(w.now + 15.0)
     assert all(d.done and d.error is None for d in waiting)
