@@ -177,9 +177,9 @@ class Consumer(GroupConsumer):
         no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
         """
         tp = one_partition(tp)
-        state = self._engine.subscription.get(tp)
-        if state.position is not None:
-            return state.position
+        known = self._engine.subscription.position(tp)
+        if known is not None:
+            return known
         return self._call(
             lambda deadline: self._engine.position(tp, deadline), timeout, f"position of {tp}"
         )
@@ -228,7 +228,9 @@ class Consumer(GroupConsumer):
         most = self._config["max.poll.records"] if max_records is None else max_records
         most = whole_number("max_records", most, 1)
         self._note_seconds(timeout)
-        return self._next(timeout, lambda now: self._engine.delivery.records(most, now)) or []
+        found = self._next(timeout, lambda now: self._engine.delivery.records(most, now))
+        self._engine.delivery.handed_over()
+        return found or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
         """Iterate over records, until all `until` are reached or none came for `timeout` seconds.
@@ -238,13 +240,15 @@ class Consumer(GroupConsumer):
         Raises what `poll` raises; a new iterator goes on behind it.
         """
         seconds = math.inf if timeout is None else timeout
-        group, now = self._engine.group, self._host.now
-        while found := self._next(seconds, self._engine.delivery.iterated):
+        now, each = self._host.now, self._reader.each
+        while found := self._next(seconds, lambda now: self._engine.delivery.iterated(now)):
+            self._engine.delivery.handed_over()
+            group = self._engine.group
             if group is None:
-                yield from found
+                yield from each(found, "records()")
                 continue
             waiting = group.turns.waiting
-            for record in found:
+            for record in each(found, "records()"):
                 yield record
                 group.asked_at = now()  # each one counts for max.poll.interval.ms
                 if waiting:
@@ -280,7 +284,9 @@ class Consumer(GroupConsumer):
         layout that isn't there.
         """
         self._note_seconds(timeout)
-        return self._next(timeout, self._arrow(columns, include_headers, layout))
+        batch = self._next(timeout, self._arrow(columns, include_headers, layout))
+        self._engine.delivery.handed_over()
+        return batch
 
     def batches(
         self,
@@ -303,17 +309,19 @@ class Consumer(GroupConsumer):
         seconds = math.inf if timeout is None else timeout
         take = self._arrow(columns, include_headers, layout)
         while (batch := self._next(seconds, take)) is not None:
+            self._engine.delivery.handed_over()
             yield batch
             del batch
 
     def _arrow(
         self, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[float], pa.RecordBatch | None]:
-        """What takes the next Arrow batch; reads the arguments once."""
+        """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
         chosen = None if columns is None else names("columns", columns, "columns' names")
-        with_headers, kind = flag("include_headers", include_headers), text("layout", layout)
-        take = self._engine.delivery.arrow
-        return lambda now: take(chosen, with_headers, cast("Layout", kind), now)
+        with_headers = flag("include_headers", include_headers)
+        kind = cast("Layout", text("layout", layout))
+        self._engine.delivery.arrow_columns(chosen, with_headers, kind)
+        return lambda now: self._engine.delivery.arrow(chosen, with_headers, kind, now)
 
     def _note_seconds(self, timeout: Any) -> None:
         """Say once what a timeout means that was probably meant in milliseconds."""
@@ -333,6 +341,7 @@ class Consumer(GroupConsumer):
         delivery, group = engine.delivery, engine.group
         claim = self._reader.claim("poll()", group.turns.running if group else None)
         try:
+            delivery.take_back()
             if group is not None and group.entered(host.now()):
                 host.wake()
             if delivery.ready:
@@ -353,8 +362,10 @@ class Consumer(GroupConsumer):
                 # Markers and aborted transactions: nobody works on them, so they are through with.
                 if group is not None and group.entered(host.now()):
                     host.wake()
-        except AuthorizationError as error:
-            error.of(engine.network.user)
+        except BaseException as error:
+            delivery.take_back()
+            if isinstance(error, AuthorizationError):
+                error.of(engine.network.user)
             raise
         finally:
             if group is not None:

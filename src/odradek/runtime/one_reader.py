@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
+from typing import TypeVar
 
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.locks import new_lock
 
+T = TypeVar("T")
 NAME = "claim"
 """The local variable of a call that holds its claim."""
 
@@ -69,3 +72,19 @@ class OneReader:
         """Go out."""
         if self._held is claim:
             self._held = None
+
+    def each(self, found: Iterator[T], what: str) -> Iterator[T]:
+        """Iterate as one who goes in for each of them; outside in between.
+
+        Between an advance of `found` and the `yield` nothing is called, so no signal comes there.
+        """
+        claim = self.claim(what, None)
+        for one in found:
+            self._held = None
+            yield one
+            # No other thread can come between the second question and the answer to it.
+            if threading.get_ident() != claim.ident or self._held is not None:
+                claim = self.claim(what, None)
+            else:
+                self._held = claim
+        self.leave(claim)

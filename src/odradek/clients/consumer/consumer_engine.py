@@ -126,8 +126,9 @@ class ConsumerEngine(ClientEngine):
         for state in states:
             mine = self.subscription.get(state.partition)
             mine.reset, mine.paused = state.reset, state.paused
-            if state.position is not None:
-                mine.move_to(state.position, state.position_epoch)
+            position, epoch = old.hand_over.settled(state)
+            if position is not None:
+                mine.move_to(position, epoch)
 
     # Positions
 

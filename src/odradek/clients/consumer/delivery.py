@@ -69,6 +69,7 @@ class Delivery:
         entry = self._head()
         while entry is not None and len(records) < most:
             left = most - len(records)
+            self._note_taking(entry)
             try:
                 columns = entry.take(left, ahead=max(left, RECORD_ROWS), headers="raw")
             except (CorruptRecordError, UnsupportedFeatureError) as error:
@@ -81,6 +82,8 @@ class Delivery:
             if columns.count:
                 self._note_delivery(entry, now)
                 records += _rows(entry, columns)
+            elif not records:
+                self.handed_over()  # markers are through with
             entry = self._next()
         return records
 
@@ -91,6 +94,7 @@ class Delivery:
         """
         entry = self._head()
         while entry is not None:
+            self._note_taking(entry)
             try:
                 columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS, headers="raw")
             except (CorruptRecordError, UnsupportedFeatureError) as error:
@@ -102,18 +106,31 @@ class Delivery:
                 self._note_delivery(entry, now)
                 return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
             entry.take(0)  # markers and aborted transactions: the position moves behind them
+            self.handed_over()
             entry = self._next()
         return None
+
+    @staticmethod
+    def arrow_columns(
+        names: Sequence[str] | None, include_headers: bool, layout: Layout
+    ) -> list[str]:
+        """Refuse columns that aren't there. The first call imports pyarrow, which takes a while:
+        to be asked before a timeout begins.
+        """
+        from odradek.record.arrow import arrow_schema
+
+        return list(arrow_schema(include_headers, names, layout).names)
 
     def arrow(
         self, names: Sequence[str] | None, include_headers: bool, layout: Layout, now: float
     ) -> pa.RecordBatch | None:
         """Decode and hand out one partition's records as a record batch."""
-        from odradek.record.arrow import arrow_schema, to_record_batch
+        from odradek.record.arrow import to_record_batch
 
-        wanted = arrow_schema(include_headers, names, layout).names  # refuses what isn't there
+        wanted = self.arrow_columns(names, include_headers, layout)
         entry = self._head()
         while entry is not None:
+            self._note_taking(entry)
             try:
                 columns = entry.take(
                     ARROW_ROWS,
@@ -131,6 +148,7 @@ class Delivery:
                 self._note_delivery(entry, now)
                 topic, partition = entry.state.partition
                 return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
+            self.handed_over()
             entry = self._next()
         return None
 
@@ -141,6 +159,25 @@ class Delivery:
                 raise self._engine.ended.with_traceback(None)
             self._subscription.raise_pending()
             return self._next_head()
+
+    def take_back(self) -> None:
+        """An exception has ended the call: what it took is handed out by the next one (R-GR-1).
+
+        And before each call, for who knows whether that wasn't interrupted as well.
+        """
+        subscription = self._subscription
+        if subscription.hand_over:
+            with self._lock:
+                if subscription.hand_over.take_back(self._fetcher.waiting.holds):
+                    subscription.changes += 1
+
+    def handed_over(self) -> None:
+        """The caller has what the call took: to be said when nothing can come between any more."""
+        self._subscription.hand_over.done()
+
+    def _note_taking(self, entry: Fetched) -> None:
+        with self._lock:
+            self._subscription.hand_over.note(entry)
 
     def _note_hand(self, entry: Fetched) -> None:
         """The caller has records of this partition until it asks for more."""
@@ -165,6 +202,7 @@ class Delivery:
         position = entry.start
         if behind is not None and self._skips and isinstance(error, CorruptRecordError):
             with self._lock:
+                self._subscription.hand_over.forget(state)
                 if not entry.valid:
                     return  # a seek, meanwhile
                 self._fetcher.skip(entry, behind)
@@ -197,6 +235,7 @@ class Delivery:
             failure.partition, failure.offset = state.partition, position
             failure.next_offset = behind
         with self._lock:
+            self._subscription.hand_over.forget(state)
             self._fetcher.discard(entry, failure, now)
             state.error = None
         raise failure from error

@@ -23,6 +23,7 @@ from odradek.record.columns import EMPTY, Layout
 from odradek.record.limits import NO_LIMITS, Limits
 
 NULL_LOCK = NullLock()
+NOTHING = memoryview(b"")
 R = TypeVar("R")
 Headers = bool | Literal["raw"]
 """Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
@@ -46,6 +47,21 @@ class Survey:
 def survey(records: memoryview, offset: int) -> Survey:
     """Walk over the headers of an answer to a fetch from `offset`."""
     return Survey(*survey_batches(records, offset))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an answer was decoded and handed out."""
+
+    records: memoryview
+    at: int
+    start: int
+    aborted: tuple[tuple[int, int], ...]
+    before: tuple[int, tuple[tuple[int, int], ...]]
+    wanted: tuple[bool, bool, Headers]
+    decoded: DecodedRecords | None
+    row: int
+    done: bool
 
 
 class Fetched:
@@ -118,6 +134,26 @@ class Fetched:
         """All was handed out."""
         return self._done
 
+    def progress(self) -> Progress:
+        """How far this is; `put_back` goes back to it, whatever has come between."""
+        return Progress(
+            self._records,
+            self._at,
+            self._start,
+            self._aborted,
+            self._before,
+            self._wanted,
+            self._decoded,
+            self._row,
+            self._done,
+        )
+
+    def put_back(self, to: Progress) -> None:
+        """What was taken since then wasn't handed out."""
+        self._records, self._at, self._start = to.records, to.at, to.start
+        self._aborted, self._before, self._wanted = to.aborted, to.before, to.wanted
+        self._decoded, self._row, self._done = to.decoded, to.row, to.done
+
     def take(
         self,
         most: int,
@@ -172,33 +208,40 @@ class Fetched:
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
         """Hand out what `peek` gave one by one, moving the position with each.
 
-        Whoever asks for the next is through with the one before.
+        Whoever asks for the next is through with the one before. It ends where anything else has
+        moved the position, another iterator among it.
         """
-        state, decoded = self.state, self._decoded
-        if decoded is None:
-            return
-        rows, row = decoded.columns, self._row
-        last = rows.count
+        decoded = self._decoded
+        # Bound here, not at the first `next`: by then another may have handed out some of these.
+        return iter(()) if decoded is None else self._walk(decoded, self._row, records, epochs)
+
+    def _walk(
+        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
+    ) -> Iterator[R]:
+        state, rows = self.state, decoded.columns
+        last, finished = rows.count, decoded.finished
         each = repeat(epochs) if isinstance(epochs, int) else epochs
         for record, epoch in zip(records, each, strict=False):
             position = decoded.next_offset if row + 1 == last else rows.offset_at(row + 1)
-            # Another thread can't come between these lines and the next ones: they call nothing.
-            if self._row != row or state.generation != self.generation or state.paused:
+            # No other thread and no signal can come between these lines and the `yield`: they call
+            # nothing. So a position moves only with a record that is handed out.
+            if self._decoded is not decoded or self._row != row:
+                return
+            if state.generation != self.generation or state.paused:
                 return
             row += 1
             self._row = row
             state.consumed, state.consumed_epoch = state.position, state.position_epoch
             state.position, state.position_epoch = position, epoch
-            if row == last:
-                self._let_go()
+            if finished and row == last:
+                self._done, self._records, self._decoded = True, NOTHING, None
             yield record
 
     def _let_go(self) -> None:
         """Give buffers back as soon as all was handed out."""
         decoded = self._decoded
         if decoded is not None and decoded.finished and self._row >= decoded.columns.count:
-            self._done = True
-            self._records, self._decoded = memoryview(b""), None
+            self._done, self._records, self._decoded = True, NOTHING, None
 
     def _decode_on(
         self, enough: int, key: bool, value: bool, headers: Headers, layout: Layout

@@ -67,11 +67,14 @@ class GroupCommits:
         self._settled = Signal()
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where all partitions stand."""
+        """Where all partitions stand, without what is on its way to the caller yet."""
+        subscription = self._group.engine.subscription
+        settled = subscription.hand_over.settled
+        stand = {p: settled(s) for p, s in subscription.partitions.items()}
         return {
-            p: OffsetAndMetadata(s.position, leader_epoch=s.position_epoch)
-            for p, s in self._group.engine.subscription.partitions.items()
-            if s.position is not None
+            p: OffsetAndMetadata(position, leader_epoch=epoch)
+            for p, (position, epoch) in stand.items()
+            if position is not None
         }
 
     def commit(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import check_topic
+from odradek.clients.consumer.hand_over import HandOver
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
@@ -52,6 +53,7 @@ class PartitionState:
         "log_end",
         "max_bytes",
         "missing_since",
+        "moves",
         "offset_bytes",
         "oversized",
         "partition",
@@ -101,6 +103,8 @@ class PartitionState:
         """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
         self.generation = 0
         """Grows with each seek and reset; answers to older questions are dropped."""
+        self.moves = 0
+        """Grows with each move to another position that isn't a record's handing out."""
         self.asked: Asked | None = None
         self.replica: ReadReplica | None = None
         """Who is read instead of the leader."""
@@ -122,20 +126,25 @@ class PartitionState:
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside: what is buffered or under way is of no use then."""
         if position != self.position:
+            self.moves += 1
             self.position_epoch = self.consumed_epoch = epoch
             self.consumed = position
             self.said = None
             self.checked_under = -1
-        self.position = self.fetch_offset = position
-        self.fetch_epoch = self.position_epoch
-        self.generation += 1
-        self.asked = None
+        self.position = position
+        self.fetch_again()
         self.resetting = False
         self.log_end = None
-        self.max_bytes = None
         self.oversized = False
         self.error = None
         self.backoff.succeeded()
+
+    def fetch_again(self) -> None:
+        """Ask anew from the position: what is buffered or under way is of no use any more."""
+        self.generation += 1
+        self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
+        self.asked = None
+        self.max_bytes = None
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """The caller commits this."""
@@ -215,6 +224,8 @@ class SubscriptionState:
         self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
         """What records were handed out of since the caller last asked. Of its thread alone."""
+        self.hand_over = HandOver()
+        """What is on its way to the caller."""
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int]
@@ -301,10 +312,14 @@ class SubscriptionState:
             self.changed.notify()
 
     def note_consumed(self) -> None:
-        """The caller asks for more, or says so: it is through with all that it was handed."""
+        """The caller asks for more, or says so: it is through with all that it was handed.
+
+        Not with what a call has taken that goes on, or that an exception has ended.
+        """
+        under_way = self.hand_over
         for state in self.in_hand:
-            state.consumed, state.consumed_epoch = state.position, state.position_epoch
-        self.in_hand.clear()
+            state.consumed, state.consumed_epoch = under_way.settled(state)
+        self.in_hand = {state: None for state in self.in_hand if state in under_way}
 
     def get(self, partition: TopicPartition) -> PartitionState:
         """The state of an assigned partition."""
@@ -312,6 +327,10 @@ class SubscriptionState:
         if found is None:
             raise IllegalStateError(f"{partition} isn't assigned to this consumer")
         return found
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """What the caller is handed next; what is on its way to it doesn't count yet."""
+        return self.hand_over.settled(self.get(partition))[0]
 
     def holds(self, state: PartitionState) -> bool:
         """Whether a state is (still) part of the assignment."""
@@ -322,7 +341,9 @@ class SubscriptionState:
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
-        self.get(partition).move_to(offset)
+        state = self.get(partition)
+        state.move_to(offset)
+        self.hand_over.forget(state)  # also where it is the same offset
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
         """Have positions looked up, at the next poll or position()."""

@@ -1,0 +1,86 @@
+"""What one call has taken and its caller doesn't have yet: it can be taken back (R-GR-1, R-HO-1).
+
+In: each partition as it was before the call took records of it. Out: an exception that comes out of
+the call (a signal handler's, Ctrl-C) puts positions and rows back, so nothing is left out and
+nothing counts as consumed. What a seek or another assignment has moved meanwhile stays there.
+Must not: be forgotten before the caller has its records; whoever calls it holds the host's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.fetched import Fetched, Progress
+    from odradek.clients.consumer.subscription_state import PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """One partition before records of it were taken."""
+
+    entry: Fetched
+    progress: Progress
+    position: int | None
+    epoch: int
+    moves: int
+
+
+class HandOver:
+    """The call that is under way, or the one that an exception has ended."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: dict[PartitionState, Before] = {}
+
+    def note(self, entry: Fetched) -> None:
+        """Before anything of an entry moves; only the first one of its partition counts."""
+        state = entry.state
+        before = self._before.get(state)
+        if before is None or before.moves != state.moves:
+            self._before[state] = Before(
+                entry, entry.progress(), state.position, state.position_epoch, state.moves
+            )
+
+    def forget(self, state: PartitionState) -> None:
+        """Nothing of it is on its way to the caller."""
+        self._before.pop(state, None)
+
+    def done(self) -> None:
+        """The caller has all of it, or there was nothing."""
+        self._before = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._before)
+
+    def __contains__(self, state: PartitionState) -> bool:
+        return state in self._before
+
+    def settled(self, state: PartitionState) -> tuple[int | None, int]:
+        """A partition's position, and its epoch, without what is on its way."""
+        before = self._before.get(state)
+        if before is None or before.moves != state.moves:
+            return state.position, state.position_epoch
+        return before.position, before.epoch
+
+    def take_back(self, waits: Callable[[Fetched], bool]) -> bool:
+        """Put everything back; `waits` says what is buffered still, the rest is fetched again.
+
+        Interrupted, it begins again at the next call. Says whether something is fetched again.
+        """
+        again = False
+        for state, before in self._before.items():
+            if before.moves != state.moves:
+                continue
+            if before.entry.valid and waits(before.entry):
+                before.entry.put_back(before.progress)
+                state.position, state.position_epoch = before.position, before.epoch
+            else:
+                state.position, state.position_epoch = before.position, before.epoch
+                state.fetch_again()
+                again = True
+        self.done()
+        return again
