@@ -7,6 +7,10 @@ Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the 
 under way and half for what waits; so nobody is starved and the sum is kept. While something of a
 paused partition waits, it has a third: pausing throws nothing away (KAFKA-7548) until another
 partition of the same leader wants that room.
+
+An exception from outside (Ctrl-C, a signal handler's) may end a change of all this halfway: whoever
+comes next finds it torn, lets go of everything, and has it fetched again from the positions
+(R-HO-1).
 """
 
 from __future__ import annotations
@@ -37,16 +41,23 @@ class WaitingRecords:
         """Bytes of one leader above which it isn't asked for more."""
         self._room_made = False
         self._seen = (subscription.changes, subscription.pauses)
+        self._torn = False
+        """A change has begun and hasn't ended."""
 
     # For the fetcher
 
     def add(self, entry: Fetched) -> None:
         """Something came; its partition may have been paused since it was asked for."""
+        self._mend()
+        if not entry.valid:
+            return
+        self._torn = True
         if entry.state.paused:
             self._put_aside(entry)
-            return
-        self._count(self._buffered, entry.address, entry.size)
-        self.fetched.append(entry)
+        else:
+            self._count(self._buffered, entry.address, entry.size)
+            self.fetched.append(entry)
+        self._torn = False
 
     def divide(self, budget: int, asked: Iterable[Address]) -> int:
         """Divide the budget between leaders and uses; gives what one request may bring."""
@@ -63,8 +74,10 @@ class WaitingRecords:
             if self._aside.get(address, 0) <= self._share:
                 break
             if any(entry.address == address for entry in self.paused[state]):
+                self._torn = True
                 state.move_to(state.position)  # fetched again after its resume
                 self._let_go(state)
+                self._torn = False
         return False
 
     def clear(self) -> None:
@@ -93,6 +106,17 @@ class WaitingRecords:
 
     def drop(self, entry: Fetched) -> None:
         """Forget it. Another thread may have paused it since it was at the head."""
+        self._mend()
+        self._torn = True
+        self._drop(entry)
+        self._torn = False
+
+    def holds(self, entry: Fetched) -> bool:
+        """Whether it waits here, at the head or aside."""
+        self._mend()
+        return entry in self.fetched or entry in self.paused.get(entry.state, ())
+
+    def _drop(self, entry: Fetched) -> None:
         if not self.fetched or self.fetched[0] is not entry:
             aside = self.paused.get(entry.state)
             if aside is None or entry not in aside:
@@ -122,9 +146,11 @@ class WaitingRecords:
 
     def _sort(self) -> None:
         """Put aside what was paused, and back in front what goes on, as it came."""
+        self._mend()
         changes, pauses = seen = self._subscription.changes, self._subscription.pauses
         if seen == self._seen:
             return
+        self._torn = True
         before, self._seen = self._seen, seen
         if changes != before[0]:
             for state in reversed(list(self.paused)):
@@ -139,6 +165,22 @@ class WaitingRecords:
                 self._count(self._buffered, entry.address, -entry.size)
                 self._put_aside(entry)
             self._room_made = True
+        self._torn = False
+
+    def _mend(self) -> None:
+        """After an exception amid a change: nobody knows what of this is right."""
+        if not self._torn:
+            return
+        subscription = self._subscription
+        for state in subscription.partitions.values():
+            if state.position is not None:
+                state.fetch_again()
+        subscription.changes += 1
+        self.clear()
+        self._seen = (subscription.changes, subscription.pauses)
+        self._room_made = True
+        self._room()
+        self._torn = False
 
     def _put_aside(self, entry: Fetched) -> None:
         self.paused.setdefault(entry.state, deque()).append(entry)
