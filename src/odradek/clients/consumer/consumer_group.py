@@ -355,7 +355,11 @@ class ConsumerGroup:
         return bool(self.turns) or self.error is not None or self.trouble is not None
 
     def _ended(self, turn: Turn, wake: Callable[[], None]) -> None:
-        self.engine.post(lambda _: turn.done.complete(None))
+        def end(_: float) -> None:
+            if not turn.done.done:  # an interrupted caller tells of it once more
+                turn.done.complete(None)
+
+        self.engine.post(end)
         wake()
 
     # Commits
@@ -439,7 +443,7 @@ class ConsumerGroup:
     def _turns_taken(self) -> Flow[float]:
         """Those that wait, an on_lost from before among them: however late the caller is."""
         for turn in list(self.turns.waiting):
-            if not turn.done.done:
+            if turn.due and not turn.done.done:
                 yield Wait((turn.done,))
         return self.engine.now
 

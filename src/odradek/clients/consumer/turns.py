@@ -21,7 +21,7 @@ COMMIT_CALLBACK = "a commit's callback"
 class Turn:
     """One callback that is due."""
 
-    __slots__ = ("action", "begun", "done", "partitions", "what")
+    __slots__ = ("action", "begun", "called", "done", "over", "partitions", "what")
 
     def __init__(
         self, what: str, action: Callable[[], object], partitions: list[TopicPartition]
@@ -32,6 +32,20 @@ class Turn:
         self.partitions = partitions
         self.done: Completion[None] = Completion()
         self.begun = False
+        """It can't be taken back any more."""
+        self.called = False
+        self.over = False
+        """Its call has ended; it waits on where an interruption kept that from being told."""
+
+    def call(self) -> None:
+        """From here on it counts as called."""
+        action, self.called = self.action, True
+        action()
+
+    @property
+    def due(self) -> bool:
+        """Something is to be done about it, unless that is under way."""
+        return self.over or not self.begun
 
 
 class Turns:
@@ -40,13 +54,13 @@ class Turns:
     def __init__(self, lock: Lock) -> None:
         """`lock`: held by the engine's steps, so a turn is taken between two of them."""
         self.waiting: deque[Turn] = deque()
-        """A loop over records looks at it after each of them."""
+        """A loop over records looks at it after each of them. Turns are in it until they ended."""
         self._lock = lock
         self.running: str | None = None
         """The callback that the caller is in."""
 
     def __bool__(self) -> bool:
-        return bool(self.waiting)
+        return any(turn.due for turn in list(self.waiting))  # a copy: a step may put another
 
     def put(self, turn: Turn) -> None:
         """Have it called."""
@@ -54,7 +68,7 @@ class Turns:
 
     def withdraw(self, turn: Turn) -> None:
         """It is of no use any more, if it hasn't begun; whoever waits for it goes on."""
-        if turn in self.waiting:
+        if turn in self.waiting and not turn.begun:
             self.waiting.remove(turn)
             turn.done.complete(None)
 
@@ -64,7 +78,7 @@ class Turns:
         Whoever never heard of them needn't hear that they are gone.
         """
         found = set()
-        for turn in [t for t in self.waiting if t.what == ON_ASSIGNED]:
+        for turn in [t for t in self.waiting if t.what == ON_ASSIGNED and not t.begun]:
             gone = set(partitions).intersection(turn.partitions)
             if gone:
                 found |= gone
@@ -86,26 +100,42 @@ class Turns:
     def take(self, ended: Callable[[Turn], None], only: str | None = None) -> None:
         """Call them all, in the caller's thread; the first error comes out when all have ended.
 
-        `ended` is told of each, whatever happens in it; `only`: those of this name.
+        `ended` is told of each, whatever happens in it, and may be told twice; `only`: those of
+        this name. Interrupted before its call, a turn is called by the next `take`; from its call
+        on it has ended, and the next `take` tells of it where that was interrupted.
         """
         first: Exception | None = None
-        while self.waiting:
-            with self._lock:
-                turn = next((t for t in self.waiting if only in (None, t.what)), None)
-                if turn is None:  # or it was withdrawn a moment ago
-                    break
-                self.waiting.remove(turn)
-                turn.begun = True
-            self.running = turn.what
+        while self:
+            turn, outer = None, self.running
             try:
-                turn.action()
+                with self._lock:
+                    turn = self._next(only)
+                    if turn is None:  # or it was withdrawn a moment ago
+                        break
+                    turn.begun = True
+                if not turn.over:
+                    self.running = turn.what
+                    turn.call()
             except Exception as error:
                 if first is None:
                     first = error
                 else:
-                    first.add_note(f"then {turn.what} failed as well: {error!r}")
-            finally:
-                self.running = None
-                ended(turn)
+                    first.add_note(f"then {turn and turn.what} failed as well: {error!r}")
+            finally:  # begins with stores only: between them no signal comes
+                self.running = outer
+                if turn is not None:
+                    turn.begun = turn.over = turn.called
+                    if turn.over:
+                        self._finish(turn, ended)
         if first is not None:
             raise first
+
+    def _next(self, only: str | None) -> Turn | None:
+        return next((t for t in self.waiting if t.due and only in (None, t.what)), None)
+
+    def _finish(self, turn: Turn, ended: Callable[[Turn], None]) -> None:
+        """It leaves the queue when whoever waits for it has been told."""
+        ended(turn)
+        with self._lock:
+            if turn in self.waiting:
+                self.waiting.remove(turn)

@@ -68,6 +68,71 @@ def test_an_interruption_ends_its_turn_and_leaves_the_others() -> None:
     assert calls.turns
 
 
+class LockAmid(NullLock):
+    """Interrupted when it is given back for the n-th time."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __exit__(self, *error: object) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_a_turn_that_is_interrupted_before_its_call_is_called_later() -> None:
+    calls = Calls()
+    calls.turns = Turns(LockAmid(1))
+    turn = calls.put(ON_ASSIGNED, 0)
+    calls.put("b")
+    with pytest.raises(KeyboardInterrupt):
+        calls.take()
+    assert (calls.log, calls.ended) == ([], [])
+    assert calls.turns
+    assert calls.turns.running is None
+    assert not turn.begun
+    calls.take()
+    assert calls.log == ["on_assigned [0] in on_assigned", "b [] in b"]
+    assert calls.ended == [ON_ASSIGNED, "b"]
+    assert not calls.turns.waiting
+
+
+def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> None:
+    calls = Calls()
+    calls.put("a")
+
+    def interrupted(turn: Turn) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calls.turns.take(interrupted)
+    assert calls.turns, "whoever waits for it hasn't been told"
+    assert calls.turns.running is None
+    calls.take()
+    assert len(calls.log) == 1
+    assert calls.ended == ["a"]
+    assert not calls.turns.waiting
+
+
+def test_a_turn_is_not_called_again_nor_taken_back_inside_of_itself() -> None:
+    calls = Calls()
+
+    def inside() -> None:
+        calls.log.append("inside")
+        assert not calls.turns
+        assert calls.turns.unannounced(P) == set()
+        calls.turns.withdraw(turn)
+        assert not turn.done.done
+        calls.take()
+        assert calls.turns.running == ON_ASSIGNED
+
+    turn = Turn(ON_ASSIGNED, inside, P)
+    calls.turns.put(turn)
+    calls.take()
+    assert calls.log == ["inside"]
+    assert calls.ended == [ON_ASSIGNED]
+
+
 def test_partitions_that_nobody_heard_of_are_taken_back() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
