@@ -7,12 +7,15 @@ whoever asks after it was sent shares exactly one next request. Must not: send a
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.types import Rng
+from odradek.common.errors import BrokerError, KafkaError
+from odradek.common.kafka_errors import UnknownLeaderEpochError
+from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import (
     Broker,
     Cluster,
@@ -21,8 +24,11 @@ from odradek.metadata.cluster import (
     updated,
     with_leader,
 )
+from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse
+
+logger = logging.getLogger("odradek.metadata")
 
 
 class Metadata:
@@ -60,6 +66,7 @@ class Metadata:
         self._retry = retry
         self._rng = rng
         self._epochs: Epochs = {}
+        self._lower = LowerEpochs()
         self._asked = 0
         self._sent = 0
         self._done = 0
@@ -75,6 +82,19 @@ class Metadata:
             self._asked = self._sent + 1
             self.why = why
             self.wanted.notify()
+
+    def refused(
+        self, partition: TopicPartition, error: KafkaError, *, hinted: bool = False
+    ) -> None:
+        """A request for a partition failed at the leader that is known; `hinted`: the answer named
+        another, so that nobody needs to be asked.
+        """
+        if isinstance(error, BrokerError):
+            self._lower.refused(*partition)
+        # A leader that doesn't know the epoch yet, or never will: its topic was made anew.
+        wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
+        if wanted and not hinted:
+            self.request(f"{partition}: {type(error).__name__}")
 
     def want(self, topics: Iterable[str]) -> None:
         """Add topics in use. New ones are fetched at once (MD-09); one that was asked for before
@@ -108,6 +128,7 @@ class Metadata:
             self.topics.pop(name, None)
             self._new_topics.pop(name, None)
             self.topic_errors.pop(name, None)
+            self._lower.forget(name)
 
     def _forget_idle(self) -> None:
         """R-MD-7: what nobody has used for metadata.max.idle.ms isn't asked for any more."""
@@ -207,6 +228,7 @@ class Metadata:
         names = list(asked)
         self._crowd = partial and len(names) > 1
         keep = None if partial else self.topics
+        anew = self._let_go(response, now)
         snapshot = updated(old, response, names, self._epochs, now, keep=keep)
         if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
             snapshot = replace(snapshot, cluster_id=self.cluster_id)
@@ -221,7 +243,7 @@ class Metadata:
                 self.topic_errors[item.name] = item.error_code
             else:
                 self.topic_errors.pop(item.name, None)
-        progress = old is None or brings_progress(old, snapshot, names)
+        progress = old is None or anew or brings_progress(old, snapshot, names)
         self._equivalent = 0 if progress else self._equivalent + 1
         # B 1.3: never closer than the base, further apart while answers bring nothing new.
         # Drawn once per answer (R-BO-3).
@@ -235,11 +257,33 @@ class Metadata:
         self.changed.notify()
         return snapshot
 
+    def _let_go(self, response: MetadataResponse, now: float) -> bool:
+        """Forget the epochs of topics that were made anew unseen; say whether there are any."""
+        brokers = {b.node_id for b in response.brokers}
+        topics = self.snapshot.topics if self.snapshot is not None else {}
+        anew = False
+        for item in response.topics:
+            epochs = self._epochs.get(item.name or "")
+            if not epochs or item.error_code:
+                continue
+            known = topics.get(item.name or "")
+            leaders = {p.partition: p.leader for p in known.partitions} if known else {}
+            if self._lower.believed(item, epochs, leaders, brokers, now):
+                logger.warning(
+                    "topic %s has lower leader epochs and its leaders refuse: it was deleted and "
+                    "made anew",
+                    item.name,
+                )
+                epochs.clear()
+                anew = True
+        return anew
+
     def _drop_unused(self, old: Cluster | None, snapshot: Cluster) -> None:
         """Nothing is kept of topics that left the snapshot because nobody uses them."""
         for name in old.topics if old is not None else ():
             if name not in snapshot.topics and name not in self.topics:
                 self._epochs.pop(name, None)
+                self._lower.forget(name)
                 for told in self.on_forgotten:
                     told(name)
 

@@ -19,8 +19,8 @@ from odradek.clients.consumer.asked import Asked
 from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetched import Fetched, survey
 from odradek.clients.consumer.read_replicas import ReadReplicas
-from odradek.clients.consumer.subscription_state import EARLIEST, PartitionState, SubscriptionState
-from odradek.clients.consumer.truncation import TruncationCheck
+from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.clients.consumer.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.waiting_records import WaitingRecords
 from odradek.common.errors import AnswerTooLargeError, KafkaError
 from odradek.common.kafka_errors import (
@@ -203,9 +203,9 @@ class Fetcher:
             if topic is None or partition is None or broker is None:
                 self._settled = None
                 self._leaderless(state, partition, now)
-            elif self._same_topic(state, topic):
-                if partition.leader_epoch > state.checked_under:
-                    if state.fetch_epoch >= 0:
+            elif self._same_topic(state, topic, partition):
+                if to_be_checked(state, partition):
+                    if state.fetch_epoch >= 0 or made_anew(state, partition.leader_epoch):
                         unchecked.append((state, partition))
                         continue
                     state.checked_under = partition.leader_epoch
@@ -238,18 +238,13 @@ class Fetcher:
         self.changed.notify()
         return True
 
-    def _same_topic(self, state: PartitionState, topic: Topic) -> bool:
+    def _same_topic(self, state: PartitionState, topic: Topic, partition: Partition) -> bool:
         """KIP-516: a topic with another id is another topic, whose offsets begin anew."""
         before, state.topic_id = state.topic_id, topic.topic_id
         if before in (NO_ID, topic.topic_id) or topic.topic_id == NO_ID:
             return True
-        name = topic.name
-        logger.warning("topic %s was deleted and made anew (id %s)", name, topic.uuid)
-        if self._subscription.policy == "none":
-            self._engine.out_of_range(state)
-        else:
-            # The new topic's records are all unseen: with "latest" some would be skipped.
-            self._subscription.policy_reset(state, EARLIEST)
+        logger.warning("the id of topic %s is %s now", topic.name, topic.uuid)
+        self._truncation.began_anew(state, partition.leader_epoch)
         return False
 
     def _send(
@@ -470,8 +465,7 @@ class Fetcher:
             attempt=state.backoff.failures,
             backoff=round(until - now, 6),
         )
-        if error.refresh_metadata:
-            self._engine.metadata.request(f"{state.partition}: {type(error).__name__}")
+        self._engine.metadata.refused(state.partition, error)
 
     # Handing out (in the caller's thread)
 

@@ -16,7 +16,7 @@ from typing import cast
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine, check_topic
 from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import UnknownLeaderEpochError, error_for
+from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Partition
 from odradek.network.connection import Connection
@@ -218,7 +218,7 @@ class ListOffsetsCall:
         for partition in asked:
             answer = answers.get(partition)
             if answer is None:
-                self._retry([partition], "the answer leaves it out", now, why=None)
+                self._retry([partition], "the answer leaves it out", now)
             elif answer.error_code:
                 error = error_for(answer.error_code, f"ListOffsets of {partition}")
                 self._failed([partition], error.needing("DESCRIBE", partition.topic), now)
@@ -235,18 +235,16 @@ class ListOffsetsCall:
 
     def _failed(self, partitions: list[TopicPartition], error: BaseException, now: float) -> None:
         if isinstance(error, KafkaError) and error.retriable:
-            refresh = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
-            text = f"{type(error).__name__}: {error}"
-            self._retry(partitions, text, now, why=type(error).__name__ if refresh else None)
+            self._retry(partitions, f"{type(error).__name__}: {error}", now)
+            for partition in partitions:
+                self._engine.metadata.refused(partition, error)
         elif isinstance(error, KafkaError):
             for partition in partitions:
                 self._give(partition, error)
         else:
             raise error
 
-    def _retry(
-        self, partitions: list[TopicPartition], text: str, now: float, why: str | None
-    ) -> None:
+    def _retry(self, partitions: list[TopicPartition], text: str, now: float) -> None:
         self._reasons.update(dict.fromkeys(partitions, text))
         if now >= self._not_before:  # one backoff for all answers of one moment
             self._not_before = self._backoff.failed(now)
@@ -258,8 +256,6 @@ class ListOffsetsCall:
                 attempt=self._backoff.failures,
                 backoff=round(self._not_before - now, 6),
             )
-        if why is not None:
-            self._engine.metadata.request(f"ListOffsets: {why}")
 
 
 def list_offsets(

@@ -5,6 +5,7 @@ record that was fetched. Out: OffsetForLeaderEpoch requests, one per leader at a
 fetch goes on, or the position goes back to where the logs part (as in Java), or, with
 `auto.offset.reset=none`, the next poll raises. An unclean election can take records away that were
 read already; other records stand at their offsets then, and would be skipped or mixed in unseen.
+Where there are no topic ids, a leader of a lower epoch tells that its topic was made anew.
 Must not: fetch. A position without an epoch (a seek, an old commit) can't be checked and isn't.
 """
 
@@ -16,7 +17,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from odradek.clients.consumer.records import LogTruncationError
-from odradek.clients.consumer.subscription_state import NONE, PartitionState, SubscriptionState
+from odradek.clients.consumer.subscription_state import (
+    EARLIEST,
+    NONE,
+    PartitionState,
+    SubscriptionState,
+)
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, TopicPartition
@@ -52,6 +58,19 @@ class Question(NamedTuple):
     offset: int
     epoch: int
     """Of the record before the offset."""
+
+
+def to_be_checked(state: PartitionState, partition: Partition) -> bool:
+    """Whether nobody has asked under the leader's epoch yet."""
+    epoch = partition.leader_epoch
+    return epoch > state.checked_under or made_anew(state, epoch)
+
+
+def made_anew(state: PartitionState, epoch: int) -> bool:
+    """Whether that epoch is lower than one that was checked: it isn't the same topic any more, or
+    the metadata come from a broker that lags behind; the leader itself knows.
+    """
+    return 0 <= epoch < state.checked_under
 
 
 class TruncationCheck:
@@ -172,6 +191,11 @@ class TruncationCheck:
         self, state: PartitionState, question: Question, answer: EpochEndOffset, now: float
     ) -> None:
         """Compare the position with where the leader's records of that epoch end."""
+        if made_anew(state, question.leader_epoch):
+            # Else the leader had fenced the question: it goes by the lower epoch itself.
+            self.began_anew(state, question.leader_epoch)
+            self._engine.fetcher.changed.notify()
+            return
         position = state.position
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
         if known and answer.end_offset >= question.offset:
@@ -184,6 +208,17 @@ class TruncationCheck:
         else:
             self._truncated(state, answer if known else None, now)
         self._engine.fetcher.changed.notify()
+
+    def began_anew(self, state: PartitionState, epoch: int) -> None:
+        """It is another topic of the same name (KIP-516). Its records are all unseen: with "latest"
+        some would be skipped, and so would those before a position in the old one.
+        """
+        logger.warning("topic %s was deleted and made anew", state.partition.topic)
+        if self._subscription.policy == NONE:
+            state.checked_under = epoch
+            self._engine.out_of_range(state)
+        else:
+            self._subscription.policy_reset(state, EARLIEST)
 
     def _truncated(self, state: PartitionState, answer: EpochEndOffset | None, now: float) -> None:
         partition, position = state.partition, state.position

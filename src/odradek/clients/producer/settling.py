@@ -341,6 +341,5 @@ class Settling:
             error=f"{type(error).__name__}: {error}",
             backoff=round(delay, 6),
         )
-        if error.refresh_metadata and not hinted:
-            self._engine.metadata.request(f"{batch.partition}: {type(error).__name__}")
+        self._engine.metadata.refused(batch.partition, error, hinted=hinted)
         queue.put_back(batch)
