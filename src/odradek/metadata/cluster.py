@@ -133,9 +133,10 @@ def updated(
     """The snapshot after an answer to a request for `asked` topics (None: all of them).
 
     Topics that weren't asked for are kept, or of them those in `keep`. A leader epoch never goes
-    back (MD-17), also where there are no topic ids (`lower_epochs` lets go of them); another topic id starts anew (MD-16), and so
-    does a topic without ids that was gone in between. `epochs` remembers the last epoch seen of
-    each partition, outside the snapshot, so that it outlives a rebootstrap (R-RB-4).
+    back (MD-17), also where there are no topic ids (until `lower_epochs` lets go of them); another
+    topic id starts anew (MD-16), and so does a topic without ids that was gone in between. `epochs`
+    remembers the last epoch seen of each partition, outside the snapshot, so that it outlives a
+    rebootstrap (R-RB-4).
     """
     brokers = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
