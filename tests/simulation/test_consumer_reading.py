@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -47,6 +48,24 @@ def test_where_an_end_is_set_nobody_waits_for_more_than_lies_before_it() -> None
     begin = world.now
     assert len(client.poll(10.0)) > 0
     assert world.now - begin >= 4.0
+
+
+def test_pyarrow_is_imported_before_the_timeout_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first import takes longer than some timeouts."""
+    _, _, client = make(46)
+    client.assign(PARTITIONS)
+    client.poll(2.0, 1)
+    deadline, seen = client._deadline, []
+
+    def noting(*arguments: Any) -> float:
+        seen.append("odradek.record.arrow" in sys.modules)
+        return deadline(*arguments)
+
+    monkeypatch.delitem(sys.modules, "odradek.record.arrow", raising=False)
+    monkeypatch.setattr(client, "_deadline", noting)
+    assert client.poll_arrow(2.0) is not None
+    assert seen
+    assert all(seen)
 
 
 def _again(client: Consumer, layout: Any) -> Any:

@@ -1,0 +1,67 @@
+"""One thread at a time advances what hands out records (R-HO-3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from odradek.common.errors import IllegalStateError
+from odradek.runtime.one_reader import OneReader
+
+
+def in_thread(action: Callable[[], object]) -> BaseException | None:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="other")
+    thread.start()
+    thread.join(20.0)
+    return raised[0] if raised else None
+
+
+def test_who_comes_while_another_advances_gets_an_error_that_names_both() -> None:
+    reader, errors = OneReader(), []
+
+    def numbers() -> Iterator[int]:
+        for number in range(3):
+            errors.append(in_thread(lambda: reader.claim("poll()", None)))
+            errors.append(in_thread(lambda: next(reader.each(iter([9]), "records()"))))
+            yield number
+
+    assert list(reader.each(numbers(), "records()")) == [0, 1, 2]
+    assert len(errors) == 6
+    for error in errors:
+        assert isinstance(error, IllegalStateError)
+        assert "'other'" in str(error)
+        assert repr(threading.current_thread().name) in str(error)
+
+
+def test_in_between_others_may_come_and_an_iterator_may_change_hands() -> None:
+    reader = OneReader()
+    numbers = reader.each(iter(range(3)), "records()")
+    assert next(numbers) == 0
+    reader.leave(reader.claim("poll()", None))
+    assert in_thread(lambda: next(numbers)) is None
+    held = reader.claim("poll()", None)
+    claim = held  # the name by which a call is known to stand
+    with pytest.raises(IllegalStateError):
+        next(numbers)
+    reader.leave(claim)
+
+
+def test_an_interrupted_advance_leaves_no_claim() -> None:
+    reader = OneReader()
+
+    def fails(_: int) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(reader.each(map(fails, [0]), "records()"))
+    assert in_thread(lambda: reader.claim("poll()", None)) is None
