@@ -1,7 +1,8 @@
 """Clients that nobody closed: let go of when they are dropped, flushed when the program ends.
 
 In: clients as they are made. Out: a `ResourceWarning` that says where (R-HO-4); at the end of the
-interpreter what producers hold is sent for `close.timeout.ms`, and stderr hears what was lost.
+interpreter what producers hold is sent, and an open transaction aborted, for `close.timeout.ms`;
+stderr hears what was lost.
 Must not: do anything in a forked child, keep a client alive, or wait in a finaliser, which may run
 at any place of any thread.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine
     from odradek.clients.producer.batch import ProducerBatch
     from odradek.clients.producer.producer_engine import ProducerEngine
+    from odradek.clients.producer.transaction_manager import TransactionManager
     from odradek.network.flow import Completion
     from odradek.network.host import Host
 
@@ -64,6 +66,19 @@ class Opened:
             return []
         return self.producer.sender.incomplete()
 
+    @property
+    def transaction(self) -> TransactionManager | None:
+        """Its transaction, if one is open: also where all records are acknowledged."""
+        if self.producer is None or self.producer.ended is not None:
+            return None
+        manager = self.producer.transactions
+        return manager if manager is not None and manager.open else None
+
+    @property
+    def unfinished(self) -> bool:
+        """Something would be lost with it."""
+        return bool(self.held) or self.transaction is not None
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (made at {self.file}:{self.line})"
 
@@ -80,7 +95,7 @@ class Opened:
 
 _open: dict[Opened, Callable[[], object]] = {}
 """All that aren't closed, each with how to take its finaliser back."""
-_going: dict[Opened, Completion[None]] = {}
+_going: dict[Opened, _Ending] = {}
 """Producers that were dropped and still send."""
 _hooks: list[Callable[[], None]] = []
 
@@ -118,61 +133,120 @@ def _dropped(what: Opened) -> None:
     _open.pop(what, None)
     if not what.used:
         return
-    if what.producer is not None and what.held:
-        batches, host = what.held, what.host
-        flush = what.engine.start(what.producer.flush(host.now() + what.timeout))
-        _going[what] = flush
-        flush.when_done(lambda _: _sent(what, batches))
-        host.wake()
+    if what.unfinished and what.producer is not None:
+        _going[what] = end = _Ending(what, what.producer)
+        end.done.when_done(lambda _: _sent(what, end))
+        what.host.wake()
     else:
         what.shut()
     what.warn()
 
 
-def _sent(what: Opened, batches: list[ProducerBatch]) -> None:
-    _going.pop(what, None)
-    if text := _lost(what, batches):
-        logger.error("%s", text)
+def _sent(what: Opened, end: _Ending) -> None:
+    end.tell(lambda text: logger.error("%s", text))
+    _going.pop(what, None)  # behind it: the program's end may stop this thread anywhere
     what.shut()
 
 
 def _at_exit() -> None:
     """The interpreter ends; the threads of hosts still run."""
-    waits = []
+    ends = []
     for what in [*_open, *_going]:
         with suppress(KafkaError):
-            if what.used and what.producer is not None and what.held:
-                deadline = what.host.now() + what.timeout
-                batches = what.held
-                flush = what.engine.start(what.producer.flush(deadline))
+            if what.used and what.unfinished and what.producer is not None:
+                what.host.surfacing = False  # nothing of a callback's may end this
+                ends.append(_going.get(what) or _Ending(what, what.producer))
                 what.host.wake()
-                waits.append((what, batches, flush, deadline + GRACE))
     try:
-        for what, _, flush, deadline in waits:
+        for end in ends:
             with suppress(KafkaError):
-                what.host.run(flush, deadline)
+                end.what.host.run(end.done, end.deadline + GRACE)
     finally:
-        for what, batches, _, _ in waits:
-            if text := _lost(what, batches):
-                sys.stderr.write(f"odradek: {text}\n")
+        for end in ends:
+            end.tell(lambda text: sys.stderr.write(f"odradek: {text}\n"))
+            _tell_of_callbacks(end.what)
         for what in list(_open):
             if what.used:
                 what.warn()
 
 
-def _lost(what: Opened, batches: list[ProducerBatch]) -> str:
-    """What became of records that nobody waited for; empty where all is well."""
-    leaves = [leaf for batch in batches for leaf in batch.leaves()]
-    errors = [leaf.done.error for leaf in leaves if leaf.done.error is not None]
-    lost = sum(leaf.count for leaf in leaves if not leaf.done.done or leaf.done.error is not None)
-    if what.producer is not None and (manager := what.producer.transactions) and manager.open:
-        return f"{what} ended amid a transaction: it is aborted. Commit it, then close()."
-    if not lost:
-        return ""
-    why: BaseException = (
-        errors[0] if errors else what.engine.timeout("acknowledgement", what.host.now())
-    )
-    return (
-        f"{lost} records of {what} were lost: it wasn't closed, and close.timeout.ms "
-        f"({what.timeout:g} s) was too short for them. {type(why).__name__}: {why}"
-    )
+def _tell_of_callbacks(what: Opened) -> None:
+    """What callbacks raised meanwhile that was meant for the program (R-HO-5): it has no call."""
+    what.host.surfacing = True
+    while True:
+        try:
+            what.host.check()
+            return
+        except KafkaError:
+            return
+        except BaseException as error:
+            sys.stderr.write(
+                f"odradek: a callback of {what} raised {error!r} while the program ended, "
+                "which no longer changes how it ends\n"
+            )
+
+
+class _Ending:
+    """The end of a producer that nobody closed: what it holds is sent, or its transaction ended."""
+
+    def __init__(self, what: Opened, producer: ProducerEngine) -> None:
+        self.what = what
+        self.told = False
+        self.batches = what.held
+        self.deadline = deadline = what.host.now() + what.timeout
+        self.transaction = what.transaction
+        pending = None if self.transaction is None else self.transaction.pending
+        self.committing = pending is not None and pending.name == "commit_transaction"
+        if self.transaction is None:
+            flow = producer.flush(deadline)
+        elif self.committing:  # it ran out of time, and goes on
+            flow = self.transaction.commit(deadline)
+        else:
+            flow = self.transaction.abort(deadline)
+        self.done: Completion[None] = what.engine.start(flow)
+
+    def tell(self, say: Callable[[str], object]) -> None:
+        """Say what was lost; at the program's end rather twice than not at all."""
+        if not self.told and (text := self.lost()):
+            say(text)
+            self.told = True
+
+    def lost(self) -> str:
+        """What became of records that nobody waited for; empty where all is well."""
+        if self.transaction is not None:
+            return self._not_committed(self.transaction)
+        what = self.what
+        leaves = [leaf for batch in self.batches for leaf in batch.leaves()]
+        errors = [leaf.done.error for leaf in leaves if leaf.done.error is not None]
+        lost = sum(
+            leaf.count for leaf in leaves if not leaf.done.done or leaf.done.error is not None
+        )
+        if not lost:
+            return ""
+        why: BaseException = (
+            errors[0] if errors else what.engine.timeout("acknowledgement", what.host.now())
+        )
+        return (
+            f"{lost} records of {what} were lost: it wasn't closed, and close.timeout.ms "
+            f"({what.timeout:g} s) was too short for them. {type(why).__name__}: {why}"
+        )
+
+    def _not_committed(self, transaction: TransactionManager) -> str:
+        """What became of the transaction that was open, as far as that is known."""
+        name, ended = f"transaction {transaction.transactional_id!r}", self.done.done
+        if self.committing and ended and self.done.error is None:
+            return ""
+        text = f"{self.what} ended amid its {name}"
+        if self.committing:
+            text += ", whose commit hadn't ended: it isn't known whether that is carried out."
+        elif ended and self.done.error is None:
+            text += ": it was aborted, so none of its records is committed."
+        else:
+            seconds = self.what.engine.config["transaction.timeout.ms"]
+            text += (
+                ": none of its records is committed. It couldn't be aborted; its coordinator does "
+                f"that {seconds:g} s after its begin (transaction.timeout.ms)."
+            )
+        if (error := self.done.error) is not None:
+            text += f" {type(error).__name__}: {error}"
+        return f"{text} Call commit_transaction(), then close()."

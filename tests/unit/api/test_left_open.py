@@ -80,6 +80,63 @@ for number in range(37):
     assert "Traceback" not in done.stderr
 
 
+OPEN_TRANSACTION = """
+import sys
+from odradek import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], transactional_id="x", **eval(sys.argv[3]))
+producer.init_transactions()
+producer.begin_transaction()
+for number in range(1000):
+    producer.send("t", b"%d" % number)
+if sys.argv[2] == "acknowledged":
+    producer.flush()
+if sys.argv[2] == "dropped":
+    producer.flush()
+    del producer
+"""
+
+
+@pytest.mark.parametrize("how", ["acknowledged", "held", "dropped"])
+def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) -> None:
+    with one_broker() as (_, servers):
+        done = program(OPEN_TRANSACTION, servers, how, "{}")
+        assert done.returncode == 0
+        assert "amid its transaction 'x': it was aborted, so none" in done.stderr
+        assert "Traceback" not in done.stderr
+        with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
+            last_stable = consumer.end_offsets([TP], PATIENCE)[TP]
+        assert last_stable == written(servers), "the transaction is open"
+
+
+def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinator() -> None:
+    with one_broker() as (_, servers):
+        done = program(OPEN_TRANSACTION, servers, "acknowledged", "{'close_timeout_ms': 0}")
+        assert done.returncode == 0
+        assert "none of its records is committed" in done.stderr
+        assert "60 s after its begin (transaction.timeout.ms)" in done.stderr
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(4)", "KeyboardInterrupt()"])
+def test_what_a_callback_means_for_the_program_at_its_end_is_said(raised: str) -> None:
+    sends = f"""
+import sys
+from odradek import Producer
+options = dict(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+first, second = Producer(**options), Producer(**options)
+
+def leave(future):
+    raise {raised}
+
+first.send("t", b"1").add_done_callback(leave)
+for number in range(1000):
+    second.send("t", b"2")
+"""
+    with one_broker() as (_, servers):
+        done = program(sends, servers)
+        assert f"raised {raised} while the program ended" in done.stderr
+        assert written(servers) == 1001
+
+
 def test_a_forked_child_that_ends_does_nothing() -> None:
     with one_broker() as (_, servers):
         child = SENDS + "\nimport os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n"
