@@ -37,6 +37,7 @@ class ScriptedEngine:
         self.deadline: Callable[[float], float | None] = lambda now: None
         self.on_step: Callable[[float], None] = lambda now: None
         self.has_inputs = False
+        self.from_outside: Callable[[BaseException], bool] = lambda error: False
         self.reader = FrameReader()
 
     def _note(self, *what: Any) -> None:
