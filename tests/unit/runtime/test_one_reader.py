@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from tests.simulation.test_consumer import PARTITIONS, make
 
+from odradek.clients.consumer.fetched import Fetched
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.one_reader import OneReader
 
@@ -65,3 +68,18 @@ def test_an_interrupted_advance_leaves_no_claim() -> None:
     with pytest.raises(KeyboardInterrupt):
         next(reader.each(map(fails, [0]), "records()"))
     assert in_thread(lambda: reader.claim("poll()", None)) is None
+
+
+def test_the_loops_of_a_consumer_go_in_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, client = make(47)
+    client.assign(PARTITIONS)
+    errors: list[BaseException | None] = []
+    walk = Fetched._walk
+
+    def slowly(*arguments: Any) -> Iterator[Any]:
+        errors.append(in_thread(lambda: client.poll(0.0)))
+        yield from walk(*arguments)
+
+    monkeypatch.setattr(Fetched, "_walk", slowly)
+    assert next(client.records(2.0)).offset == 0
+    assert "'other'" in str(errors[0])
