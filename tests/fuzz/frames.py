@@ -172,7 +172,7 @@ def contents(rng: random.Random, count: int, gaps: bool) -> list[Content]:
         value = None if rng.random() < null else rng.randbytes(rng.choice(sizes))
         headers = [
             (rng.choice(NAMES), rng.choice((None, b"", b"x", rng.randbytes(rng.choice(sizes)))))
-            for _ in range(rng.choice((1, 2, 2, 5)) if rng.random() < named else 0)
+            for _ in range(rng.choice((1, 2, 2, 5, 16, 17)) if rng.random() < named else 0)
         ]
         found.append((rng.choice(times), delta, key, value, headers))
     return found
@@ -251,7 +251,12 @@ _WANTS = (
 
 _LIMITS = (
     *(Limits(headers=1), Limits(headers=0), Limits(headers=2, records=9)),
-    *(Limits(records=2), Limits(decompressed=300), Limits(decompressed=3000, ratio=1)),
+    *(
+        Limits(records=2),
+        Limits(decompressed=60),
+        Limits(decompressed=300),
+        Limits(decompressed=3000, ratio=1),
+    ),
 )
 
 

@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 from tests.fuzz.sent import exact
 
 from odradek.record import rows, survey
-from odradek.record.columns import BinaryColumn, DecodedRecords, RecordColumns
+from odradek.record.columns import (
+    BinaryColumn,
+    DecodedRecords,
+    RawHeaderColumn,
+    RecordColumns,
+)
 
 _MASK = (1 << 64) - 1
 _LIES = (-1, 1, 3, 300, (1 << 31) - 1, -(1 << 31), 100_000)
@@ -34,6 +39,12 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Any
     leader_epoch: int
+
+
+class Unread(Record):
+    """A row with more headers than are read at once."""
+
+    __slots__ = ()
 
 
 def text_hash(text: bytes) -> int:
@@ -74,7 +85,38 @@ class Services:
         for column in (columns.values, columns.keys):
             if isinstance(column, BinaryColumn):
                 self._entries(column, columns.count)
+        if isinstance(columns.headers, RawHeaderColumn):
+            self._headers(columns.headers, columns.count)
         self._rows(columns)
+
+    def _headers(self, column: RawHeaderColumn, count: int) -> None:
+        """Read raw headers out of columns, whole and with lies in them."""
+        ends, data = array("i", memoryview(column.offsets)), bytearray(column.data)
+        start = self._pick(count + 1)
+        stop = start + self._pick(count - start + 1)
+        sound = self._chance() < 0.4
+        if not sound:
+            kind = self._pick(4)
+            if kind == 0:
+                ends[self._pick(len(ends))] += self._pick(5) - 2
+            elif kind == 1:
+                ends[self._pick(len(ends))] = _LIES[self._pick(len(_LIES))]
+            elif kind == 2:
+                start, stop = start + self._far(), stop + self._far()
+            elif data:
+                data[self._pick(len(data))] = (0, 1, 2, 0x7F, 0x80, 0xFF)[self._pick(6)]
+        lengths = memoryview(exact(ends.tobytes())).cast("i")
+        try:
+            found = self._kernel.header_lists(lengths, exact(bytes(data)), start, stop)
+            read = [tuple(each) for each in found]
+        except (IndexError, ValueError, OverflowError):
+            assert not sound, "sound headers were refused"
+            return
+        assert 0 <= start <= stop < len(ends), "headers that aren't there were read"
+        part = ends[start : stop + 1]
+        assert all(0 <= a <= b <= len(data) for a, b in pairwise(part)), "bytes that aren't there"
+        plain = RawHeaderColumn(ends, bytes(data)).lists(start, stop)
+        assert read == [tuple(each) for each in plain]
 
     def _entries(self, column: BinaryColumn, count: int) -> None:
         ends = array("i", memoryview(column.offsets))
@@ -158,10 +200,12 @@ class Services:
                 return
             raise AssertionError("rows of a class that is no tuple were made")
         try:
-            found = self._kernel.build_rows(Record, "t", 1, part, epochs)
+            found = self._kernel.build_rows(Record, "t", 1, part, epochs, Unread)
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound rows were refused"
             return
         assert min(part.start, part.count) >= 0, "rows that aren't there were read"
         assert part.start + part.count <= columns.count, "rows that aren't there were read"
-        assert found == rows.build_rows(Record, "t", 1, part, epochs)
+        expected = rows.build_rows(Record, "t", 1, part, epochs, Unread)
+        assert found == expected
+        assert [type(row) for row in found] == [type(row) for row in expected]

@@ -169,6 +169,21 @@ def test_limits_are_options() -> None:
         assert caught.value.option == option
 
 
+def test_many_records_with_headers_come_in_pieces_as_columns() -> None:
+    """What is too much at once is no fault of any record: none is left out."""
+    counts = (4000, 4000, 4000, 4000, 4000)
+    _, _, client = world_with(with_headers(counts), **{"max.decompressed.batch.bytes": 200_000})
+    batches = []
+    while (batch := client.poll_arrow(1.0, include_headers=True)) is not None:
+        batches.append([len(headers) for headers in batch.column("headers").to_pylist()])
+    assert [n for batch in batches for n in batch] == [1] * 10 + [4000] * 5 + [1] * 5
+    assert max(sum(batch) for batch in batches) * 16 < 200_000
+    _, _, client = world_with(with_headers(counts), **{"max.decompressed.batch.bytes": 50_000})
+    with pytest.raises(RecordLimitError, match="max.decompressed.batch.bytes is 50000") as caught:
+        list(offsets(client, "arrow"))
+    assert (caught.value.offset, caught.value.next_offset) == (10, 11)  # one alone is too much
+
+
 def test_columns_without_headers_come_all_the_same() -> None:
     _, _, client = world_with(MANY)
     found: list[int] = []

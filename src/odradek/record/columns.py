@@ -122,6 +122,31 @@ class HeaderColumn:
         return [pairs[a - first : b - first] for a, b in pairwise(offsets)]
 
 
+MOST_READ = 16
+"""So many headers cost no more as objects than the rest of their record does."""
+
+
+def read_headers(raw: bytes, most: int) -> Headers | None:
+    """Give one record's headers, None where there are more than `most`.
+
+    Lengths were checked by whoever decoded the record.
+    """
+    at, end = 0, len(raw)
+    found: list[tuple[str, bytes | None]] = []
+    while at < end:
+        if len(found) == most:
+            return None
+        size, at = read_varint(raw, at)
+        name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
+        size, at = read_varint(raw, at)
+        if size == -1:  # in one byte, or in more than it needs
+            found.append((name, None))
+        else:
+            found.append((name, raw[at : at + size]))
+            at += size
+    return tuple(found)
+
+
 class RawHeaders(Sequence[tuple[str, bytes | None]]):
     """One record's headers as they lie in the log: read when somebody asks, and each time anew.
 
@@ -135,19 +160,8 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
         self._raw = raw
 
     def read(self) -> Headers:
-        """All of them. The decoder has checked the lengths already."""
-        raw, at, end = self._raw, 0, len(self._raw)
-        found: list[tuple[str, bytes | None]] = []
-        while at < end:
-            size, at = read_varint(raw, at)
-            name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
-            size, at = read_varint(raw, at)
-            if size == -1:  # in one byte, or in more than it needs
-                found.append((name, None))
-            else:
-                found.append((name, raw[at : at + size]))
-                at += size
-        return tuple(found)
+        """All of them."""
+        return read_headers(self._raw, len(self._raw)) or ()
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
@@ -188,11 +202,15 @@ class RawHeaderColumn:
     """int32, one more than rows."""
     data: ByteBuffer
 
-    def lists(self, start: int, stop: int) -> list[Sequence[tuple[str, bytes | None]]]:
-        """Give each row's headers, empty where there are none."""
+    def lists(self, start: int, stop: int) -> list[Headers | RawHeaders]:
+        """Give each row's headers as a tuple, or as `RawHeaders` where they are many."""
         data = memoryview(self.data)
         spans = pairwise(self.offsets[start : stop + 1])
-        return [RawHeaders(data[a:b].tobytes()) if b > a else () for a, b in spans]
+        each = (data[a:b].tobytes() for a, b in spans)
+        return [
+            RawHeaders(raw) if (found := read_headers(raw, MOST_READ)) is None else found
+            for raw in each
+        ]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -36,7 +36,8 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.ref import Py_INCREF
-from cython.cimports.cpython.tuple import PyTuple_SET_ITEM
+from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
+from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
@@ -63,15 +64,18 @@ from odradek.record.aborted import AbortedTransactions
 from odradek.record.batch import BadBatchError, batch_size, corrupt, read_header
 from odradek.record.columns import (
     LAYOUTS,
+    MOST_READ,
     BinaryColumn,
     DecodedRecords,
     HeaderColumn,
     PoolState,
     RawHeaderColumn,
+    RawHeaders,
     RecordColumns,
     ViewColumn,
 )
 from odradek.record.compression import Scratch, unpack
+from odradek.record.limits import HEADER_COST as COST_OF_A_HEADER
 from odradek.record.limits import NO_LIMITS, BeyondLimitError
 from odradek.record.reference import _is_abort_marker
 
@@ -91,6 +95,7 @@ PAD = cython.declare(int64_t, 64)
 INLINE = cython.declare(int64_t, 12)
 VIEW = cython.declare(int64_t, 16)
 LARGEST_VIEWED = cython.declare(int64_t, 0x7FFFFFFF)
+HEADER_COST = cython.declare(int64_t, COST_OF_A_HEADER)
 
 # ---------------------------------------------------------------- memory
 
@@ -299,6 +304,7 @@ BATCH_END = cython.declare(cython.int, 12)
 CHECKSUM = cython.declare(cython.int, 13)
 MANY_HEADERS = cython.declare(cython.int, 14)
 MANY_RECORDS = cython.declare(cython.int, 15)
+COSTLY_HEADERS = cython.declare(cython.int, 16)
 
 
 @cython.cfunc
@@ -467,6 +473,7 @@ class Decoder:
     raw_headers: cython.bint
     most_headers: int64_t
     most_records: int64_t
+    most_bytes: int64_t
     tracked: cython.bint
     viewed: cython.bint
     # What was met.
@@ -482,6 +489,7 @@ class Decoder:
     error: cython.int
     claimed: int64_t
     limit: int64_t
+    headers_met: int64_t
     # The columns.
     blocks: Block[16]
     rows: int64_t
@@ -490,6 +498,7 @@ class Decoder:
     value_end: int64_t
     value_nulls: int64_t
     headers: int64_t  # how many; with raw_headers how many bytes of them
+    header_room: int64_t  # and how many there may be behind the batch that is being walked
     name_end: int64_t
     content_end: int64_t
     content_nulls: int64_t
@@ -589,8 +598,15 @@ class Decoder:
         name_end: int64_t = self.name_end
         content_end: int64_t = self.content_end
         content_nulls: int64_t = self.content_nulls
+        # What was decompressed is there beside the columns.
+        room: int64_t = self.most_bytes - (0 if stays else end - at)
+        self.header_room = headers + max(room, 0) // HEADER_COST
         if self.records(at, end, readable, stays):
+            if not self.raw_headers:
+                self.decompressed += HEADER_COST * (self.headers - headers)
             return True
+        # What `bad_records` tells.
+        self.headers_met = self.headers - headers
         self.headers = headers
         self.name_end = name_end
         self.content_end = content_end
@@ -842,6 +858,9 @@ class Decoder:
             return cython.NULL
         if keep and count > self.most_headers:
             self.fail(MANY_HEADERS, count, offset)
+            return cython.NULL
+        if keep and not raw and count > self.header_room - self.headers:
+            self.fail(COSTLY_HEADERS, count, offset)
             return cython.NULL
         if new:
             if not self.grow(LIST_ENDS, 4 * rows + 4):
@@ -1160,7 +1179,7 @@ class Decoder:
         """Hand the headers over; a row without any has a null list."""
         rows: int64_t = self.rows
         if self.raw_headers:
-            return RawHeaderColumn(
+            return RawColumn(
                 self.column(LIST_ENDS, rows + 1, b"i", 4),
                 self.column(CONTENT_DATA, self.headers, b"B", 1),
             )
@@ -1202,6 +1221,29 @@ class Column(BinaryColumn):
     def values(self, start: int, stop: int) -> list[bytes | None]:
         """Copy the entries from `start` to `stop` out as `bytes`."""
         return binary_values(self.offsets, self.data, self.validity, start, stop)
+
+
+class RawColumn(RawHeaderColumn):
+    """Raw headers that the kernel reads, too."""
+
+    __slots__ = ()
+
+    def lists(self, start: int, stop: int) -> list:
+        """Give each row's headers as a tuple, or as `RawHeaders` where they are many."""
+        return header_lists(self.offsets, self.data, start, stop)
+
+
+class Unread(RawHeaders):
+    """Headers that the kernel reads when somebody asks."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple:
+        """All of them."""
+        raw: bytes = self._raw
+        size: int64_t = len(raw)  # refuses None
+        at: Source = cython.cast(Source, PyBytes_AS_STRING(raw))
+        return headers_between(at, at + size, size)
 
 
 _NO_NUMBERS = array("q")
@@ -1256,6 +1298,8 @@ def bad_records(work: Decoder, limits):
         return MemoryError()
     if work.error == MANY_HEADERS:
         return limits.too_many_headers(work.limit, work.claimed)
+    if work.error == COSTLY_HEADERS:
+        return limits.costly_headers(work.limit, work.headers_met + work.claimed)
     if work.error == MANY_RECORDS:
         limits.check_count(work.header.count)
     return BadBatchError(reason(work))
@@ -1392,6 +1436,7 @@ def decode(
     work.raw_headers = raw_headers
     work.most_headers = limits.headers
     work.most_records = limits.records
+    work.most_bytes = limits.decompressed
     work.tracked = transactions is not None
     if layout not in LAYOUTS:
         raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
@@ -1515,6 +1560,102 @@ def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> lis
     return found
 
 
+HeaderPlace = cython.struct(name=Source, name_size=int64_t, content=Source, size=int64_t)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def find_header(at: Source, end: Source, found: cython.pointer(HeaderPlace)) -> Source:
+    """Say where the next header lies and give where it ends, NULL where that isn't before `end`."""
+    error: cython.int = 0
+    at = get_varint(at, end, cython.address(found.name_size), cython.address(error))
+    if not at or found.name_size < 0 or found.name_size > end - at:
+        return cython.NULL
+    found.name = at
+    at = get_varint(at + found.name_size, end, cython.address(found.size), cython.address(error))
+    if not at or found.size < -1 or found.size > end - at:
+        return cython.NULL
+    found.content = at
+    return at + max(found.size, 0)
+
+
+@cython.cfunc
+def headers_between(at: Source, end: Source, most: int64_t):
+    """Make a tuple of one record's headers; None where there are more than `most`.
+
+    The decoder has checked them. The bytes come from its caller again, so they are checked again,
+    twice: to count them and, because what is done with a name may run anything, to read them.
+    """
+    place: HeaderPlace
+    here: Source = at
+    count: int64_t = 0
+    index: int64_t
+    while here < end:
+        if count >= most:
+            return None
+        here = find_header(here, end, cython.address(place))
+        if not here:
+            raise ValueError("these aren't headers as they lie in a record")
+        count += 1
+    if count == 0:
+        return ()
+    found = PyTuple_New(count)
+    PyObject_GC_UnTrack(found)  # nothing in it can refer back to it
+    for index in range(count):
+        at = find_header(at, end, cython.address(place))
+        if not at:
+            raise ValueError("these aren't headers as they lie in a record")
+        name = PyUnicode_DecodeUTF8(
+            cython.cast(cython.p_char, place.name), place.name_size, "replace"
+        )
+        content = None
+        if place.size >= 0:
+            content = PyBytes_FromStringAndSize(
+                cython.cast(cython.p_char, place.content), place.size
+            )
+        pair = PyTuple_New(2)
+        PyObject_GC_UnTrack(pair)
+        put_item(pair, 0, name)
+        put_item(pair, 1, content)
+        put_item(found, index, pair)
+    return found
+
+
+def header_lists(offsets, data, start: int64_t, stop: int64_t) -> list:
+    """Read the raw headers of the rows from `start` to `stop`: as tuples, unless they are many."""
+    ends: cython.const[int32_t][::1] = offsets
+    content: cython.const[uint8_t][::1] = data
+    index: int64_t
+    a: int64_t
+    b: int64_t
+    most: int64_t = MOST_READ
+    source: Source = cython.NULL
+    nothing = ()
+    found: list = []
+    if not 0 <= start <= stop < ends.shape[0]:
+        raise IndexError(f"rows {start} to {stop} of {ends.shape[0] - 1}")
+    if ends[start] < 0 or ends[stop] > content.shape[0]:
+        raise ValueError("a column's offsets reach beyond its data")
+    if content.shape[0]:
+        source = cython.address(content[0])
+    a = ends[start]
+    for index in range(start, stop):
+        b = ends[index + 1]
+        if b < a or b > content.shape[0]:
+            raise ValueError("a column's offsets aren't in order")
+        if a == b:
+            found.append(nothing)
+            continue
+        item = headers_between(source + a, source + b, most)
+        if item is None:
+            item = Unread(PyBytes_FromStringAndSize(cython.cast(cython.p_char, source + a), b - a))
+        found.append(item)
+        a = b
+    return found
+
+
 @cython.cfunc
 def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
     """Take memory for so many numbers from the pool."""
@@ -1571,7 +1712,14 @@ def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void
     PyTuple_SET_ITEM(row, index, item)
 
 
-def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
+@cython.cfunc
+@cython.inline
+def is_plain_tuple(cls: type) -> cython.bint:
+    """Tell whether nothing but items is in a tuple of this class."""
+    return issubclass(cls, tuple) and cls.__itemsize__ == tuple.__itemsize__
+
+
+def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None) -> list:
     """Make a `cls` of each row; see `rows.build_rows`, whose twin this is.
 
     The garbage collector never sees these tuples: what is in them can't refer back to them, and
@@ -1589,9 +1737,13 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
     epochs: list = None
     nothing = ()
     found: list = []
+    other: type = cls if unread is None else unread
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
-    if not (issubclass(cls, tuple) and cls.__itemsize__ == tuple.__itemsize__):
+    unread_kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), other)
+    if not is_plain_tuple(cls):
         raise TypeError(f"{cls!r} isn't a named tuple")
+    if not is_plain_tuple(other):
+        raise TypeError(f"{other!r} isn't a named tuple")
     if (
         start < 0
         or count < 0
@@ -1610,7 +1762,8 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
         if part is not None and len(part) < count:
             raise IndexError("a column is shorter than the others")
     for index in range(count):
-        row = PyType_GenericAlloc(kind, 9)
+        its_headers = nothing if headers is None else headers[index]
+        row = PyType_GenericAlloc(kind if type(its_headers) is tuple else unread_kind, 9)
         put_item(row, 0, topic)
         put_item(row, 1, partition)
         put_item(row, 2, offsets[start + index])
@@ -1618,7 +1771,7 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs) -> list:
         put_item(row, 4, types[start + index])
         put_item(row, 5, None if keys is None else keys[index])
         put_item(row, 6, None if values is None else values[index])
-        put_item(row, 7, nothing if headers is None else headers[index])
+        put_item(row, 7, its_headers)
         put_item(row, 8, leader_epochs if epochs is None else epochs[index])
         PyObject_GC_UnTrack(row)
         found.append(row)

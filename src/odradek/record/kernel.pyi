@@ -4,9 +4,11 @@ from typing import Any, TypeVar
 from odradek.record.columns import (
     ByteBuffer,
     DecodedRecords,
+    Headers,
     IntBuffer,
     Layout,
     PoolState,
+    RawHeaders,
     RecordColumns,
 )
 from odradek.record.limits import Limits
@@ -43,7 +45,11 @@ def build_rows(
     partition: int,
     columns: RecordColumns,
     leader_epochs: int | Sequence[int],
+    unread: type[_R] | None = None,
 ) -> list[_R]: ...
+def header_lists(
+    offsets: IntBuffer, data: ByteBuffer, start: int, stop: int
+) -> list[Headers | RawHeaders]: ...
 def microseconds(milliseconds: IntBuffer, start: int, count: int) -> memoryview | None: ...
 def wide_types(types: ByteBuffer, start: int, count: int) -> memoryview | None: ...
 def pool_state() -> PoolState: ...

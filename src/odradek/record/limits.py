@@ -26,6 +26,9 @@ FREE_OF_RATIO = 32 << 20
 """What every batch may become, however small it is: a few zeros legally shrink ten thousand times,
 and that much memory harms nobody."""
 UNLIMITED = (1 << 31) - 1
+HEADER_COST = 16
+"""Bytes that a header of two bytes takes in columns: where its name and its value end, and as much
+again while the columns grow. They count towards what its batch may become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,20 @@ class Limits:
             f"the record at offset {offset} has {count} headers, and {HEADERS} is {self.headers}",
             HEADERS,
             count,
+            offset,
+        )
+
+    def room_for_headers(self, unpacked: int) -> int:
+        """How many headers fit into columns beside so many decompressed bytes of their batch."""
+        return max(self.decompressed - unpacked, 0) // HEADER_COST
+
+    def costly_headers(self, offset: int, count: int) -> BeyondLimitError:
+        """The error for a batch with so many headers up to a record; those before it do fit."""
+        return BeyondLimitError(
+            f"with the record at offset {offset} there are {count} headers, of {HEADER_COST} bytes "
+            f"each in columns beside the batch, and {DECOMPRESSED} is {self.decompressed}",
+            DECOMPRESSED,
+            count * HEADER_COST,
             offset,
         )
 

@@ -28,7 +28,13 @@ from odradek.record.columns import (
     ViewColumn,
 )
 from odradek.record.compression import Scratch, codec_number, compress, unpack
-from odradek.record.limits import DECOMPRESSED_LIMIT, NO_LIMITS, BeyondLimitError, Limits
+from odradek.record.limits import (
+    DECOMPRESSED_LIMIT,
+    HEADER_COST,
+    NO_LIMITS,
+    BeyondLimitError,
+    Limits,
+)
 from odradek.record.varint import read_varint, write_varint
 
 COLUMNS_LIMIT = DECOMPRESSED_LIMIT
@@ -80,8 +86,10 @@ class _Columns:
     """All columns while they grow; a batch that turns out bad is cut off again."""
 
     __slots__ = (
+        "first_header",
         "header_ends",
         "header_keys",
+        "header_room",
         "header_values",
         "headers",
         "keys",
@@ -113,6 +121,14 @@ class _Columns:
         self.header_ends = array("i", (0,))
         self.header_keys = _Binary()
         self.header_values = _Binary()
+        self.first_header = self.header_room = 0
+        """Of the batch that is being walked over; how many there may be behind it."""
+
+    def expect_headers(self, unpacked: int) -> int:
+        """Come to a batch of so many decompressed bytes; gives how many headers are there."""
+        self.first_header = len(self.header_keys.valid)
+        self.header_room = self.first_header + self.limits.room_for_headers(unpacked)
+        return self.first_header
 
     def add(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
         self.offsets.append(offset)
@@ -238,6 +254,10 @@ def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, o
         raise b.BadBatchError(f"a record claims {count} headers in {end - at} bytes")
     if out is not None and count > out.limits.headers:
         raise out.limits.too_many_headers(offset, count)
+    if out is not None and out.raw is None:
+        before = len(out.header_keys.valid)
+        if count > out.header_room - before:
+            raise out.limits.costly_headers(offset, before - out.first_header + count)
     first = at
     for _ in range(count):
         name, at = _bytes(data, at, end)
@@ -321,7 +341,10 @@ class _Decoding:
             self.out.limits.check_count(header.count)
             data, at = _open(header, data, self.out.limits)
             self.decompressed += len(data)
+            before = self.out.expect_headers(0 if at else len(data))
             left_out = _walk(header, data, at, self.out, self.position, self.until, room)
+            if self.out.raw is None:
+                self.decompressed += HEADER_COST * (self.out.header_ends[-1] - before)
         self.epoch = header.leader_epoch
         if left_out:
             self.position = self.out.offsets[-1] + 1

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
 
-from odradek.record.columns import Headers, RecordColumns
+from odradek.record.columns import Headers, RawHeaderColumn, RecordColumns
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -22,15 +22,17 @@ def build_rows(
     partition: int,
     columns: RecordColumns,
     leader_epochs: int | Sequence[int],
+    unread: type[R] | None = None,
 ) -> list[R]:
     """Make a `cls` of each row: topic, partition, the six parts of a row, leader epoch.
 
     `leader_epochs` is one number for all rows, or one for each. The class must be a named tuple of
     exactly these fields: its own constructor isn't called, that would take as long as the rest.
+    Rows whose headers are `RawHeaders` are of the class `unread`, where there is one.
     """
     a, b = columns.start, columns.start + columns.count
     no_headers: Headers = ()
-    return list(
+    found = list(
         map(
             partial(tuple.__new__, cls),
             zip(
@@ -47,3 +49,8 @@ def build_rows(
             ),
         )
     )
+    if unread is not None and isinstance(columns.headers, RawHeaderColumn):
+        for i, row in enumerate(found):
+            if type(row[7]) is not tuple:
+                found[i] = tuple.__new__(unread, row)
+    return found

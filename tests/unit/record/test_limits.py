@@ -15,7 +15,7 @@ from odradek.record import decode, reference
 from odradek.record.batch import HEADER_SIZE, behind, seal
 from odradek.record.columns import RawHeaderColumn, RawHeaders
 from odradek.record.compression import codec_number, compress
-from odradek.record.limits import FREE_OF_RATIO, Limits
+from odradek.record.limits import FREE_OF_RATIO, HEADER_COST, Limits
 from odradek.record.reference import encode
 from odradek.record.varint import write_varint
 
@@ -90,6 +90,52 @@ def test_as_many_headers_as_are_allowed() -> None:
     # One that is passed already costs nothing, so a seek leads behind it.
     after = batch(record(0, 11) + record(1, 1), 2)
     assert [r[0] for r in decode(after, start_offset=1, limits=Limits(headers=10)).columns] == [1]
+
+
+def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
+    """Each takes two numbers in columns, where it had two bytes."""
+    records = b"".join(record(n, 100) for n in range(10))
+    made = batch(records, 10)
+    fits = Limits(decompressed=len(records) + 1000 * HEADER_COST)
+    assert decode(made, start_offset=0, limits=fits).columns.count == 10
+    less = Limits(decompressed=len(records) + 1000 * HEADER_COST - 1)
+    with pytest.raises(RecordLimitError, match="offset 9 there are 1000 headers, of 16") as caught:
+        decode(made, start_offset=0, limits=less)
+    error = caught.value
+    assert (error.option, error.found) == ("max.decompressed.batch.bytes", 1000 * HEADER_COST)
+    assert error.record == 9  # those before it fit, and those from it on do without them
+    for start, until, count in ((0, 9, 9), (9, None, 1)):
+        found = decode(made, start_offset=start, until_offset=until, limits=less)
+        assert found.columns.count == count
+    # Bytes as they lie there cost no more, and headers that nobody wants nothing.
+    assert decode(made, start_offset=0, raw_headers=True, limits=less).columns.count == 10
+    assert decode(made, start_offset=0, want_headers=False, limits=less).columns.count == 10
+    # A batch that isn't compressed was paid for when it was fetched; its headers weren't.
+    plain = batch(records, 10, "none")
+    assert decode(plain, start_offset=0, limits=Limits(decompressed=16_000)).columns.count == 10
+    with pytest.raises(RecordLimitError, match="offset 9 there are 1000 headers"):
+        decode(plain, start_offset=0, limits=Limits(decompressed=15_999))
+
+
+def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
+    """Each of its records is within the limit of headers; all of them aren't within memory's."""
+    records = b"".join(record(n, 10_000) for n in range(1000))
+    made = batch(records, 1000)
+    limits = Limits(decompressed=32 * MB, headers=10_000)
+    with peak_below(100 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
+        decode(made, start_offset=0, limits=limits)
+
+
+def test_headers_in_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "COLUMNS_LIMIT", 4000)
+    both = bytes(batch(record(0, 200))) + bytes(batch(record(0, 200), base=1))
+    found = decode(memoryview(both), start_offset=0)
+    assert (found.columns.count, found.finished, found.batches) == (2, True, 2)
+    monkeypatch.setattr(reference, "COLUMNS_LIMIT", 3000)
+    found = decode(memoryview(both), start_offset=0)
+    assert (found.columns.count, found.finished, found.batches) == (1, False, 1)
+    found = decode(memoryview(both), start_offset=0, raw_headers=True)
+    assert (found.columns.count, found.finished, found.batches) == (2, True, 2)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -174,6 +220,8 @@ def test_raw_headers_are_as_good_as_their_tuple() -> None:
     assert (len(raw), raw[1], raw[1:], tuple(raw)) == (3, same[1], same[1:], same)
     assert (repr(raw), hash(raw), same[0] in raw) == (repr(same), hash(same), True)
     assert pickle.loads(pickle.dumps(raw)) == same  # noqa: S301 - our own
+    long = RawHeaders(b"\x02a\x81\x00\x80\x00\x82\x00b")  # numbers in more bytes than they need
+    assert long == (("a", None), ("", b"b"))
     match raw:
         case [("a", first), *_]:
             assert first == b"b"

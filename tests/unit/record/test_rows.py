@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.records import ConsumerRecord
-from odradek.record import build_rows, decode, rows
-from odradek.record.columns import EMPTY, RecordColumns, Row, ViewColumn
+from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
+from odradek.record import build_rows, decode, reference, rows
+from odradek.record.columns import EMPTY, MOST_READ, Headers, RecordColumns, Row, ViewColumn
 from odradek.record.reference import encode
 
 BUILDERS = [rows.build_rows, *([build_rows] if build_rows is not rows.build_rows else [])]
@@ -60,3 +64,89 @@ def test_views_are_copied_out(build: Callable[..., list[Any]]) -> None:
     views = ViewColumn(memoryview(inline + there + bytes(16) + inline), (b"__" + LONG,), b"\x0b")
     made = build(ConsumerRecord, "t", 3, replace(columns, values=views), 7)
     assert [record.value for record in made] == [b"k", LONG, None, b"k"]
+
+
+def many(count: int) -> Headers:
+    return tuple((f"name {n}", None if n % 3 == 0 else b"%d" % n) for n in range(count))
+
+
+def raw_records(build: Callable[..., list[Any]], *headers: Headers) -> list[ConsumerRecord]:
+    """Records as `poll()` makes them; with the kernel and without."""
+    encoded = encode([(n, 1, 0, b"k", b"v", each) for n, each in enumerate(headers)])
+    decoder = reference.decode if build is rows.build_rows else decode
+    columns = decoder(memoryview(encoded), start_offset=0, raw_headers=True).columns
+    return list(build(ConsumerRecord, "t", 3, columns, 7, UnreadRecord))
+
+
+def test_some_headers_are_a_tuple_at_once(build: Callable[..., list[Any]]) -> None:
+    some = (("ñ", b"\xff"), ("", None), ("bad \ufffd", b""))
+    made = raw_records(build, some, (), many(MOST_READ), many(MOST_READ + 1))
+    assert [type(r) for r in made] == [ConsumerRecord] * 3 + [UnreadRecord]
+    assert [r.headers for r in made] == [some, (), many(MOST_READ), many(MOST_READ + 1)]
+    assert made[0].headers is made[0][7]  # kept, not made anew
+    assert all(type(r[7]) is tuple and all(type(h) is tuple for h in r[7]) for r in made)
+    if build is not rows.build_rows:  # nothing in them refers back to them
+        assert not any(gc.is_tracked(r) or gc.is_tracked(r[7]) for r in made[:3])
+
+
+def test_a_record_with_many_headers_is_one_like_any_other(build: Callable[..., list[Any]]) -> None:
+    headers = many(MOST_READ + 1)
+    (made,) = raw_records(build, headers)
+    same = ConsumerRecord("t", 3, 0, 1, 0, b"k", b"v", headers, 7)
+    assert isinstance(made, ConsumerRecord)
+    assert made == same == made
+    assert same == made
+    assert (hash(made), repr(made).partition("(")[2]) == (hash(same), repr(same).partition("(")[2])
+    assert (made[7], made[-2], made[7:], made[2], made.offset) == (
+        *(headers,) * 2,
+        (headers, 7),
+        0,
+        0,
+    )
+    assert all(type(part) is tuple for part in (made.headers, made[7], made[6:8][1], [*made][7]))
+    assert tuple(made) == same
+    assert made._asdict() == same._asdict()
+    assert type(made._asdict()["headers"]) is tuple
+    for other in (
+        pickle.loads(pickle.dumps(made)),  # noqa: S301 - our own
+        copy.copy(made),
+        copy.deepcopy(made),
+    ):
+        assert type(other) is ConsumerRecord
+        assert other == same
+        assert type(other[7]) is tuple
+    changed = made._replace(key=b"other")
+    assert changed == same._replace(key=b"other")
+    assert (changed.headers, changed[7], made._replace(headers=()).headers) == (
+        headers,
+        headers,
+        (),
+    )
+    topic, *_, last_headers, epoch = made
+    assert (topic, last_headers, epoch) == ("t", headers, 7)
+    match made:
+        case ConsumerRecord(headers=[("name 0", None), *rest]):
+            assert len(rest) == MOST_READ
+        case _:
+            raise AssertionError
+
+
+def test_many_headers_cost_their_bytes_until_somebody_asks(
+    build: Callable[..., list[Any]],
+) -> None:
+    headers = tuple((f"name {n}", b"") for n in range(10_000))
+    encoded = memoryview(encode([(0, 1, 0, None, None, headers)]))
+    decoder = reference.decode if build is rows.build_rows else decode
+    columns = decoder(encoded, start_offset=0, raw_headers=True).columns
+    del headers
+    tracemalloc.start()
+    try:
+        (made,) = build(ConsumerRecord, "t", 3, columns, 7, UnreadRecord)
+        held, _ = tracemalloc.get_traced_memory()
+        assert len(made.headers) == 10_000
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * len(encoded)
+    assert peak > 10 * held
+    assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples

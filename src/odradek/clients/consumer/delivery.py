@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetched import Fetched
-from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
 from odradek.common.errors import (
     CorruptRecordError,
     KafkaError,
@@ -257,4 +257,5 @@ class Delivery:
 
 def _rows(entry: Fetched, columns: RecordColumns) -> list[ConsumerRecord]:
     topic, partition = entry.state.partition
-    return build_rows(ConsumerRecord, topic, partition, columns, entry.leader_epochs(columns))
+    epochs = entry.leader_epochs(columns)
+    return build_rows(ConsumerRecord, topic, partition, columns, epochs, UnreadRecord)

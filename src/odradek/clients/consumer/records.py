@@ -6,18 +6,20 @@ buffers they were made from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
+from odradek.record.columns import Headers, RawHeaders
 
-Headers = tuple[tuple[str, bytes | None], ...]
+_HEADERS = 7
+"""Which item of a record they are."""
 
 
-class _Fields(NamedTuple):
-    """What a record has."""
+class ConsumerRecord(NamedTuple):
+    """One record as it stands in the log; a tuple, because nothing is made quicker."""
 
     topic: str
     partition: int
@@ -28,24 +30,38 @@ class _Fields(NamedTuple):
     """0: the producer's create time; 1: the broker's log append time."""
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: Headers
     leader_epoch: int
     """The epoch of the leader that appended the record, -1 where that isn't known."""
 
 
-class ConsumerRecord(_Fields):
-    """One record as it stands in the log; a tuple, because nothing is made quicker."""
+class UnreadRecord(ConsumerRecord):
+    """One with so many headers that they stay bytes, and are made each time that somebody asks.
+
+    Ten thousand of them are 20 KB, and half a megabyte as objects. Whoever copies or pickles it
+    gets a `ConsumerRecord`, to which it is equal.
+    """
 
     __slots__ = ()
 
     @property
     def headers(self) -> Headers:
-        """(name, value) of each header, made each time anew: keep what you use twice.
+        """(name, value) of each header, made each time anew: keep what you use twice."""
+        held: Any = super().__getitem__(_HEADERS)
+        return tuple(held)
 
-        Until then they are bytes, as they were received; `record[7]` is a sequence that is equal.
-        """
-        held = self[7]
-        return held if isinstance(held, tuple) else tuple(held)
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            yield tuple(item) if isinstance(item, RawHeaders) else item
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        if isinstance(found, tuple):  # a slice, perhaps of the headers, too
+            return tuple(self)[index]
+        return tuple(found) if isinstance(found, RawHeaders) else found
+
+    def __reduce__(self) -> tuple[type[ConsumerRecord], tuple[Any, ...]]:
+        return ConsumerRecord, tuple(self)
 
 
 @dataclass(frozen=True, slots=True)
