@@ -437,3 +437,43 @@ def test_hashes_of_texts_that_are_not_there(offsets: list[int]) -> None:
 def test_hashes_of_another_number_of_texts(count: int) -> None:
     with pytest.raises(ValueError, match=f"3 offsets for {count} entries"):
         kernel.text_hashes(b"1234", array("q", [0, 1, 4]), array("Q", [0] * count))
+
+
+def test_raw_headers_are_read_within_their_column() -> None:
+    data = b"\x02a\x02b" + b"\x02c\x01"
+    ends = array("i", (0, 4, 4, 7))
+    both = [(("a", b"b"),), (), (("c", None),)]
+    assert kernel.header_lists(ends, data, 0, 3) == both
+    assert kernel.header_lists(ends, data, 2, 3) == both[2:]
+    assert kernel.header_lists(array("i", (0, 0)), b"", 0, 1) == [()]
+    for start, stop in ((-1, 1), (2, 1), (0, 4), (3, 2)):
+        with pytest.raises(IndexError, match=f"rows {start} to {stop} of 3"):
+            kernel.header_lists(ends, data, start, stop)
+    for wrong in ((-1, 4), (0, 8), (4, 0, 4), (0, 8, 7), (0, 4, -4)):
+        with pytest.raises(ValueError, match="a column's offsets"):
+            kernel.header_lists(array("i", wrong), data, 0, len(wrong) - 1)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x80",  # a name's length without an end
+        b"\x01\x00",  # a name of -1 bytes
+        b"\x08abc",  # one that is longer than what is left
+        b"\x02a",  # no value's length
+        b"\x02a\x03",  # a value of -2 bytes
+        b"\x02a\x04b",  # one that is longer
+        b"\x02a\x02b" * 40 + b"\x02a\x04b",
+    ],
+)
+def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
+    ends = array("i", (0, len(raw)))
+    with pytest.raises(ValueError, match="aren't headers"):
+        for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
+            tuple(each)  # many are read only now
+
+
+def test_rows_that_are_not_read_need_a_tuple_too() -> None:
+    columns = kernel.decode(batches(5), start_offset=0).columns
+    with pytest.raises(TypeError, match="isn't a named tuple"):
+        kernel.build_rows(Made, "t", 0, columns, 0, list)  # type: ignore[type-var]
