@@ -152,7 +152,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "whatever changes is progress",
         "R-MD-7",
         METADATA,
-        "progress = old is None or brings_progress(old, snapshot, names)",
+        "progress = old is None or anew or brings_progress(old, snapshot, names)",
         "progress = True",
         case("metadata", "equivalent_answers_wait_longer_each_time"),
     ),

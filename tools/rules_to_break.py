@@ -413,9 +413,9 @@ BREAKAGES = (
     broken(
         "a leader hint costs a refresh",
         "R-MD-6",
-        SETTLING,
-        "if error.refresh_metadata and not hinted:",
-        "if error.refresh_metadata:",
+        "metadata/metadata.py",
+        "if wanted and not hinted:",
+        "if wanted:",
         case("metadata", "a_leader_hint_needs_no_refresh"),
     ),
     broken(

@@ -156,6 +156,7 @@ def interrupt(action: Callable[[], object], tracer: ReadingAt) -> str:
 KINDS = [
     ("alone", Interruption),
     ("background", Alarm),
+    ("alone", Alarm),
     ("group", Interruption),
     ("group", Alarm),
 ]
@@ -191,7 +192,7 @@ def test_an_interrupted_reader_misses_nothing(
         reader.check("the end")
 
 
-@pytest.mark.parametrize(("kind", "exception"), KINDS[:2])
+@pytest.mark.parametrize(("kind", "exception"), KINDS[:3])
 @pytest.mark.parametrize("what", ["pause", "resume"])
 def test_interrupted_sorting_loses_nothing_that_waits(
     servers: str, what: str, kind: str, exception: type[BaseException]

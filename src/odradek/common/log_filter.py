@@ -14,7 +14,7 @@ from typing import Any
 
 from odradek.common.printable import printable
 
-LOGGERS = ("odradek", "odradek.consumer", "odradek.record", "odradek.spark")
+LOGGERS = ("odradek", "odradek.consumer", "odradek.metadata", "odradek.record", "odradek.spark")
 """All loggers of the library."""
 
 

@@ -206,10 +206,12 @@ class MemberDriver(Driver):
                 self._wait(deadline)
                 return
             records = self.engine.delivery.records(self.habits.most, self.world.now)
+            self.engine.delivery.handed_over()
             if not records:
                 self._wait(deadline)
                 return
         except (KafkaError, ApplicationError) as error:  # the application logs it and polls on
+            self.engine.delivery.take_back()
             self.errors.append(error)
         self._polled(records)
 

@@ -200,7 +200,9 @@ class ConsumerDriver(Driver):
             try:
                 records = self.engine.delivery.records(self.rng.randrange(1, 30), self.world.now)
             except KafkaError:  # an error of a partition goes to the caller; it may poll again
+                self.engine.delivery.take_back()
                 records = []
+            self.engine.delivery.handed_over()
         hidden = {p: self._hidden(p) for p in self.partitions} if records else {}
         for record in records:
             partition = TopicPartition(record.topic, record.partition)

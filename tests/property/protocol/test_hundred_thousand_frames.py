@@ -212,6 +212,7 @@ def live_a_little(world: World) -> None:
         world.wait(engine.data(deadline), 3.0)
         try:
             engine.delivery.records(500, world.now)
+            engine.delivery.handed_over()
         except KafkaError:
             engine.subscription.request_reset(None, "earliest")
         world.wait(engine.offsets_at([TopicPartition("t", 0)], -1, deadline), 3.0)

@@ -34,7 +34,9 @@ COUNTED = ("schedules", "virtual_seconds", "steps", "dials", "requests", "record
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Kind = Annotated[
     str | None,
-    typer.Option("--family", help="plain, hostile or slow [default: as each seed has it]."),
+    typer.Option(
+        "--family", help="plain, hostile, slow or transactions [default: as each seed has it]."
+    ),
 ]
 Short = Annotated[
     bool, typer.Option("--short/--long", help="A few seconds and clients, or half a minute of all.")
