@@ -139,6 +139,21 @@ def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
     assert world.now - begin <= 1.6
 
 
+def test_a_caller_whom_a_busy_machine_left_alone_says_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, cluster, producer = make(7)
+    cluster.create_topic("two", 2)
+    host = producer._host
+    run = host.run
+    # The engine's last step before the deadline never comes, as where its thread isn't run.
+    monkeypatch.setattr(host, "run", lambda done, until: run(done, until - 0.1))
+    with pytest.raises(KafkaTimeoutError, match="topic nowhere.*UNKNOWN_TOPIC_OR_PARTITION"):
+        producer.partitions_for("nowhere", timeout=1.5)
+    with pytest.raises(KafkaTimeoutError, match="partition 2 of topic two, which has .* 0 to 1"):
+        producer.send("two", b"", partition=2)
+
+
 @pytest.mark.parametrize("seed", range(20, 40))
 def test_writes_held_for_a_dead_replica_hide_no_healthy_broker(seed: int) -> None:
     """One of three is killed; the others hold acks=all until the controller gives it up (9 s)."""

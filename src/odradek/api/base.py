@@ -175,7 +175,7 @@ class Client(Generic[E]):
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
         if not done:
-            error = engine.timeout(what, host.now())
+            error = engine.overdue(what, host.now())
             engine.cancel(completion, error)
             host.wake()
             host.drive()

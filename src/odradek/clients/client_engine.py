@@ -111,7 +111,7 @@ class ClientEngine(Engine):
         self.components += [self.network, self.outages]
         self.updater.refusals.tell = self._refused
         self._callers: dict[Completion[Any], str] = {}
-        self.waiting: dict[str, float] = {}
+        self.waiting: dict[str, tuple[float, str]] = {}
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
@@ -184,14 +184,18 @@ class ClientEngine(Engine):
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")
-            extra = f" (last answer: {error_for(code)})" if code else ""
-            now = yield from self.pause(f"metadata of topic {name}{extra}", deadline, now)
+            so_far = f" (last answer: {error_for(code)})" if code else ""
+            now = yield from self.pause(f"metadata of topic {name}", deadline, now, so_far)
 
-    def pause(self, what: str, deadline: float, now: float) -> Flow[float]:
-        """Wait for the next change of the metadata; raises at the deadline (R-RT-2)."""
+    def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
+        """Wait for the next change of the metadata; raises at the deadline (R-RT-2).
+
+        `so_far` says what is known already, in words that fit after those of `what`. The caller
+        whose time is up says so too, where a busy machine doesn't let the flow raise in time.
+        """
         if now >= deadline:
-            raise self.timeout(what, now)
-        self.waiting[what] = deadline
+            raise self.timeout(what + so_far, now)
+        self.waiting[what] = (deadline, so_far)
         try:
             now = yield Wait((self.metadata.changed,), deadline)
         finally:
@@ -292,7 +296,7 @@ class ClientEngine(Engine):
 
     def track(self, completion: Completion[Any], what: str, deadline: float) -> None:
         """Note what a caller waits for, for `explain()`."""
-        self.waiting[what] = deadline
+        self.waiting[what] = (deadline, "")
         self._callers[completion] = what
         completion.when_done(lambda _: self._untrack(what, completion))
         if self.updater.refusals.standing(self.now) is not None:
@@ -300,7 +304,11 @@ class ClientEngine(Engine):
 
     def waits(self) -> list[tuple[str, float]]:
         """What callers wait for, and until when: for `explain()`."""
-        return list(self.waiting.items())
+        return [(what + so_far, until) for what, (until, so_far) in list(self.waiting.items())]
+
+    def overdue(self, what: str, now: float) -> KafkaTimeoutError:
+        """The error of a caller whose time is up, with what the flow that he waits for knows."""
+        return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
 
     def _untrack(self, what: str, completion: Completion[Any]) -> None:
         self.waiting.pop(what, None)

@@ -304,7 +304,7 @@ class ConsumerEngine(ClientEngine):
             if now >= deadline:
                 return False
             until = min(deadline, raise_at)
-            self.waiting["records"] = deadline
+            self.waiting["records"] = (deadline, "")
             try:
                 now = yield Wait((self.fetcher.changed, self.metadata.changed), until)
             finally:

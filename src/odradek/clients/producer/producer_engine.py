@@ -71,8 +71,9 @@ class ProducerEngine(ClientEngine):
             if partition < count:
                 return topic
             self.metadata.request(f"topic {name} has no partition {partition} yet")
-            what = f"partition {partition} of topic {name}, which has partitions 0 to {count - 1},"
-            yield from self.pause(what, deadline, self.now)
+            so_far = f", which has partitions 0 to {count - 1},"
+            what = f"partition {partition} of topic {name}"
+            yield from self.pause(what, deadline, self.now, so_far)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
         """The topic as it is now, for rows that name a partition which may just have been added.
