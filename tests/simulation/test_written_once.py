@@ -25,6 +25,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.simulation.disturbances import slow_api
 
 pytestmark = pytest.mark.simulation
 
@@ -349,6 +350,32 @@ def test_a_topic_made_anew_gets_the_first_batch_first(monkeypatch: pytest.Monkey
     producer.flush(timeout=20)
     assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
     assert numbers(cluster) == [0, 1, 2]
+    producer.close()
+
+
+def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Taken for the new leader's, it lets a second batch go before the first is written."""
+    world, cluster, producer, script = make(23, monkeypatch, **{"metadata.max.age.ms": 500})
+    slow_api(cluster, "Produce", 3.0)
+    late = producer.send("t", value(0), partition=0)
+    world.advance(0.3)
+    slow_api(cluster, "Produce", 0.0)
+    cluster.delete_topic("t")
+    cluster.create_topic("t", partitions=PARTITIONS)
+    world.advance(1.5)
+    script.rule = times(1, REFUSED, 19, sequence(2))
+    futures = []
+    for n in range(1, 4):
+        futures.append(producer.send("t", value(n), partition=0))
+        world.advance(0.1)  # a batch each
+    world.change_link(latency=0.05)
+    assert not late.done()
+    producer.flush(timeout=20)
+    assert late.result(timeout=0).offset == 1  # it was written, and then deleted
+    assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
+    assert numbers(cluster) == [1, 2, 3]
     producer.close()
 
 

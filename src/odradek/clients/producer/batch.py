@@ -73,6 +73,7 @@ class ProducerBatch:
         "sequence",
         "serial",
         "taken",
+        "topic_tried",
     )
 
     def __init__(
@@ -100,6 +101,7 @@ class ProducerBatch:
         self.sequence = NO_SEQUENCE
         self.producer: tuple[int, int] = (-1, -1)
         self.epoch_tried = -1
+        self.topic_tried = b""
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
         self.ordinal = 0
         """How many batches of its partition got a sequence under its identity before it."""

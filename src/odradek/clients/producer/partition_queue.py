@@ -64,9 +64,15 @@ class PartitionQueue:
     """Batches that wait as `out_of_order`."""
 
     def lives_in(self, topic_id: bytes) -> None:
-        """The topic has this id now: whoever leads another one of the same name knows nobody."""
-        if topic_id != self.numbering.topic_id:
-            self.numbering.topic_id, self.numbering.known_at = topic_id, NEVER
+        """The topic has this id now: whoever leads another one of the same name knows nobody, and
+        what was acknowledged by the old one says nothing of the new one's log.
+        """
+        numbering = self.numbering
+        if topic_id == numbering.topic_id or not any(topic_id):  # brokers before 2.8 give none
+            return
+        if numbering.topic_id:
+            numbering.acknowledged, numbering.known_at = -1, NEVER
+        numbering.topic_id = topic_id
 
     def next(self) -> ProducerBatch | None:
         """The batch to send next: the oldest.
@@ -89,6 +95,9 @@ class PartitionQueue:
         if batch.sequence != NO_SEQUENCE:
             # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
             return all(b.serial > batch.serial for b in under_way)
+        if any(b.topic_tried != numbering.topic_id for b in under_way):
+            # They are refused, and the first that the new topic's leader takes must be the oldest.
+            return False
         if under_way and numbering.known_at != epoch:
             # A broker that knows nothing of a producer takes any sequence from it: were the first
             # batch refused or lost on its way, one sent behind it would be written before it.

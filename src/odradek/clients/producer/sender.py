@@ -248,7 +248,7 @@ class Sender:
             queue.waiting.remove(batch)
             queue.number(batch)
             batch.attempts += 1
-            batch.epoch_tried = epoch
+            batch.epoch_tried, batch.topic_tried = epoch, queue.numbering.topic_id
             queue.in_flight.append(batch)
             chosen.append(batch)
         self.sent_at[address] = now

@@ -204,7 +204,8 @@ class Settling:
         self, queue: PartitionQueue, batch: ProducerBatch, outcome: Outcome, now: float
     ) -> None:
         numbering = queue.numbering
-        if batch.producer == numbering.identity:
+        # An answer of the topic that had this name before says nothing of the one that has it now.
+        if batch.producer == numbering.identity and batch.topic_tried == numbering.topic_id:
             numbering.acknowledged = max(numbering.acknowledged, batch.serial)
             numbering.known_at = batch.epoch_tried
         self.acknowledged_as = batch.producer
@@ -225,7 +226,7 @@ class Settling:
             if batch.serial > behind.serial:
                 batch.out_of_order = False
                 queue.gaps -= 1
-            elif batch.doubtful:
+            elif batch.doubtful and batch.topic_tried == behind.topic_tried:
                 batch.out_of_order = False
                 queue.gaps -= 1
                 queue.waiting.remove(batch)

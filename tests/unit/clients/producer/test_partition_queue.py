@@ -76,6 +76,23 @@ def test_nothing_goes_behind_the_first_to_a_leader_that_may_not_know_us() -> Non
     assert not queue.admits(batch(1), 5, 5)  # another leader: the older one first
 
 
+def test_nothing_goes_behind_what_is_under_way_to_a_topic_that_was_made_anew() -> None:
+    queue = known(epoch=0)
+    queue.lives_in(b"1" * 16)
+    queue.numbering.acknowledged = 7
+    sent(queue, 8).topic_tried = queue.numbering.topic_id
+    assert queue.admits(batch(9), 0, 5)
+    for nothing_new in (b"1" * 16, bytes(16)):
+        queue.lives_in(nothing_new)
+        assert queue.admits(batch(9), 0, 5)
+    queue.lives_in(b"2" * 16)
+    assert queue.numbering.acknowledged == -1  # what the old one has says nothing of the new one
+    queue.numbering.known_at = 0
+    assert not queue.admits(batch(9), 0, 5)
+    queue.in_flight.clear()
+    assert queue.admits(batch(9), 0, 5)
+
+
 def test_only_the_newest_gives_its_sequence_back() -> None:
     queue = known()
     first, second = sent(queue, 0, 3), sent(queue, 1, 2)
