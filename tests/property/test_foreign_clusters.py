@@ -19,8 +19,12 @@ OF_TODAY: dict[int, tuple[int, int]] = {}
 BY_NAME = {0: (3, 12), 1: (4, 12)}
 BEFORE_2_8 = {0: (3, 8), 1: (4, 11), 60: (0, -1)}
 """DescribeCluster isn't spoken: whose a connection is must be asked by Metadata."""
+WITHOUT_IDS = {3: (0, 9)}
+"""Metadata gives no ids, so what would go by them goes by name."""
 VERSIONS = pytest.mark.parametrize(
-    "versions", [OF_TODAY, BY_NAME, BEFORE_2_8], ids=["topic ids", "topic names", "before 2.8"]
+    "versions",
+    [OF_TODAY, BY_NAME, BEFORE_2_8, WITHOUT_IDS],
+    ids=["topic ids", "topic names", "before 2.8", "no ids in the metadata"],
 )
 PARTITIONS = 3
 

@@ -62,13 +62,16 @@ class PartitionQueue:
     numbering: Numbering = field(default_factory=Numbering)
     gaps: int = 0
     """Batches that wait as `out_of_order`."""
+    by_name: bool = True
+    """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
         """The topic has this id now: whoever leads another one of the same name knows nobody, and
         what was acknowledged by the old one says nothing of the new one's log.
         """
         numbering = self.numbering
-        if topic_id == numbering.topic_id or not any(topic_id):  # brokers before 2.8 give none
+        self.by_name = not any(topic_id)
+        if self.by_name or topic_id == numbering.topic_id:
             return
         if numbering.topic_id:
             numbering.acknowledged, numbering.known_at = -1, NEVER

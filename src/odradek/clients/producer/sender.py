@@ -236,7 +236,8 @@ class Sender:
         _, newest = connection.versions.get(ProduceRequest.API_KEY, (0, -1))
         limit = self.identity.newest_produce
         newest = newest if limit is None else min(newest, limit)
-        if newest < FIRST_VERSION_WITH_TOPIC_IDS and not self._check.passed(connection, now):
+        by_name = newest < FIRST_VERSION_WITH_TOPIC_IDS or any(q.by_name for q, _ in ready)
+        if by_name and not self._check.passed(connection, now):
             return False
         size = 0
         chosen: list[ProducerBatch] = []
