@@ -105,7 +105,7 @@ class Delivery:
             if columns.count:
                 self._note_delivery(entry, now)
                 return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
-            entry.take(0)  # markers and aborted transactions: the position moves behind them
+            entry.move(columns)  # markers and aborted transactions: the position moves behind them
             self.handed_over()
             entry = self._next()
         return None

@@ -171,6 +171,10 @@ class Fetched:
         are. Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
         """
         columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers, layout=layout)
+        return self.move(columns)
+
+    def move(self, columns: RecordColumns) -> RecordColumns:
+        """Move the position behind rows that `peek` gave, none where nothing is for the caller."""
         decoded = self._decoded
         with self._lock:
             if not self.valid or self.state.paused or decoded is None:
