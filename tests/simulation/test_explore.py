@@ -14,8 +14,11 @@ from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.explore import Outcome, explore, run_schedule
 from odradek.simulation.faults import VERBS, Fault
 from odradek.simulation.link import Mode
+from odradek.simulation.random_groups import GROUP_APIS, TRANSACTION_APIS
 from odradek.simulation.schedule import (
     FAMILIES,
+    KINDS,
+    SHARES,
     Client,
     Family,
     Schedule,
@@ -54,6 +57,18 @@ def test_long_schedules_violate_nothing(part: int) -> None:
         assert outcome.ok, tell(outcome, short=False)
 
 
+def test_groups_have_both_protocols_and_what_their_apis_suffer() -> None:
+    found = [random_schedule(n, family=f) for n in range(300) for f in FAMILIES if f not in SHARES]
+    protocols = {c.config.get("group.protocol", "classic") for s in found for c in s.clients}
+    assert protocols == {"classic", "consumer"}
+    answers = [f.arguments for s in found for f in s.faults if f.verb == "answer_error"]
+    assert {a["api"] for a in answers} >= {*GROUP_APIS, *TRANSACTION_APIS}
+    assert any(f.arguments.get("topic") for s in found for f in s.faults)
+    late = [f.arguments["seconds"] for s in found for f in s.faults if f.verb == "slow_api"]
+    assert min(late) >= 3.0
+    assert max(late) >= 25.0
+
+
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda p: p.stem)
 def test_what_once_failed_holds(path: Path) -> None:
     outcome = run_schedule(load(path))
@@ -62,14 +77,9 @@ def test_what_once_failed_holds(path: Path) -> None:
 
 def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
     found = [random_schedule(seed) for seed in range(2_000)]
-    assert {c.kind for s in found for c in s.clients} == {
-        "producer",
-        "consumer",
-        "admin",
-        "metadata",
-        "transactional",
-    }
-    assert {random_family(seed) for seed in range(100)} == set(FAMILIES)
+    found += [random_schedule(n, family=f) for n in range(300) for f in FAMILIES if f not in SHARES]
+    assert {c.kind for s in found for c in s.clients} == set(KINDS)
+    assert {random_family(seed) for seed in range(100)} == set(SHARES)
     assert {f.verb for s in found for f in s.faults} == set(VERBS)
     assert {s.mode for s in found} == {"bytes", "messages"}
 

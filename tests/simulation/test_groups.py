@@ -1,4 +1,4 @@
-"""Whole groups under random faults, with every checker on.
+"""Whole groups under random faults, with every checker on: members, and those that write.
 
 `ODRADEK_GROUP_SEEDS=5000 pytest tests/simulation/test_groups.py` tries so many seeds.
 """
@@ -16,20 +16,11 @@ from odradek.clients.consumer.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
-from odradek.record import BatchBuilder
 from odradek.simulation.committed_offsets import CommittedOffsets
-from odradek.simulation.group_runs import (
-    GROUP_ID,
-    GroupRun,
-    GroupSchedule,
-    MemberPlan,
-    random_group,
-    run_group,
-)
-from odradek.simulation.group_workload import Habits, MemberDriver
-from odradek.simulation.partition_log import check_batch
-from odradek.simulation.schedule import Client
-from odradek.simulation.workload import TOPIC
+from odradek.simulation.explore import Outcome, explore, run_schedule
+from odradek.simulation.group_runs import GroupRun
+from odradek.simulation.group_workload import MemberDriver
+from odradek.simulation.schedule import Client, Schedule
 
 pytestmark = pytest.mark.simulation
 
@@ -41,35 +32,20 @@ STAY = 0.6
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_groups_share_all_partitions_and_lose_nothing(chunk: int) -> None:
-    bad = []
-    handed = 0
-    for seed in range(chunk, SEEDS, CHUNKS):
-        outcome = run_group(random_group(seed))
-        handed += outcome.handed
-        if not outcome.ok:
-            bad.append(f"{outcome.violation}\n{outcome.schedule}")
-    assert not bad, "\n".join(bad)
-    assert handed
+    found = list(explore(range(chunk, SEEDS, CHUNKS), family="groups"))
+    assert not [told(o) for o in found if not o.ok]
+    assert sum(o.records for o in found)
 
 
-@pytest.mark.parametrize("seed", [176, 218, 648, 1049, 3594, 17448, 18252])
-def test_seeds_that_once_failed(seed: int) -> None:
-    outcome = run_group(random_group(seed))
-    assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_what_is_made_of_records_is_there_once(chunk: int) -> None:
+    found = list(explore(range(chunk, SEEDS // 2, CHUNKS), family="read-process-write"))
+    assert not [told(o) for o in found if not o.ok]
+    assert sum(o.records for o in found)
 
 
-def test_a_seed_gives_the_same_run_each_time_and_in_both_modes() -> None:
-    for seed in (3, 8):
-        schedule = random_group(seed)
-        first = run_group(schedule, mode="messages", trace=True)
-        assert first.generation > 0
-        assert first.trace == run_group(schedule, mode="messages", trace=True).trace
-        other = run_group(schedule, mode="bytes", trace=True)
-        assert (first.ok, first.handed, first.generation) == (
-            other.ok,
-            other.handed,
-            other.generation,
-        )
+def told(outcome: Outcome) -> str:
+    return f"{outcome.violation}\n{outcome.schedule}"
 
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -79,16 +55,14 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def members(count: int, protocol: str, **config: Any) -> tuple[MemberPlan, ...]:
+def members(count: int, protocol: str, **config: Any) -> tuple[Client, ...]:
     """Members that come one after the other, two seconds apart."""
-    common = {"group.id": GROUP_ID, "auto.offset.reset": "earliest", **PROTOCOLS[protocol]}
+    common = PROTOCOLS[protocol]
     if protocol != "consumer":
-        common |= {"heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
+        common = common | {"heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
+    habits = {"poll": 0.5, "work": 0.01, "most": 100}
     return tuple(
-        MemberPlan(
-            Client(f"member-{i}", "consumer", 0, 2.0 * i, {**common, **config}),
-            Habits(poll=0.5, work=0.01, most=100),
-        )
+        Client(f"member-{i}", "member", 0, 2.0 * i, {**common, **config}, habits=habits)
         for i in range(count)
     )
 
@@ -96,8 +70,8 @@ def members(count: int, protocol: str, **config: Any) -> tuple[MemberPlan, ...]:
 class SteadyRun(GroupRun):
     """One record per partition each tenth of a second; notes when which was handed out."""
 
-    def __post_init__(self) -> None:
-        GroupRun.__post_init__(self)
+    def prepare(self) -> None:
+        super().prepare()
         self.seen: dict[tuple[str, int], list[float]] = {}
         record = self.ledger.record
 
@@ -110,12 +84,8 @@ class SteadyRun(GroupRun):
     def write(self, rng: Any) -> None:
         if self.world.now >= self.schedule.heal_at:
             return
-        for partition in self._stage.cluster.topics[TOPIC].partitions:
-            builder = BatchBuilder(1 << 16, None)
-            builder.append(None, b"%r" % self.world.now, (), 0)
-            data = bytes(builder.build())
-            stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
-            partition.log.commit(stored)
+        for partition in range(self.schedule.partitions):
+            self.append(TopicPartition("t", partition), 1)
         self.world.after(0.1, lambda: self.write(rng))
 
 
@@ -137,10 +107,10 @@ def longest_pause(times: list[float]) -> float:
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
 def test_partitions_that_stay_are_read_on_through_every_rebalance(protocol: str) -> None:
-    schedule = GroupSchedule(5, members(4, protocol), partitions=4, heal_at=12.0)
+    schedule = Schedule(5, members(4, protocol), partitions=4, heal_at=12.0)
     run = SteadyRun(schedule)
     run.play()
-    first = run.drivers[0].name
+    first = run.members[0].name
     stayed = [p for p in range(4) if (first, p) in run.seen and run.seen[first, p][-1] > 11.5]
     assert len(stayed) == 1
     for partition in stayed:
@@ -148,14 +118,14 @@ def test_partitions_that_stay_are_read_on_through_every_rebalance(protocol: str)
         assert longest_pause(times) < STAY
         assert times[0] < 1.0
     assert run.ledger.again == 0
-    generations = max(d.newest_generation for d in run.drivers)
+    generations = max(d.newest_generation for d in run.members)
     assert 1 < generations <= 8, "each coming and going costs two at the most"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_without_faults_nothing_is_handed_out_twice(protocol: str) -> None:
     plans = members(3, protocol, **{"auto.commit.interval.ms": 60000})
-    schedule = GroupSchedule(6, plans, partitions=5, heal_at=9.0)
+    schedule = Schedule(6, plans, partitions=5, heal_at=9.0)
     run = GroupRun(schedule)
     run.play()
     assert run.ledger.handed > 50
@@ -173,7 +143,7 @@ def test_a_coordinator_that_gives_one_partition_to_two_is_found(
     everything = {"uniform": lambda subscriptions, _: _all_to_all(subscriptions)}
     monkeypatch.setattr(group, "ASSIGNORS", everything)
     monkeypatch.setattr(group.ConsumerGroup, "_held", lambda _: frozenset())
-    outcome = run_group(GroupSchedule(1, members(2, "consumer"), heal_at=6.0))
+    outcome = run_schedule(Schedule(1, members(2, "consumer"), partitions=3, heal_at=6.0))
     assert "which member-0 has" in str(outcome.violation)
 
 
@@ -191,7 +161,7 @@ def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.Monkey
         commit(self, partition, type(committed)(committed.offset + 5))
 
     monkeypatch.setattr(CommittedOffsets, "commit", further)
-    outcome = run_group(GroupSchedule(1, members(2, "range"), heal_at=8.0))
+    outcome = run_schedule(Schedule(1, members(2, "range"), partitions=3, heal_at=8.0))
     assert "is the end of what was handed out" in str(outcome.violation)
 
 
@@ -203,7 +173,7 @@ def test_a_client_that_gives_nothing_back_is_found(monkeypatch: pytest.MonkeyPat
             revoked(self, note, partitions)
 
     monkeypatch.setattr(MemberDriver, "_told", deaf)
-    outcome = run_group(GroupSchedule(1, members(2, "range"), heal_at=8.0))
+    outcome = run_schedule(Schedule(1, members(2, "range"), partitions=3, heal_at=8.0))
     assert "which it has" in str(outcome.violation)
 
 
@@ -234,7 +204,7 @@ BREAKAGES = {
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_client_that_breaks_a_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*BREAKAGES[name])
-    found = (run_group(random_group(seed)).violation for seed in range(40))
+    found = (o.violation for o in explore(range(40), family="groups"))
     assert next((violation for violation in found if violation), None)
 
 
@@ -246,5 +216,5 @@ def test_a_client_that_forgets_to_commit_what_goes_is_found(
 
     monkeypatch.setattr(AutoCommit, "before_revocation", forgotten)
     plans = members(2, "range", **{"auto.commit.interval.ms": 60000})
-    outcome = run_group(GroupSchedule(6, plans, partitions=5, heal_at=9.0))
+    outcome = run_schedule(Schedule(6, plans, partitions=5, heal_at=9.0))
     assert "records were handed out twice" in str(outcome.violation)

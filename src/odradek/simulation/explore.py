@@ -1,9 +1,7 @@
 """Runs a schedule with every checker on, and random schedules by the thousand.
 
 In: a schedule, or seeds. Out: an `Outcome`: what was violated, if anything, and what the run cost.
-Flow of a run: world, cluster and clients are made; operations and faults happen; at `heal_at` all
-faults end; then each client must find its way back within `CONVERGED_WITHIN`; it is closed; the
-books are compared with the logs. Must not: read a clock; who runs this by time looks at his own.
+Must not: read a clock; who runs this by time looks at his own.
 """
 
 from __future__ import annotations
@@ -11,49 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from odradek.common.config import ADMIN, CONSUMER, PRODUCER
-from odradek.record import BatchBuilder
-from odradek.simulation.call_checkers import Complaints, listening
-from odradek.simulation.checkers import Checkers, Violation
-from odradek.simulation.cluster import SimulatedCluster
-from odradek.simulation.faults import Stage, heal, plan
+from odradek.simulation.group_runs import run_of
 from odradek.simulation.link import Mode
-from odradek.simulation.partition_log import check_batch
-from odradek.simulation.record_workload import ConsumerDriver, ProducerDriver
-from odradek.simulation.sasl_runs import listener
-from odradek.simulation.schedule import (
-    METADATA,
-    TRANSACTIONAL,
-    Client,
-    Family,
-    Schedule,
-    random_schedule,
-)
-from odradek.simulation.transaction_workload import TransactionalDriver
-from odradek.simulation.workload import (
-    PROBE_AGAIN,
-    TOPIC,
-    AdminDriver,
-    Driver,
-    MetadataDriver,
-)
-from odradek.simulation.world import World
-
-DRIVERS: dict[str, type[Driver]] = {
-    PRODUCER: ProducerDriver,
-    CONSUMER: ConsumerDriver,
-    ADMIN: AdminDriver,
-    METADATA: MetadataDriver,
-    TRANSACTIONAL: TransactionalDriver,
-}
-"""The driver of each kind of client."""
-CONVERGED_WITHIN = 60.0
-"""Virtual seconds after the last fault. Most is needed where a batch is in flight on a connection
-that fell silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
-BEGINS_WITHIN = 2.0
-"""Seconds within which calls are made whose answers take their time."""
-WRITTEN_BEFORE = 3
-"""Records in each partition before the first client comes."""
+from odradek.simulation.schedule import Family, Schedule, random_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,137 +36,9 @@ class Outcome:
         return self.violation is None
 
 
-class Run:
-    """One schedule in its world."""
-
-    def __init__(self, schedule: Schedule, *, mode: Mode | None = None) -> None:
-        self.schedule = schedule
-        self.world = World(schedule.seed, link=schedule.link)
-        self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
-        self.stage.cluster.create_topic(TOPIC, schedule.partitions)
-        if schedule.session is not None:
-            self.stage.cluster.sasl = listener(self.world, schedule.session, schedule.heal_at)
-        _write_some(self.stage.cluster)
-        self.checkers = Checkers(self.world)
-        self.complaints = Complaints()
-        self.drivers: list[Driver] = []
-        self._mode: Mode = mode or schedule.mode
-        for client in schedule.clients:
-            self._plan(client)
-        for fault in schedule.faults:
-            plan(fault, self.stage)
-
-    def _plan(self, client: Client) -> None:
-        """Have the client made at its start and its operations called at their times."""
-        world = self.world
-        rng = world.rng(f"times/{client.name}")
-        until = max(self.schedule.heal_at, client.start)
-        if self.schedule.patient:
-            until = client.start + BEGINS_WITHIN
-        times = sorted(rng.uniform(client.start, until) for _ in range(client.operations))
-
-        def begin() -> None:
-            driver = DRIVERS[client.kind](
-                self.stage,
-                client,
-                self._mode,
-                self.checkers,
-                patient=self.schedule.patient,
-            )
-            driver.wire.slow = frozenset(
-                f.arguments["api"] for f in self.schedule.faults if f.verb == "slow_api"
-            )
-            self.drivers.append(driver)
-            for when in times:
-                world.at(when, driver.operation)
-
-        if client.start:
-            world.at(client.start, begin)
-        else:
-            begin()
-
-    def play(self) -> None:
-        """Run to the end; raises the first `Violation`."""
-        with listening(self.complaints):
-            self.world.run_until(self._until())
-            self.verify()
-            for driver in self.drivers if self.schedule.patient else ():
-                driver.served()
-                driver.patient = driver.wire.patient = False
-            heal(self.stage)
-            self._converge()
-            self.verify()
-            for driver in self.drivers:
-                driver.engine.shut()
-                driver.host.close(self.world.now)
-            self.verify()
-            for driver in self.drivers:
-                driver.calls.look(closed=True)
-                driver.verify()
-            self.verify()
-
-    def _until(self) -> float:
-        return max([self.schedule.heal_at, *(c.start for c in self.schedule.clients)])
-
-    def _converge(self) -> None:
-        world = self.world
-        # The cluster itself needs a moment: brokers start and are registered, leaders elected.
-        world.advance(0.1)
-        end = world.now + CONVERGED_WITHIN
-        waiting = list(self.drivers)
-        while True:
-            waiting = [driver for driver in waiting if not driver.converged()]
-            if not waiting:
-                return
-            if world.now >= end:
-                raise Violation(
-                    f"not back {CONVERGED_WITHIN:.0f} s after the last fault: "
-                    + "; ".join(driver.explain() for driver in waiting)
-                )
-            for driver in waiting:
-                driver.again()
-            world.run_until(min(end, world.now + PROBE_AGAIN))
-
-    def verify(self) -> None:
-        """Raise the first violation found so far."""
-        for driver in self.drivers:
-            driver.look()
-        self.checkers.verify()
-        for driver in self.drivers:
-            for found in (driver.wire.violations, driver.calls.violations):
-                if found:
-                    raise found[0]
-        if self.complaints.violations:
-            raise self.complaints.violations[0]
-
-    def lines(self) -> list[str]:
-        """The traces of all clients, in the order of time."""
-        events = [
-            (event.at, number, serial, host.name, event)
-            for number, host in enumerate(self.world.hosts.values())
-            for serial, event in enumerate(host.trace.events)
-        ]
-        return [f"{at!r} {name} {event}" for at, _, _, name, event in sorted(events, key=_order)]
-
-
-def _order(entry: tuple[float, int, int, str, object]) -> tuple[float, int, int]:
-    return entry[:3]
-
-
-def _write_some(cluster: SimulatedCluster) -> None:
-    """Let each partition have records from the beginning, so that consumers alone have work."""
-    for partition in cluster.topics[TOPIC].partitions:
-        builder = BatchBuilder(1 << 16, None)
-        for n in range(WRITTEN_BEFORE):
-            builder.append(None, b"before/%d/%d" % (partition.index, n), (), 0)
-        data = bytes(builder.build(producer_id=-1, producer_epoch=-1, base_sequence=-1))
-        stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
-        partition.log.commit(stored)
-
-
 def run_schedule(schedule: Schedule, *, mode: Mode | None = None, trace: bool = False) -> Outcome:
     """Run a schedule; `mode` overrides the schedule's own, `trace` keeps every client's events."""
-    run = Run(schedule, mode=mode)
+    run = run_of(schedule, mode=mode)
     violation = None
     try:
         run.play()

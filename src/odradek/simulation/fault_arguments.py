@@ -14,6 +14,8 @@ from typing import Any
 from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.world import World
 
+TOPIC = "t"
+"""The first topic of each schedule."""
 BOOTSTRAP_NAME = "kafka.simulated"
 FRONT_DOOR = "front-door"
 NOWHERE = "10.255.255.1"
@@ -45,6 +47,8 @@ class Stage:
     cluster: SimulatedCluster
     left: list[SimulatedCluster] = field(default_factory=list)
     """Clusters that were replaced by others."""
+    members: dict[str, Any] = field(default_factory=dict)
+    """The members of a group by name, as `application_verbs` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Scope:
     brokers: int
     partitions: int
     clients: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    """Besides the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Argument:
     allowed: Callable[[Any, Scope], bool]
     draw: Callable[[random.Random, Scope], Any]
     optional: bool = False
+    drawn: bool = True
+    """Else no random fault has it, unless its family says so."""
 
 
 Act = Callable[[Stage, dict[str, Any]], object]
@@ -172,5 +180,12 @@ BANDWIDTH = Argument(
     lambda v, _: v is None or (is_number(v) and v > 0),
     lambda rng, _: rng.choice([None, None, 20_000, 1_000_000]),
     optional=True,
+)
+TOPIC_NAME = Argument(
+    "one of the schedule's topics [default: the first]",
+    lambda v, scope: v in (TOPIC, *scope.topics),
+    lambda rng, scope: rng.choice((TOPIC, *scope.topics)),
+    optional=True,
+    drawn=False,
 )
 ONE = {"i": BROKER}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.simulation import disturbances
+from odradek.simulation.application_verbs import APPLICATION
 from odradek.simulation.fault_arguments import (
     ADDRESSES,
     ANY_SECONDS,
@@ -39,10 +40,12 @@ from odradek.simulation.fault_arguments import (
 from odradek.simulation.hostile_verbs import HOSTILE
 
 __all__ = [
+    "APPLICATION",
     "BOOTSTRAP_NAME",
     "FRONT_DOOR",
     "HOSTILE",
     "NOWHERE",
+    "PLAIN",
     "VERBS",
     "Argument",
     "Fault",
@@ -175,7 +178,7 @@ PLAIN: dict[str, Verb] = {
                        lambda stage, a: stage.world.clock_jump(**a), 1),
     "heal": Verb("end every fault", {}, lambda stage, a: heal(stage), 1),
 }  # fmt: skip
-VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE}
+VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **APPLICATION}
 
 
 def check(fault: Fault, scope: Scope) -> None:
@@ -203,7 +206,7 @@ def draw(rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, Verb] 
     while True:
         arguments = {}
         for key, argument in verbs[name].arguments.items():
-            if not argument.optional or rng.random() < 0.7:
+            if argument.drawn and (not argument.optional or rng.random() < 0.7):
                 arguments[key] = argument.draw(rng, scope)
         if verbs[name].sound(arguments):
             return Fault(at, name, arguments)

@@ -140,6 +140,12 @@ class GroupLedger:
         self.ends[partition] = max(end, offset + 1)
         self.values[partition, offset] = value
 
+    def sought(self, member: MemberView, partition: TopicPartition) -> None:
+        """The application goes on elsewhere, by its own will."""
+        stint = self.stints.get(member.name, {}).get(partition)
+        if stint is not None:
+            stint.next_offset = None
+
     def _wrong(self, member: MemberView, text: str) -> Violation:
         now = self.cluster.environment.time.now
         return Violation(f"{now}: {member.name} {member.identity} {text}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -22,6 +22,7 @@ from odradek.simulation.call_checkers import check_limits
 from odradek.simulation.checkers import Checkers, Violation
 from odradek.simulation.faults import Stage
 from odradek.simulation.group_checkers import GroupLedger
+from odradek.simulation.habits import Habits
 from odradek.simulation.link import Mode
 from odradek.simulation.schedule import Client
 from odradek.simulation.workload import TOPIC, Driver
@@ -29,22 +30,6 @@ from odradek.simulation.workload import TOPIC, Driver
 LEAVE_TIMEOUT = 10.0
 LEAVING_GRACE = 0.5
 """Seconds for the callbacks at the end of a leave that ran out of time, as the facade has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """How an application uses its consumer. Seconds."""
-
-    poll: float = 1.0
-    work: float = 0.1
-    """Between two polls."""
-    most: int = 10
-    """Records of one poll."""
-    commits: bool = False
-    """It commits by itself after each poll; else the client does."""
-    pattern: str | None = None
-    raises: bool = False
-    """Some of its callbacks fail."""
 
 
 class ApplicationError(Exception):
@@ -63,16 +48,18 @@ class MemberDriver(Driver):
         mode: Mode,
         checkers: Checkers,
         ledger: GroupLedger,
-        habits: Habits,
+        topics: Collection[str] = (TOPIC,),
     ) -> None:
         self.ledger = ledger
-        self.habits = habits
+        self.topics = topics
+        self.habits = Habits(**client.habits)
+        self.serial = 0
+        """Records that it was handed."""
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
         """What polls and commits raised."""
         self.over = False
         """It has left or died."""
-        self.died = False
         self._polling = False
         self._leaving = False
         self._frozen = False
@@ -103,6 +90,11 @@ class MemberDriver(Driver):
         who = self.group.identity()
         return who.member_id, who.generation
 
+    @property
+    def stays(self) -> bool:
+        """It is there, and will be."""
+        return not self.over and (self._back or not self._leaving)
+
     def lost(self, partition: TopicPartition) -> bool:
         """Whether the client knows that the partition is lost, and the application doesn't yet."""
         return partition in self._lost
@@ -127,7 +119,7 @@ class MemberDriver(Driver):
             lambda partitions: self._told(self.ledger.revoked, partitions),
         )
         pattern = self.habits.pattern
-        topics = [] if pattern is not None else [TOPIC]
+        topics = [] if pattern is not None else list(self.topics)
         self.group.subscribe(topics, pattern, listeners, self.world.now)
         self.world.after(0.0, self.poll)
 
@@ -213,6 +205,8 @@ class MemberDriver(Driver):
         except (KafkaError, ApplicationError) as error:  # the application logs it and polls on
             self.engine.delivery.take_back()
             self.errors.append(error)
+            if self.group.error is not None:  # it was refused for good: only this goes on
+                self.subscribe_anew()
         self._polled(records)
 
     def _wait(self, deadline: float) -> None:
@@ -253,8 +247,13 @@ class MemberDriver(Driver):
             except Violation as violation:
                 self.violations.append(violation)
                 return
+            self.serial += 1
         check_limits(self.engine, len(self.calls))
         self.host.wake()
+        self.work(records, first)
+
+    def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
+        """What the application does with what `poll` gave, and then it polls again."""
         if not self.habits.commits:
             self.ledger.works_on(self, first)
         if records and self.habits.commits:
@@ -325,7 +324,7 @@ class MemberDriver(Driver):
                 return
             if found.error is None and found.result():
                 with suppress(ApplicationError):
-                    self.group.take_turns(self.host.now, self.host.wake)
+                    self.group.call_back(self.host.now, self.host.wake)
                 self._leaving_on(end, deadline)
             elif self._back:
                 self._leaving = self._back = self._polling = False
@@ -366,4 +365,4 @@ class MemberDriver(Driver):
 
     def finished(self) -> bool:
         """The books say so for the whole group."""
-        return self.over or self._leaving or not self.ledger.settled(TOPIC)
+        return self.over or self._leaving or not any(map(self.ledger.settled, self.topics))

@@ -15,6 +15,8 @@ from odradek.simulation import disturbances
 from odradek.simulation.fault_arguments import (
     BROKER,
     PARTITION,
+    TOPIC,
+    TOPIC_NAME,
     Act,
     Argument,
     Scope,
@@ -25,8 +27,6 @@ from odradek.simulation.fault_arguments import (
 )
 from odradek.simulation.injected_errors import APIS, LIES, PERHAPS_DONE
 
-TOPIC = "t"
-"""The topic of all schedules."""
 CODES = tuple(sorted(code for code in ERRORS if code != 0))
 USUAL = (3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 25, 27, 29, 37, 45, 51, 56, 59, 72, 74, 75, 76, 78)
 SLOW = tuple(api for api in APIS if api not in ("Produce", "Fetch"))
@@ -98,7 +98,7 @@ def _does(name: str) -> Act:
 
 def _to_topic(name: str) -> Act:
     act = getattr(disturbances, name)
-    return lambda stage, a: act(stage.cluster, TOPIC, **a)
+    return lambda stage, a: act(stage.cluster, **{"topic": TOPIC, **a})
 
 
 def honest(arguments: Mapping[str, Any]) -> bool:
@@ -146,7 +146,8 @@ HOSTILE: dict[str, Verb] = {
         {"partitions": _count(1, 2, optional=True)}, _to_topic("recreate_topic"), 2,
     ),
     "grow_topic": Verb(
-        "give the topic partitions more", {"count": _count(1, 3)}, _to_topic("grow_topic"), 2,
+        "give the topic partitions more",
+        {"count": _count(1, 3), "topic": TOPIC_NAME}, _to_topic("grow_topic"), 2,
     ),
     "unclean_election": Verb(
         "let a replica lead that lacks the newest batches",
@@ -158,7 +159,7 @@ HOSTILE: dict[str, Verb] = {
     ),
     "max_message_bytes": Verb(
         "let the topic take no batch that is larger",
-        {"size": _SIZE}, _to_topic("max_message_bytes"), 2,
+        {"size": _SIZE, "topic": TOPIC_NAME}, _to_topic("max_message_bytes"), 2,
     ),
     "min_insync": Verb(
         "let leaders take batches only while so many replicas live",

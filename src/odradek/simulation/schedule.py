@@ -27,6 +27,7 @@ from typing import Any, Literal, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import KafkaError
+from odradek.simulation.fault_arguments import TOPIC as TOPIC
 from odradek.simulation.faults import (
     BOOTSTRAP_NAME,
     HOSTILE,
@@ -37,6 +38,7 @@ from odradek.simulation.faults import (
     check,
     draw,
 )
+from odradek.simulation.habits import complaint
 from odradek.simulation.link import LinkProfile, Mode
 from odradek.simulation.sasl_runs import random_session
 from odradek.simulation.virtual_time import derived_rng
@@ -44,16 +46,31 @@ from odradek.simulation.virtual_time import derived_rng
 FORMAT = 1
 METADATA = "metadata"
 TRANSACTIONAL = "transactional"
+MEMBER = "member"
+PROCESSOR = "processor"
+GROUPED = (MEMBER, PROCESSOR)
+"""Members of the one group of a schedule; the second kind writes what it makes of records, in
+transactions."""
+GROUP_ID = "g"
 KINDS = {
     PRODUCER: PRODUCER,
     CONSUMER: CONSUMER,
     ADMIN: ADMIN,
     METADATA: ADMIN,
     TRANSACTIONAL: PRODUCER,
+    MEMBER: CONSUMER,
+    PROCESSOR: CONSUMER,
 }
 """What a client does, and whose options it takes."""
 PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
+CLUSTER = (
+    "coordinators", "initial_rebalance_delay", "marker_delay", "strict_epochs",
+    "transaction_version",
+)  # fmt: skip
+"""Settings of brokers: partitions of `__consumer_offsets`; seconds; seconds until a marker is
+written; whether commits are taken under the present epoch only (brokers before KIP-1251); the
+finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
@@ -147,10 +164,11 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
      "request.timeout.ms": 700},
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
-Family = Literal["plain", "hostile", "slow", "transactions"]
+Family = Literal["plain", "hostile", "slow", "transactions", "groups", "read-process-write"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
-"""Up to where in [0, 1) a seed is of which family."""
+"""Up to where in [0, 1) a seed is of which family. Those of groups are asked for: one costs as much
+as thirty others, and seeds stay what they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,16 @@ class Client:
     config: Mapping[str, Any] = field(default_factory=dict)
     volume: int = 0
     """Of producers: the most records of one operation; 0: a few."""
+    habits: Mapping[str, Any] = field(default_factory=dict)
+    """Of members: what `Habits` has."""
+    writes: Mapping[str, Any] = field(default_factory=dict)
+    """Of processors: the settings of their producers."""
+
+    @property
+    def writer(self) -> Client:
+        """A processor's producer, whose transactional id is the processor's name."""
+        config = {"transactional.id": self.name, **self.writes}
+        return Client(f"{self.name}/writer", TRANSACTIONAL, 0, config=config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +209,10 @@ class Schedule:
     session: float | None = None
     """Clients authenticate; brokers take requests for so many seconds then (KIP-368), 0: for ever.
     None: no SASL."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Partitions of topics besides the first, which is there always."""
+    cluster: Mapping[str, float] = field(default_factory=dict)
+    """Settings of brokers, of `CLUSTER`."""
 
     @property
     def patient(self) -> bool:
@@ -192,7 +224,9 @@ class Schedule:
     @property
     def scope(self) -> Scope:
         """What its faults may name."""
-        return Scope(self.brokers, self.partitions, tuple(c.name for c in self.clients))
+        names = tuple(c.name for c in self.clients)
+        partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
+        return Scope(self.brokers, partitions, names, tuple(self.topics))
 
     def __str__(self) -> str:
         who = ", ".join(f"{c.name} ({c.operations} operations)" for c in self.clients)
@@ -208,6 +242,8 @@ class Schedule:
             value = getattr(self, item.name)
             if item.name in ("clients", "faults"):
                 value = [_plain(part) for part in value]
+            if isinstance(value, Mapping):
+                value = dict(value)
             plain[item.name] = _plain(value) if item.name == "link" else value
         return json.dumps(plain, indent=1) + "\n"
 
@@ -291,10 +327,16 @@ def validate(schedule: Schedule) -> None:
         value = getattr(schedule.link, item.name)
         if value is not None or item.name != "bandwidth":
             _number(f"link: {item.name}", value)
+    _check_topics(schedule)
     if not schedule.clients:
         raise ScheduleError("a schedule needs a client")
     for client in schedule.clients:
         _check_client(client)
+    kinds = {c.kind for c in schedule.clients}
+    if kinds & set(GROUPED) and len(kinds) > 1:
+        raise ScheduleError("members and processors are alone: their books are of one group")
+    if PROCESSOR in kinds and not schedule.topics:
+        raise ScheduleError("processors need topics to read; they write to the first")
     names = [c.name for c in schedule.clients]
     if len(set(names)) < len(names):
         raise ScheduleError("two clients have the same name")
@@ -303,6 +345,21 @@ def validate(schedule: Schedule) -> None:
             check(fault, schedule.scope)
         except ScheduleError as error:
             raise ScheduleError(f"fault {number}: {error}") from None
+
+
+def _check_topics(schedule: Schedule) -> None:
+    for what in ("topics", "cluster"):
+        if not isinstance(getattr(schedule, what), Mapping):
+            raise ScheduleError(f"{what} must be a JSON object")
+    for name, count in schedule.topics.items():
+        _whole(f"topic {name}", count, 1, MOST["partitions"])
+        if not name or name == TOPIC:
+            raise ScheduleError(f"topics: {name!r} is there always, or no name")
+    for name, value in schedule.cluster.items():
+        if name not in CLUSTER:
+            raise ScheduleError(f"cluster has no {name!r} (it has: {', '.join(CLUSTER)})")
+        if not isinstance(value, bool):
+            _number(f"cluster: {name}", value)
 
 
 def _check_client(client: Client) -> None:
@@ -315,8 +372,15 @@ def _check_client(client: Client) -> None:
     _number(f"{client.name}: start", client.start)
     if not isinstance(client.config, Mapping):
         raise ScheduleError(f"{client.name}: config must be a JSON object")
+    for what in ("habits", "writes"):
+        if not isinstance(getattr(client, what), Mapping):
+            raise ScheduleError(f"{client.name}: {what} must be a JSON object")
+    if (wrong := complaint(client.habits)) is not None:
+        raise ScheduleError(f"{client.name}: habits: {wrong}")
     try:
         settings(client)
+        if client.kind == PROCESSOR:
+            settings(client.writer)
     except KafkaError as error:
         raise ScheduleError(f"{client.name}: {error}") from None
 
@@ -341,8 +405,12 @@ def settings(client: Client) -> Config:
     found = _settled.get(key)
     if found is None:
         given = {"bootstrap.servers": SERVERS, **client.config}
-        if client.kind == CONSUMER:
+        if KINDS[client.kind] == CONSUMER:
             given.setdefault("auto.offset.reset", "earliest")
+        if client.kind in GROUPED:
+            given.setdefault("group.id", GROUP_ID)
+        if client.kind == PROCESSOR:
+            given |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
         if transactional:
             given.setdefault("transactional.id", client.name)
         found = Config(KINDS[client.kind], given)
@@ -362,6 +430,10 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     there are both; which one it is is the seed's choice as well, unless it is said.
     """
     family = family or random_family(seed)
+    if family in ("groups", "read-process-write"):
+        from odradek.simulation import random_groups  # it draws what stands in this module
+
+        return random_groups.random_group(seed, short=short, writes=family != "groups")
     if family in ("hostile", "transactions"):
         return _hostile(seed, short=short, transactions=family == "transactions")
     if family == "slow":

@@ -81,7 +81,7 @@ class TransactionalDriver(Driver):
 
     # Calls, one after the other
 
-    def _do(
+    def do(
         self,
         what: str,
         flow: Callable[[float], Flow[None]],
@@ -93,12 +93,13 @@ class TransactionalDriver(Driver):
         self.calls.begin(completion, f"{self.name}: {what}", deadline)
 
         def ended(_: Completion[Any]) -> None:
-            self.world.after(0.0, go_on)
+            self.after(0.0, go_on)
 
         def go_on() -> None:
             error = completion.error
             if self.engine.ended is not None or self.over:
                 self.busy = False
+                self.given_up()
                 return
             if error is None:
                 then()
@@ -110,11 +111,19 @@ class TransactionalDriver(Driver):
             if not retriable and self.manager.error is not None:
                 self.over = True
                 self.busy = False
+                self.given_up()
             else:
-                self.world.after(PAUSE, lambda: failed(error))
+                self.after(PAUSE, lambda: failed(error))
 
         completion.when_done(ended)
         self.host.wake()
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """The application goes on so much later."""
+        self.world.after(seconds, action)
+
+    def given_up(self) -> None:
+        """This producer can't go on."""
 
     @property
     def patience(self) -> float:
@@ -135,11 +144,11 @@ class TransactionalDriver(Driver):
         if self.over or self.engine.ended is not None or not self.wanted:
             self.busy = False
         elif not self.ready:
-            self._do("init", self.manager.initialize, self._initialised, lambda _: self._next())
+            self.do("init", self.manager.initialize, self._initialised, lambda _: self._next())
         else:
             made = self.wanted.pop(0)
             self.made.append(made)
-            self._do(
+            self.do(
                 "begin", lambda _: self.manager.begin(), lambda: self._fill(made), self._impossible
             )
 
@@ -151,7 +160,7 @@ class TransactionalDriver(Driver):
         self.wrong.append(Violation(f"{self.world.now}: {self.name} can't begin: {error!r}"))
 
     def _fill(self, made: Made) -> None:
-        self._do(
+        self.do(
             "metadata",
             lambda d: self._know(d),
             lambda: self._write(made),
@@ -190,7 +199,7 @@ class TransactionalDriver(Driver):
 
     def _offsets(self, made: Made) -> None:
         made.offset = len(self.made)
-        self._do(
+        self.do(
             "offsets",
             lambda d: self.manager.send_offsets(
                 {INPUT: OffsetAndMetadata(len(self.made))}, ConsumerGroupMetadata(self.group), d
@@ -215,7 +224,7 @@ class TransactionalDriver(Driver):
                 self._settled(made, Fate.UNKNOWN)
 
         made.ending = True
-        self._do("commit", self.manager.commit, lambda: self._settled(made, Fate.COMMITTED), failed)
+        self.do("commit", self.manager.commit, lambda: self._settled(made, Fate.COMMITTED), failed)
 
     def _abort(self, made: Made) -> None:
         def failed(error: KafkaError) -> None:
@@ -224,7 +233,7 @@ class TransactionalDriver(Driver):
             else:
                 self._settled(made, Fate.UNKNOWN)
 
-        self._do("abort", self.manager.abort, lambda: self._settled(made, Fate.ABORTED), failed)
+        self.do("abort", self.manager.abort, lambda: self._settled(made, Fate.ABORTED), failed)
 
     def _settled(self, made: Made, fate: Fate) -> None:
         made.fate = fate

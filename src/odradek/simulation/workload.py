@@ -26,9 +26,9 @@ from odradek.simulation.host import SimulatedHost
 from odradek.simulation.link import Mode
 from odradek.simulation.sasl_runs import mechanism
 from odradek.simulation.schedule import PATIENCE, Client, settings
+from odradek.simulation.schedule import TOPIC as TOPIC
 from odradek.simulation.wire_checkers import Wire
 
-TOPIC = "t"
 PROBE_AGAIN = 0.25
 """Seconds between two looks of a probe whose calls came to nothing."""
 STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
@@ -36,6 +36,9 @@ STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
 
 class Driver(ABC):
     """One client of a schedule with its checkers."""
+
+    died = False
+    """Its process is gone, as by SIGKILL: its calls have no end."""
 
     def __init__(
         self,
@@ -164,7 +167,7 @@ class Driver(ABC):
         """Whether the client works with the brokers that live (or has said why it never will)."""
         engine = self.engine
         if engine.ended is not None:
-            return self._rightly_ended()
+            return self.rightly_ended()
         if not self._probing:
             self._probing = True
             engine.metadata.want([TOPIC])
@@ -181,7 +184,7 @@ class Driver(ABC):
             self.probe()
             self.host.wake()
 
-    def _rightly_ended(self) -> bool:
+    def rightly_ended(self) -> bool:
         """R-RB-5: it met another cluster; or it was refused for good, by order of the schedule."""
         ended = self.engine.ended
         if isinstance(ended, BrokerError) and not ended.retriable:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from odradek.cli.simulate import app
 from odradek.network.cluster_connection_states import ClusterConnectionStates
+from odradek.simulation.committed_offsets import CommittedOffsets
 from odradek.simulation.schedule import load, random_schedule
 
 
@@ -90,3 +93,35 @@ def test_a_replay_shows_what_happened() -> None:
 def test_the_verbs_are_listed() -> None:
     text = call("replay", "--verbs").stdout
     assert "partition: cut one client off from one broker\n    i: a broker's id" in text
+
+
+@pytest.mark.parametrize("family", ["groups", "read-process-write"])
+def test_groups_are_explored_shrunk_and_replayed(
+    family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert call("explore", "--seeds", "3..4", "--family", family).exit_code == 0
+    commit = CommittedOffsets.commit
+
+    def further(self: CommittedOffsets, partition: Any, committed: Any) -> None:
+        commit(self, partition, type(committed)(committed.offset + 50))
+
+    commands = sys.modules["odradek.cli.simulate.explore"]  # (the package has the function)
+    monkeypatch.setattr(commands, "SHRINK_SECONDS", 2.0)
+    monkeypatch.setattr(CommittedOffsets, "commit", further)
+    if family == "read-process-write":  # what transactions commit goes another way
+        monkeypatch.setattr(CommittedOffsets, "pend", nothing_pends)
+    last = 12 if family == "groups" else 3
+    words = ("explore", "--seeds", f"3..{last}", "--family", family, "--directory", str(tmp_path))
+    found = call(*words)
+    assert found.exit_code == 1
+    (path,) = tmp_path.glob("failing-seed-*.json")
+    seed = int(path.stem.split("-")[-1])
+    assert f"replay it: odradek simulate replay --seed {seed} --family {family}\n" in found.stdout
+    assert call("replay", "--seed", str(seed), "--family", family).exit_code == 1
+    assert call("replay", str(path)).exit_code == 1
+    monkeypatch.undo()
+    assert call("replay", str(path), "--trace").exit_code == 0
+
+
+def nothing_pends(self: CommittedOffsets, *_: Any) -> None:
+    """A coordinator that forgets offsets of transactions."""

@@ -16,7 +16,10 @@ from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.simulation import SimulatedCluster, SimulatedHost, World
 from odradek.simulation.faults import (
+    APPLICATION,
     BOOTSTRAP_NAME,
+    HOSTILE,
+    PLAIN,
     VERBS,
     Fault,
     ScheduleError,
@@ -103,8 +106,9 @@ def test_every_verb_can_be_drawn_and_carried_out_and_healed(verb: str) -> None:
 
 def test_drawn_faults_are_valid() -> None:
     rng = random.Random(2)
-    for _ in range(500):
-        check(draw(rng, 1.0, SCOPE), SCOPE)
+    for verbs in (PLAIN, HOSTILE, APPLICATION):
+        for _ in range(500):
+            check(draw(rng, 1.0, SCOPE, verbs), SCOPE)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 
 from odradek.simulation.faults import ScheduleError
 from odradek.simulation.schedule import (
+    FAMILIES,
     Client,
+    Family,
     Schedule,
     from_json,
     load,
@@ -19,6 +21,7 @@ from odradek.simulation.schedule import (
     validate,
 )
 
+MEMBER: dict[str, Any] = {"name": "one", "kind": "member"}
 SMALLEST: dict[str, Any] = {"seed": 1, "clients": [{"name": "one", "kind": "metadata"}]}
 
 
@@ -28,6 +31,16 @@ def test_random_schedules_are_valid_and_can_be_kept(short: bool) -> None:
         schedule = random_schedule(seed, short=short)
         validate(schedule)
         assert schedule == random_schedule(seed, short=short)
+        assert from_json(schedule.to_json()) == schedule
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_those_of_each_family_are_valid_and_can_be_kept(family: Family, short: bool) -> None:
+    for seed in range(100):
+        schedule = random_schedule(seed, short=short, family=family)
+        validate(schedule)
+        assert schedule == random_schedule(seed, short=short, family=family)
         assert from_json(schedule.to_json()) == schedule
 
 
@@ -59,6 +72,26 @@ def test_most_things_may_be_left_out() -> None:
         ),
         ({"faults": [{"at": 1, "verb": "crash", "arguments": {"i": 9}}]}, "fault 1: crash: i must"),
         ({"faults": [{"verb": "heal"}]}, "fault 1: .*at"),
+        ({"topics": ["u"]}, "topics must be a JSON object"),
+        ({"topics": {"u": 0}}, "topic u must be a whole number of 1 to 1000, not 0"),
+        ({"topics": {"t": 1}}, "topics: 't' is there always"),
+        ({"cluster": {"brokers": 3}}, r"cluster has no 'brokers' \(it has: coordinators"),
+        ({"cluster": {"marker_delay": "1"}}, "cluster: marker_delay must be a number"),
+        ({"clients": [{**MEMBER, "habits": {"pol": 1}}]}, "one: habits: no 'pol' among poll"),
+        ({"clients": [{**MEMBER, "habits": {"most": 0}}]}, "one: habits: most can't be 0"),
+        ({"clients": [{**MEMBER, "habits": {"raises": 1}}]}, "habits: raises can't be 1"),
+        ({"clients": [{**MEMBER, "habits": 3}]}, "one: habits must be a JSON object"),
+        ({"clients": [{**MEMBER, "writes": 3}]}, "one: writes must be a JSON object"),
+        ({"clients": [{**MEMBER, "kind": "processor"}]}, "processors need topics to read"),
+        (
+            {"clients": [{**MEMBER, "kind": "processor", "writes": {"acks": 9}}]},
+            "one: .*acks",
+        ),
+        ({"clients": [MEMBER, {"name": "two", "kind": "admin"}]}, "members and processors are al"),
+        (
+            {"faults": [{"at": 1, "verb": "grow_topic", "arguments": {"count": 1, "topic": "x"}}]},
+            "grow_topic: topic must be one of the schedule's topics",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(change: dict[str, Any], complaint: str) -> None:

@@ -10,7 +10,6 @@ import typer
 
 from odradek.cli.simulate.explore import explore, replay
 from odradek.cli.simulate.fleet import fleet
-from odradek.cli.simulate.groups import groups
 from odradek.cli.simulate.recovery import recovery
 
 app = typer.Typer(
@@ -27,4 +26,3 @@ app.command("explore")(explore)
 app.command("replay")(replay)
 app.command("recovery")(recovery)
 app.command("fleet")(fleet)
-app.command("groups")(groups)

@@ -35,7 +35,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Kind = Annotated[
     str | None,
     typer.Option(
-        "--family", help="plain, hostile, slow or transactions [default: as each seed has it]."
+        "--family",
+        help="plain, hostile, slow, transactions; or groups, read-process-write, which no seed has "
+        "by itself [default: as each seed has it].",
     ),
 ]
 Short = Annotated[
@@ -259,8 +261,9 @@ def replay(
 
     A schedule file is a JSON object: `seed`, `brokers`, `partitions`, `mode` (messages or bytes),
     `heal_at` (virtual seconds at which all faults end), `link` (latency, jitter, bandwidth, loss),
-    `clients` (each with name, kind: producer, consumer, admin or metadata, operations, start,
-    config) and `faults` (each with at, verb, arguments). Only `seed` and `clients` are needed.
+    `clients` (each with name, kind: producer, consumer, admin, metadata, transactional, member or
+    processor, operations, start, config, volume, habits, writes) and `faults` (each with at, verb,
+    arguments), `topics` and `cluster`. Only `seed` and `clients` are needed.
     `--verbs` lists the verbs with their arguments.
     """
     from odradek.simulation.explore import run_schedule
