@@ -62,8 +62,10 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     if grows:  # by default a leader looks every five minutes
         common["metadata.max.age.ms"] = rng.choice([2000, 20000])
     # A static leader that comes back is told to skip the assignment (KIP-814), and can't know that
-    # the topic has grown since that was made: nobody would have the new partitions for a while.
-    static = 0.0 if grows else 0.25
+    # the topic has grown since that was made, nor that its first half had taken partitions away for
+    # somebody (cooperative): nobody would have them until the next rebalance.
+    cooperative = "cooperative" in common.get("partition.assignment.strategy", "")
+    static = 0.0 if grows or cooperative else 0.25
     raises = rng.random() < 0.1
     count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
     clients = []
