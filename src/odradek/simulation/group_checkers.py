@@ -29,6 +29,10 @@ class MemberView(Protocol):
     def identity(self) -> tuple[str, int]:
         """Member id and generation (or epoch) as the client has them now."""
 
+    @property
+    def static(self) -> bool:
+        """Whether it has an instance id (KIP-345)."""
+
     def lost(self, partition: TopicPartition) -> bool:
         """Whether its client knows that the partition is lost, and its application doesn't yet."""
 
@@ -86,6 +90,8 @@ class GroupLedger:
             raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
         if other.lost(partition):
             return
+        if other.static and other.identity[1] < member.identity[1]:
+            return  # a static member that doesn't come in time keeps its place without having a say
         if other.identity[1] == member.identity[1]:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has in this generation"

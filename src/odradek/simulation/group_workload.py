@@ -91,6 +91,11 @@ class MemberDriver(Driver):
         return who.member_id, who.generation
 
     @property
+    def static(self) -> bool:
+        """Whether it has an instance id."""
+        return self.config["group.instance.id"] is not None
+
+    @property
     def stays(self) -> bool:
         """It is there, and will be."""
         return not self.over and (self._back or not self._leaving)

@@ -91,10 +91,10 @@ class ProcessorDriver(MemberDriver):
     # The application's thread
 
     def soon(self, seconds: float, action: Callable[[], None]) -> None:
-        """Go on so much later; who is stopped or dead doesn't."""
+        """Go on so much later; who is stopped, busy with something else or dead doesn't."""
 
         def act() -> None:
-            if self._frozen:
+            if self._frozen or self.world.now < self._idle_until:
                 self.world.at(max(self._idle_until, self.world.now), act)
             elif not self.over:
                 action()
@@ -183,12 +183,16 @@ class ProcessorDriver(MemberDriver):
         made.outcome = Outcome.ABORTED  # until its commit is asked for
         for record in records:
             made.consumed(TopicPartition(record.topic, record.partition), record.offset)
-        writer.do(
-            "begin",
-            lambda _: writer.manager.begin(),
-            lambda: self._fill(writer, made, records),
-            lambda _: self._abort(writer, made),
-        )
+
+        def begin() -> None:
+            writer.do(
+                "begin",
+                lambda _: writer.manager.begin(),
+                lambda: self._fill(writer, made, records),
+                lambda _: self._abort(writer, made),
+            )
+
+        self.soon(self.rng.uniform(0.0, self.habits.work), begin)
 
     def _fill(self, writer: Writer, made: Transaction, records: list[ConsumerRecord]) -> None:
         def know(deadline: float) -> Flow[None]:

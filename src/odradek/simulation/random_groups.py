@@ -40,6 +40,10 @@ TRANSACTION_APIS = (
 )  # fmt: skip
 GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
 """Errors of coordinators."""
+REMOVALS = (25, 69, 110)
+"""What a KIP-848 member hears that the group has gone on without. It joins again under its own id,
+and where that was a lie, under its old epoch: then nothing tells its old records from new ones, and
+no transaction can be exact. Other books allow reading twice."""
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
 AIMED = 0.7
 """The share of hostile answers that aim at the APIs of groups and transactions."""
@@ -168,7 +172,14 @@ def _faults(
         found.append(Fault(round(rng.uniform(0.5, heal_at), 3), "grow_topic", more))
     if rng.random() < 0.3 and not writes:  # (nobody fails then: nothing is handed out twice)
         found = [f for f in found if f.verb in ("leave", "grow_topic")]
+    if writes:
+        found = [f for f in found if not _removes(f)]
     return tuple(sorted(found, key=lambda f: f.at))
+
+
+def _removes(fault: Fault) -> bool:
+    said = fault.arguments
+    return said.get("api") == "ConsumerGroupHeartbeat" and said.get("code") in REMOVALS
 
 
 def _brokers() -> dict[str, Verb]:
@@ -176,8 +187,10 @@ def _brokers() -> dict[str, Verb]:
 
 
 def _hostile(schedule: Schedule) -> dict[str, Verb]:
-    """Without the cuts; releases that don't know KIP-848 have no groups of it."""
-    newer = schedule.clients[0].config.get("group.protocol") == "consumer"
+    """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
+    than the `transaction.version` that was agreed on."""
+    first = schedule.clients[0]
+    newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
     left_out = {*CUTS, "grow_topic"} - ({"release"} if not newer else set())
     return {name: verb for name, verb in HOSTILE.items() if name not in left_out}
 

@@ -22,6 +22,7 @@ class Member:
 
     name: str
     identity: tuple[str, int] = ("", 1)
+    static: bool = False
     gone: set[TopicPartition] = field(default_factory=set)
 
     def lost(self, partition: TopicPartition) -> bool:

@@ -348,6 +348,8 @@ class ClassicMembership:
         logger.warning("leaving group %r: %s", group.group_id, text)
         self._move(MemberEvent.POLL_OVERDUE, text, now)
         now = yield from self._lose_all(now)
+        # At once: who closes the consumer meanwhile beats for no generation that is given up.
+        self._identity.forget(member_id=False)
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
         self._identity.forget()
         while group.engine.now >= group.polled_at + self._max_poll:
@@ -360,6 +362,7 @@ class ClassicMembership:
         self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         now = yield from self._lose_all(now)
         self._group.failed(error, now)
+        self._identity.forget(member_id=False)
         # The others may be waiting for it: a leader whose assignor failed divides nothing.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
         self._identity.forget()

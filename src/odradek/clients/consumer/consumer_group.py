@@ -115,6 +115,10 @@ class ConsumerGroup:
         self._polling = False
         self.dispossessed = False
         """Partitions were lost since some were assigned: what was handed out can't be committed."""
+        self._owner: Identity | None = None
+        """Who this consumer was when partitions were assigned to it last."""
+        self._outlived: Identity | None = None
+        """Who it was when it lost partitions whose records the caller may still have in hand."""
 
     @property
     def config(self) -> Config:
@@ -214,6 +218,7 @@ class ConsumerGroup:
                 *(self.group_id, len(states)),
             )
             self.dispossessed = True
+            self._outlived = self._outlived or self._owner
             told = self._announced(states)
             self._drop(states)
             self._queue(ON_LOST, self._listeners.on_lost, told)
@@ -223,6 +228,7 @@ class ConsumerGroup:
         """Add these; on_assigned at the next poll, before records of them are handed out."""
         now = yield START
         self.dispossessed = False
+        self._owner = self.identity()
         added = [p for p in partitions if p not in self._subscription.partitions]
         self._subscription.add(added)
         self.engine.metadata.want(dict.fromkeys(p.topic for p in added))
@@ -316,7 +322,7 @@ class ConsumerGroup:
         self.turns.check("poll()")
         with self.engine.lock:
             self._subscription.note_consumed()
-            self.asked_at, self._polling = now, True
+            self.asked_at, self._polling, self._outlived = now, True, None
             wanted = self.poll_wanted.awaited
         if wanted:
             self.engine.post(lambda _: self.poll_wanted.notify())
@@ -383,8 +389,15 @@ class ConsumerGroup:
         return self.membership is not None and self.membership.generation >= 0
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """For transactions."""
-        who = self.identity()
+        """For transactions: as whom the caller was handed what it has in hand.
+
+        A member that lost its partitions, and may even have joined again, must be refused with the
+        records from before: another one has them. Who isn't in the group would be let pass: brokers
+        check no offsets of a transaction that come without member and generation (KIP-447).
+        """
+        who = self._outlived or self.identity()
+        if who.generation < 0 and self._owner is not None:
+            who = self._owner
         return ConsumerGroupMetadata(self.group_id, who.generation, who.member_id, self.instance_id)
 
     # The end
@@ -417,7 +430,7 @@ class ConsumerGroup:
             self._queue(ON_LOST if lost else ON_REVOKED, listener, self._announced(states))
         yield from self._called_back(until)
         yield from membership.leave(deadline)
-        self.membership, self.dispossessed = None, False
+        self.membership, self.dispossessed, self._owner = None, False, None
         self.turns.clear()
         self._drop(states)
         self._listeners = NOBODY
