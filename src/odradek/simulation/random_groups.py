@@ -188,7 +188,8 @@ def _brokers() -> dict[str, Verb]:
 
 def _hostile(schedule: Schedule) -> dict[str, Verb]:
     """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
-    than the `transaction.version` that was agreed on."""
+    than the `transaction.version` that was agreed on.
+    """
     first = schedule.clients[0]
     newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
     left_out = {*CUTS, "grow_topic"} - ({"release"} if not newer else set())
