@@ -188,11 +188,14 @@ def _brokers() -> dict[str, Verb]:
 
 def _hostile(schedule: Schedule) -> dict[str, Verb]:
     """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
-    than the `transaction.version` that was agreed on.
+    than the `transaction.version` that was agreed on. Before version 2 transactions have no epochs
+    of their own: an EndTxn that comes late ends the next one, and nobody can help it (KIP-890).
     """
     first = schedule.clients[0]
     newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
     left_out = {*CUTS, "grow_topic"} - ({"release"} if not newer else set())
+    if schedule.cluster.get("transaction_version", 2) < 2:
+        left_out |= {"late_packets"}
     return {name: verb for name, verb in HOSTILE.items() if name not in left_out}
 
 
