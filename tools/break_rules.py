@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from group_rules_to_break import GROUP_BREAKAGES
 from metadata_rules_to_break import METADATA_BREAKAGES
 from producer_rules_to_break import PRODUCER_BREAKAGES
 from rules_to_break import BREAKAGES as OTHERS
@@ -31,6 +32,7 @@ from slow_rules_to_break import SLOW_BREAKAGES
 
 BREAKAGES = (
     *OTHERS,
+    *GROUP_BREAKAGES,
     *METADATA_BREAKAGES,
     *PRODUCER_BREAKAGES,
     *SECURITY_BREAKAGES,

@@ -1,0 +1,82 @@
+"""The rules about groups, their offsets and what is written from their records, for `break_rules`.
+
+See `rules_to_break`. The first tests named are some seeds of the explorer's families of groups.
+"""
+
+from __future__ import annotations
+
+from rules_to_break import Breakage, broken
+
+GROUP = "clients/consumer/consumer_group.py"
+GROUPS = "tests/simulation/test_groups.py"
+MEMBERS = f"{GROUPS}::test_random_groups_share_all_partitions_and_lose_nothing"
+PROCESSORS = f"{GROUPS}::test_what_is_made_of_records_is_there_once"
+KEPT = "tests/simulation/test_explore.py::test_what_once_failed_holds"
+
+GROUP_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "offsets are committed beyond what was handled",
+        "R-GR-1",
+        "clients/consumer/group_commits.py",
+        "p: OffsetAndMetadata(position, leader_epoch=epoch)",
+        "p: OffsetAndMetadata(position + 1, leader_epoch=epoch)",
+        f"{MEMBERS}[0]",
+    ),
+    broken(
+        "a partition that is revoked is handed out still",
+        "R-GR-1",
+        GROUP,
+        "pop(state, None)\n            self._subscription.withhold(state)\n",
+        "pop(state, None)\n",
+        f"{MEMBERS}[0]",
+    ),
+    broken(
+        "a partition is given up before on_revoked has ended",
+        "R-GR-1",
+        "clients/consumer/classic_membership.py",
+        "yield from self._beat_until(self._revoking)\n            self._revoking.result()\n",
+        "pass\n",
+        f"{MEMBERS}[6]",
+    ),
+    broken(
+        "a transaction forgets its offsets",
+        "R-GR-1",
+        "clients/producer/transaction_manager.py",
+        "        if not offsets:\n            return\n",
+        "        if offsets:\n            return\n",
+        f"{PROCESSORS}[0]",
+    ),
+    broken(
+        "who joined again sends offsets of before as what it is now",
+        "R-GR-1",
+        GROUP,
+        "who = self._outlived or self.identity()",
+        "who = self.identity()",
+        f"{KEPT}[offsets_of_one_that_joined_again_are_refused]",
+    ),
+    broken(
+        "who was put out sends offsets as nobody, who is let pass",
+        "R-GR-1",
+        GROUP,
+        "        who = self._outlived or self.identity()\n"
+        "        if who.generation < 0 and self._owner is not None:\n",
+        "        who = self.identity()\n        if False:\n",
+        f"{KEPT}[offsets_of_one_that_was_put_out_are_refused]",
+    ),
+    broken(
+        "offsets in a transaction don't say whose they are",
+        "R-GR-1",
+        "clients/producer/transaction_requests.py",
+        "            group.generation_id,\n            group.member_id,\n",
+        '            -1,\n            "",\n',
+        f"{KEPT}[offsets_of_one_that_was_put_out_are_refused]",
+    ),
+    broken(
+        "a member beats while it says goodbye",
+        "R-GR-1",
+        "clients/consumer/classic_membership.py",
+        "self._identity.forget(member_id=False)",
+        "pass",
+        f"{KEPT}[who_closes_while_put_out_beats_no_more]",
+    ),
+)
