@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
+from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import CommitFailedError, KafkaError
+from odradek.common.errors import AbortableTransactionError, CommitFailedError, KafkaError
 
 pytestmark = pytest.mark.simulation
 
@@ -73,4 +74,30 @@ def test_who_had_nothing_yet_commits_nothing_and_is_told_nothing(protocol: str) 
     a.unsubscribe()
     assert a.commit() == {}
     assert a.commit({PARTITIONS[1]: 0}) == {PARTITIONS[1]: OffsetAndMetadata(0)}
+    a.close()
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_was_put_out_sends_no_offsets_in_a_transaction(protocol: str, alone: bool) -> None:
+    """Also where nobody is in the group: brokers let those pass who say that they aren't in it."""
+    scene, a = put_out(protocol, enable_auto_commit=False)
+    if not alone:
+        b = scene.subscribed("b")
+        assert sorted(scene.read(b, 8)) == list(range(8))
+    servers = scene.cluster.bootstrap_servers
+    host = scene.world.host("producer")
+    with Producer(bootstrap_servers=servers, transactional_id="x", _host=host) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(AbortableTransactionError):
+            producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, a.group_metadata())
+        producer.abort_transaction()
+        if alone:
+            assert sorted(scene.read(a, 8)) == list(range(8))
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, a.group_metadata())
+            producer.commit_transaction()
+            scene.world.advance(1.0)
+            assert scene.committed()[0] == 1
     a.close()

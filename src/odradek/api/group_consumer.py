@@ -158,7 +158,11 @@ class GroupConsumer(Client[ConsumerEngine]):
         return set() if group is None else set(group.topics())
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group now: for `send_offsets_to_transaction` (KIP-447)."""
+        """As whom it was handed what it has, for `send_offsets_to_transaction` (KIP-447).
+
+        Who has lost its partitions since the last `poll()` is still told who it was before, even
+        if it has joined again: brokers refuse its offsets then, as others read its partitions.
+        """
         self._check_open()
         return self._group("group_metadata()").metadata()
 
