@@ -195,8 +195,11 @@ class GroupRun(Run):
         (Processors may run out of time behind the markers of their last transactions, and abort.)
         """
         habits = [c.habits for c in self.schedule.clients]
-        orderly = {f.verb for f in self.schedule.faults} <= ORDERLY
-        return orderly and not self.processes and not any(h.get("raises") for h in habits)
+        schedule = self.schedule
+        orderly = {f.verb for f in schedule.faults} <= ORDERLY and not schedule.link.loss
+        # (In a run with SASL nobody may be taken in for a while.)
+        calm = orderly and schedule.session is None and not self.processes
+        return calm and not any(h.get("raises") for h in habits)
 
     def _advance(self, until: float) -> None:
         while self.world.now < until:
