@@ -186,6 +186,19 @@ def test_a_failing_schedule_shrinks_to_what_it_needs() -> None:
     assert from_json(small.to_json()) == small
 
 
+def test_habits_and_brokers_settings_go_too_where_they_arent_needed() -> None:
+    schedule = random_schedule(5, family="groups")
+
+    def fails(one: Schedule) -> bool:
+        return any(c.habits.get("most") for c in one.clients)
+
+    small = shrunk(schedule, fails)
+    assert [list(c.habits) for c in small.clients] == [["most"]]
+    assert not small.cluster
+    assert not small.faults
+    assert from_json(small.to_json()) == small
+
+
 def test_shrinking_ends_when_its_time_is_up() -> None:
     schedule = random_schedule(5, short=False)
     left = iter(range(3))

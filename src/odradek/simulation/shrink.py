@@ -51,6 +51,9 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
                 yield _fitted(replace(schedule, **{part: count}))
     yield from _simpler_clients(schedule)
     yield from _simpler_faults(schedule)
+    for left_out in schedule.cluster:
+        cluster = {k: v for k, v in schedule.cluster.items() if k != left_out}
+        yield _fitted(replace(schedule, cluster=cluster))
     if schedule.link != LinkProfile():
         yield replace(schedule, link=LinkProfile())
     if schedule.mode != "messages":
@@ -78,6 +81,10 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
         simpler += [
             replace(client, config={k: v for k, v in client.config.items() if k != left_out})
             for left_out in client.config
+        ]
+        simpler += [
+            replace(client, habits={k: v for k, v in client.habits.items() if k != left_out})
+            for left_out in client.habits
         ]
         for one in simpler:
             fewer = 0 <= one.operations < client.operations

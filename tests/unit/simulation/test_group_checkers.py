@@ -61,6 +61,31 @@ def test_two_owners_in_one_generation(ledger: GroupLedger) -> None:
         ledger.assigned(b, [T0])
 
 
+def test_a_static_member_that_is_late_for_a_generation_is_excused(ledger: GroupLedger) -> None:
+    """KIP-345: it stays a member though it has no say, as long as its session lasts."""
+    a, b = Member("a", ("id-a", 3), static=True), Member("b", ("id-b", 4))
+    group = shard(ledger).consumer("g", create=True)
+    group.members["id-a"] = group.members["id-b"] = None  # type: ignore[assignment]
+    ledger.assigned(a, [T0])
+    ledger.assigned(b, [T0])
+    ledger.revoked(b, [T0])
+    a.identity = ("id-a", 4)
+    with pytest.raises(Violation, match="t-0, which a has in this generation"):
+        ledger.assigned(b, [T0])
+
+
+def test_who_goes_elsewhere_by_its_own_will_may(ledger: GroupLedger) -> None:
+    a = Member("a")
+    ledger.assigned(a, [T0])
+    for offset in range(3):
+        ledger.record(a, T0, offset, b"v")
+    ledger.sought(a, T0)
+    ledger.sought(a, T1)  # (it was lost meanwhile)
+    ledger.record(a, T0, 1, b"v")
+    with pytest.raises(Violation, match="at 1, though 2 was next"):
+        ledger.record(a, T0, 1, b"v")
+
+
 def test_an_owner_that_the_group_has_dropped_is_excused_and_no_other(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
