@@ -168,7 +168,7 @@ Family = Literal["plain", "hostile", "slow", "transactions", "groups", "read-pro
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
 """Up to where in [0, 1) a seed is of which family. Those of groups are asked for: one costs as much
-as thirty others, and seeds stay what they were."""
+as ten to twenty others, and seeds stay what they were."""
 
 
 @dataclass(frozen=True, slots=True)
