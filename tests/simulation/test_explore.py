@@ -26,6 +26,7 @@ from odradek.simulation.schedule import (
     load,
     random_family,
     random_schedule,
+    settings,
 )
 from odradek.simulation.shrink import kind, shrunk
 from odradek.simulation.trace import assert_same
@@ -197,6 +198,19 @@ def test_habits_and_brokers_settings_go_too_where_they_arent_needed() -> None:
     assert not small.cluster
     assert not small.faults
     assert from_json(small.to_json()) == small
+
+
+def test_only_schedules_are_tried_whose_options_go_together() -> None:
+    """A remote assignor without group.protocol=consumer is refused when the client is made."""
+    kept = {"group.protocol": "consumer", "group.remote.assignor": "uniform"}
+    schedule = random_schedule(9477, family="groups")
+    clients = tuple(replace(c, config={**c.config, **kept}) for c in schedule.clients)
+
+    def fails(one: Schedule) -> bool:
+        return any("group.remote.assignor" in settings(c).given for c in one.clients)
+
+    small = shrunk(replace(schedule, clients=clients), fails)
+    assert [c.config for c in small.clients] == [kept]
 
 
 def test_shrinking_ends_when_its_time_is_up() -> None:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from odradek.common.errors import ConfigurationError
 from odradek.simulation.faults import VERBS, Fault
 from odradek.simulation.link import LinkProfile
-from odradek.simulation.schedule import Schedule
+from odradek.simulation.schedule import Client, Schedule, settings
 
 Fails = Callable[[Schedule], bool]
 
@@ -88,9 +89,19 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
         ]
         for one in simpler:
             fewer = 0 <= one.operations < client.operations
-            if fewer or (one.operations == client.operations and one != client):
+            less = fewer or (one.operations == client.operations and one != client)
+            if less and _possible(one):
                 clients = (*schedule.clients[:number], one, *schedule.clients[number + 1 :])
                 yield replace(schedule, clients=clients)
+
+
+def _possible(client: Client) -> bool:
+    """Whether its options go together; some ask for others."""
+    try:
+        settings(client)
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _simpler_faults(schedule: Schedule) -> Iterator[Schedule]:

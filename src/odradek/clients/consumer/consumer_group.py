@@ -427,7 +427,9 @@ class ConsumerGroup:
         if self.turns.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
-            self._queue(ON_LOST if lost else ON_REVOKED, listener, self._announced(states))
+            told = self._announced(states)
+            self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
+            self._silent.update(told)  # once: what loses them from here on tells nobody
         yield from self._called_back(until)
         yield from membership.leave(deadline)
         self.membership, self.dispossessed, self._owner = None, False, None
