@@ -169,6 +169,21 @@ def test_what_is_wrong_is_found(name: str) -> None:
     assert any(expected in failure for failure in found), found
 
 
+def test_a_group_that_no_broker_loads_is_a_failure_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def offsets(group: str) -> dict[TopicPartition, tuple[int, int]]:
+        raise OSError("NOT_COORDINATOR")
+
+    world = World()
+    lose(world, "out-classic", 1)
+    monkeypatch.setattr(world, "offsets", offsets)
+    assert "can't be had" in Judge(world.history, world, ["in"]).not_worked_off([GROUP])
+    first, *others = world.judged()
+    assert "NOT_COORDINATOR" in first
+    assert any("'o/1'" in other for other in others)
+
+
 def test_without_a_reading_nothing_is_good() -> None:
     world = World()
     judge = Judge(world.history, world, ["in", "out-classic"])
