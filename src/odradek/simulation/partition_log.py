@@ -369,8 +369,18 @@ class PartitionLog:
     def visible_rows(self) -> list[Row]:
         """What a consumer with `read_committed` sees, for checkers."""
         end = self.last_stable_offset
+        return self._committed_rows(end, self.transactions.aborted(0, end))
+
+    def decided_rows(self) -> list[Row]:
+        """What it will see once all that is open was aborted, for checkers: the transaction of a
+        producer that failed for good stays open until its timeout.
+        """
+        end = self.high_watermark
+        never_ended = self.transactions.open.items()
+        return self._committed_rows(end, [*self.transactions.aborted(0, end), *never_ended])
+
+    def _committed_rows(self, end: int, aborted: list[tuple[int, int]]) -> list[Row]:
         data = b"".join(b.data for b in self.batches if b.last_offset < end)
-        aborted = self.transactions.aborted(0, end)
         return (
             list(decode(memoryview(data), start_offset=0, aborted=aborted).columns.rows())
             if data

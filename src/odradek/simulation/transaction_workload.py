@@ -283,7 +283,7 @@ class TransactionalDriver(Driver):
         topic = cluster.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
             return []
-        rows = topic.partitions[partition.partition].log.visible_rows()
+        rows = topic.partitions[partition.partition].log.decided_rows()
         return [row[4] for row in rows if row[4] is not None]
 
     def verify(self) -> None:
