@@ -1,15 +1,14 @@
 """Clients that nobody closed: let go of when they are dropped, flushed when the program ends.
 
 In: clients as they are made. Out: a `ResourceWarning` that says where (R-HO-4); at the end of the
-interpreter what producers hold is sent, and an open transaction aborted, for `close.timeout.ms`;
-stderr hears what was lost.
-Must not: do anything in a forked child, keep a client alive, or wait in a finaliser, which may run
-at any place of any thread.
+interpreter, or of a child of `multiprocessing`, what producers hold is sent, an open transaction
+aborted, for `close.timeout.ms`; stderr hears what was lost, and no record is taken any more.
+Must not: do anything for a parent's clients in a forked child, keep a client alive, or wait in a
+finaliser, which may run at any place of any thread.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import sys
 import warnings
@@ -19,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek.common.errors import ClientForkedError, KafkaError
+from odradek.common.errors import ClientClosedError, ClientForkedError, KafkaError
 
 if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
     from odradek.network.flow import Completion
     from odradek.network.host import Host
+    from odradek.runtime.process_end import ProcessEnd
 
 logger = logging.getLogger("odradek")
 
@@ -47,6 +47,11 @@ class Opened:
     timeout: float
     file: str
     line: int
+    left: float | None = None
+    """Seconds of the timeout that are left once the program's end has waited; None: all."""
+    given_up: bool = False
+    """The time was too short, and stderr has heard what was lost."""
+    warned: bool = False
 
     @property
     def used(self) -> bool:
@@ -77,15 +82,26 @@ class Opened:
     @property
     def unfinished(self) -> bool:
         """Something would be lost with it."""
-        return bool(self.held) or self.transaction is not None
+        return not self.given_up and (bool(self.held) or self.transaction is not None)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (made at {self.file}:{self.line})"
 
     def warn(self) -> None:
-        """Say where it was made."""
+        """Say where it was made, once."""
+        if self.warned:
+            return
+        self.warned = True
         text = f"unclosed {self}: close() it, or use it in a `with` block"
         warnings.warn_explicit(text, ResourceWarning, self.file, self.line)
+
+    def refuse(self) -> None:
+        """Take no more records: nobody would send them."""
+        if self.producer is None or self.producer.ended is not None:
+            return
+        accumulator = self.producer.accumulator
+        accumulator.ended = ClientClosedError(f"{self} takes no more records: the program ends")
+        accumulator.close_all()  # `send` asks no open batch
 
     def shut(self) -> None:
         """Have it end by itself."""
@@ -97,7 +113,7 @@ _open: dict[Opened, Callable[[], object]] = {}
 """All that aren't closed, each with how to take its finaliser back."""
 _going: dict[Opened, _Ending] = {}
 """Producers that were dropped and still send."""
-_hooks: list[Callable[[], None]] = []
+_process: list[ProcessEnd] = []
 
 
 def opened(client: object, what: Opened) -> None:
@@ -105,9 +121,11 @@ def opened(client: object, what: Opened) -> None:
     finalizer = weakref.finalize(client, _dropped, what)
     finalizer.atexit = False
     _open[what] = finalizer.detach
-    if not _hooks:
-        _hooks.append(_at_exit)
-        atexit.register(_at_exit)
+    if not _process:
+        from odradek.runtime.process_end import ProcessEnd
+
+        _process.append(ProcessEnd(_at_exit, _at_last, _concerned))
+    _process[0].watch()
 
 
 def closed(what: Opened | None) -> None:
@@ -148,8 +166,13 @@ def _sent(what: Opened, end: _Ending) -> None:
     what.shut()
 
 
+def _concerned() -> bool:
+    """Some client belongs to this process, and not to the one that forked it."""
+    return any(not what.host.forked for what in [*_open, *_going])
+
+
 def _at_exit() -> None:
-    """The interpreter ends; the threads of hosts still run."""
+    """The interpreter ends; the threads of hosts still run, and exit handlers may go on sending."""
     ends = []
     for what in [*_open, *_going]:
         with suppress(KafkaError):
@@ -161,13 +184,22 @@ def _at_exit() -> None:
         for end in ends:
             with suppress(KafkaError):
                 end.what.host.run(end.done, end.deadline + GRACE)
+            end.waited()
     finally:
         for end in ends:
-            end.tell(lambda text: sys.stderr.write(f"odradek: {text}\n"))
+            end.over(lambda text: sys.stderr.write(f"odradek: {text}\n"))
             _tell_of_callbacks(end.what)
         for what in list(_open):
             if what.used:
                 what.warn()
+
+
+def _at_last() -> None:
+    """No exit handler is left: what they have sent is the last that is taken."""
+    for what in [*_open, *_going]:
+        if not what.host.forked:
+            what.refuse()
+    _at_exit()
 
 
 def _tell_of_callbacks(what: Opened) -> None:
@@ -193,7 +225,8 @@ class _Ending:
         self.what = what
         self.told = False
         self.batches = what.held
-        self.deadline = deadline = what.host.now() + what.timeout
+        left = what.timeout if what.left is None else what.left
+        self.deadline = deadline = what.host.now() + left
         self.transaction = what.transaction
         pending = None if self.transaction is None else self.transaction.pending
         self.committing = pending is not None and pending.name == "commit_transaction"
@@ -204,6 +237,20 @@ class _Ending:
         else:
             flow = self.transaction.abort(deadline)
         self.done: Completion[None] = what.engine.start(flow)
+
+    def waited(self) -> None:
+        """So long has the program's end waited; what exit handlers send later has the rest."""
+        what = self.what
+        what.left = max(0.0, self.deadline - what.host.now()) if self.done.done else 0.0
+
+    def over(self, say: Callable[[str], object]) -> None:
+        """Nobody waits any more. A producer that has lost something takes no more records."""
+        if not self.done.done or self.done.error is not None:
+            self.what.refuse()
+            known = {*self.batches, *(b for batch in self.batches for b in batch.leaves())}
+            self.batches += [batch for batch in self.what.held if batch not in known]
+            self.what.given_up = True
+        self.tell(say)
 
     def tell(self, say: Callable[[str], object]) -> None:
         """Say what was lost; at the program's end rather twice than not at all."""

@@ -63,6 +63,11 @@ class Producer(Transactional):
     (KIP-91, KIP-98, KIP-899). With the option `transactional.id` they go out in transactions:
     `init_transactions()` once, then `with producer.transaction():`.
 
+    Close it, or use it in a `with` block. What one that is left open holds is sent when the program
+    ends, or the child of `multiprocessing` that made it, for `close.timeout.ms` at most. Nothing
+    can be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
+    its workers) or ends by `os._exit`: there, close it in the worker.
+
     >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:  # doctest: +SKIP
     ...     future = producer.send("flights", value=b"JFK", key=b"N14228")
     ...     print(future.result(timeout=10).offset)

@@ -142,6 +142,159 @@ def test_a_forked_child_that_ends_does_nothing() -> None:
         assert written(servers) == 1000
 
 
+CHILDREN = """
+import concurrent.futures, multiprocessing, sys, threading
+from odradek import Producer
+
+def make():
+    servers = sys.argv[1]
+    return Producer(bootstrap_servers=servers, linger_ms=60_000, delivery_timeout_ms=120_000)
+
+if __name__ == "__mp_main__" and sys.argv[2] == "made early":
+    kept = make()
+
+def work():
+    if sys.argv[2] != "made early":
+        globals()["kept"] = make()
+    send(kept)
+
+def send(producer):
+    for number in range(1000):
+        producer.send("t", b"%d" % number)
+
+def work_in_a_thread():
+    producer = make()
+    def late():
+        threading.main_thread().join()  # what the child did is done: it waits for its threads
+        send(producer)
+    threading.Thread(target=late).start()
+
+def run(method, target=work):
+    child = multiprocessing.get_context(method).Process(target=target)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+if __name__ == "__main__":
+    how, fork = sys.argv[2], multiprocessing.get_context("fork")
+    if how == "executor":
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as executor:
+            executor.submit(work).result()
+    elif how == "pool":
+        pool = fork.Pool(1)
+        pool.apply(work)
+        pool.close()
+        pool.join()
+    elif how == "made early":
+        run("forkserver")
+    elif how == "thread":
+        run("fork", work_in_a_thread)
+    elif how == "parent":
+        parents = make()
+        send(parents)
+        run("fork")
+        run("fork", target=print)
+    else:
+        run(how)
+"""
+
+
+@pytest.mark.parametrize(
+    "how", ["fork", "forkserver", "spawn", "executor", "pool", "made early", "thread", "parent"]
+)
+def test_a_child_of_multiprocessing_delivers_everything(how: str, tmp_path: Path) -> None:
+    script = tmp_path / "children.py"
+    script.write_text(CHILDREN)
+    with one_broker() as (_, servers):
+        command = [sys.executable, str(script), servers, how]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert written(servers) == (2000 if how == "parent" else 1000)
+
+
+HANDLERS = """
+import atexit, logging, logging.handlers, sys
+def early():
+    for number in range(1000):
+        producer.send("t", b"%d" % number, partition=0)
+if sys.argv[2] == "atexit":
+    atexit.register(early)
+from odradek import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000, delivery_timeout_ms=120_000)
+producer.send("t", b"first")
+class ToKafka(logging.Handler):
+    def emit(self, record):
+        producer.send("t", self.format(record).encode(), partition=0)
+if sys.argv[2] == "logging":
+    log = logging.getLogger("app")
+    log.addHandler(logging.handlers.MemoryHandler(10_000, target=ToKafka()))
+    for number in range(1000):
+        log.warning("line %d", number)
+"""
+
+
+@pytest.mark.parametrize("how", ["atexit", "logging"])
+def test_what_later_exit_handlers_send_is_delivered(how: str) -> None:
+    with one_broker() as (_, servers):
+        done = program(HANDLERS, servers, how)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert written(servers) == 1001
+
+
+CRASHES_AT_EXIT = """
+import atexit
+def early():
+    server.call(lambda: cluster.crash(1))
+    for number in range(37):
+        producer.send("t", b"lost")
+atexit.register(early)
+from odradek.simulation import SimulatedCluster
+from odradek.testing.loopback import LoopbackServer
+server = LoopbackServer()
+server.__enter__()
+cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
+server.call(lambda: cluster.create_topic("t", partitions=1))
+from odradek import Producer
+producer = Producer(bootstrap_servers=str(cluster.bootstrap_servers), close_timeout_ms=500)
+producer.send("t", b"there").result(20)
+"""
+
+
+def test_what_later_exit_handlers_lose_is_said_on_stderr() -> None:
+    done = program(CRASHES_AT_EXIT)
+    assert done.returncode == 0
+    assert done.stderr.count("37 records of Producer") == 1
+    assert "close.timeout.ms (0.5 s)" in done.stderr
+
+
+def test_a_producer_that_has_lost_records_at_the_end_takes_no_more() -> None:
+    late = """
+server.call(lambda: cluster.crash(1))
+producer.send("t", b"lost")
+"""
+    done = program(CRASHES_AT_EXIT + late)
+    assert done.stderr.count("1 records of Producer") == 1
+    assert "takes no more records: the program ends" in done.stderr
+
+
+def test_a_finaliser_behind_the_end_of_the_program_is_told_that_it_comes_too_late() -> None:
+    late = """
+class Late:
+    def __del__(self):
+        for topic in ("t", "never seen"):
+            try:
+                producer.send(topic, b"late")
+            except Exception as error:
+                print(type(error).__name__)
+kept = Late()
+"""
+    with one_broker() as (_, servers):
+        done = program(SENDS + late, servers)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.split() == ["ClientClosedError"] * 2
+        assert written(servers) == 1000
+
+
 def ours() -> tuple[int, int]:
     threads = sum(t.name == "odradek-io" for t in threading.enumerate())
     return threads, len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # a count is enough
