@@ -43,8 +43,9 @@ class Window:
         self.places = self._whole[:count]
 
     def __del__(self) -> None:
-        if self._whole is not None and len(_free) < KEPT:
-            _free.append(self._whole)
+        whole = getattr(self, "_whole", None)  # `__init__` may have been interrupted
+        if whole is not None and len(_free) < KEPT:
+            _free.append(whole)
 
 
 def _integers(count: int) -> memoryview[int]:
