@@ -81,6 +81,14 @@ BREAKAGES = (
         f"{SIGNALS}::test_a_producer_interrupted_under_its_lock_refuses_to_wait",
     ),
     broken(
+        "an interrupted import leaves the import lock held",
+        "R-HO-1",
+        "common/imports.py",
+        "            _imp.release_lock()",
+        "            break",
+        "tests/unit/common/test_imports.py::test_an_interrupted_import_leaves_no_lock_held",
+    ),
+    broken(
         "the end of the program forgets records",
         "R-HO-4",
         "runtime/process_end.py",

@@ -38,6 +38,7 @@ from odradek.common.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from odradek.common.imports import loaded
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
@@ -222,6 +223,7 @@ class Producer(Transactional):
         >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})  # doctest: +SKIP
         >>> producer.send_arrow("t", table, key="id", value="text").result()  # doctest: +SKIP
         """
+        loaded("pyarrow", "odradek.record.arrow_send")
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
         self._check_open()

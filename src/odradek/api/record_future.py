@@ -13,6 +13,7 @@ from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import Delivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
+from odradek.common.imports import loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,6 +151,7 @@ class ArrowFuture:
         """
         if self.exception(timeout) is None:
             return None
+        loaded("pyarrow.compute", "odradek.record.arrow_send")
         from odradek.record.arrow_send import error_column
 
         found = self._delivery.row_errors

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from odradek.common.errors import UnsupportedFeatureError
+from odradek.common.imports import loaded
 from odradek.protocol.api_keys import API_NAMES, FLEXIBLE_FROM, GENERATED
 from odradek.protocol.message import Request
 
@@ -35,6 +36,8 @@ def request_class(api_key: int) -> type[Request[Any]]:
         if name not in GENERATED:
             raise UnsupportedFeatureError(f"no messages for {name} (API key {api_key}) yet")
         module = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        found = getattr(import_module(f"odradek.protocol.messages.{module}"), f"{name}Request")
+        home = f"odradek.protocol.messages.{module}"
+        loaded(home)
+        found = getattr(import_module(home), f"{name}Request")
         _classes[api_key] = found
     return found

@@ -21,6 +21,7 @@ from odradek.common.errors import (
     UnsupportedFeatureError,
 )
 from odradek.common.events import Event
+from odradek.common.imports import loaded
 from odradek.common.record_errors import RecordLimitError
 from odradek.common.types import Lock
 from odradek.record import RecordColumns, build_rows
@@ -117,6 +118,7 @@ class Delivery:
         """Refuse columns that aren't there. The first call imports pyarrow, which takes a while:
         to be asked before a timeout begins.
         """
+        loaded("pyarrow", "odradek.record.arrow")
         from odradek.record.arrow import arrow_schema
 
         return list(arrow_schema(include_headers, names, layout).names)
@@ -125,9 +127,9 @@ class Delivery:
         self, names: Sequence[str] | None, include_headers: bool, layout: Layout, now: float
     ) -> pa.RecordBatch | None:
         """Decode and hand out one partition's records as a record batch."""
+        wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
-        wanted = self.arrow_columns(names, include_headers, layout)
         entry = self._head()
         while entry is not None:
             self._note_taking(entry)
