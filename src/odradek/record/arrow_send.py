@@ -2,19 +2,27 @@
 
 In: whatever speaks Arrow, read piece by piece. Out: `SentColumns` that stand on Arrow's own
 buffers; only what the encoder can't read (views, dictionaries, other units of time) is converted.
+Must not: let Arrow convert what it hasn't checked in full. Its kernels believe each index and
+offset, so that a wrong one reads memory that isn't the data's; the encoder looks at each itself.
 pyarrow is imported on the first call of a function here and never at import.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.arguments import refusal
 from odradek.record.arrow import ArrowSchemaError
-from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
+from odradek.record.sent_columns import (
+    InvalidRowError,
+    SentBinary,
+    SentColumns,
+    SentHeaders,
+    SentNumbers,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,29 +112,20 @@ def _pieces(batches: Iterator[Any], chosen: dict[str, str]) -> Iterator[SentColu
 
 
 def _columns(arrays: dict[str, Any], names: dict[str, str], count: int, first: int) -> SentColumns:
-    import pyarrow as pa
-
-    def converted(what: str) -> Any:
-        try:
-            return _normal(what, arrays[what])
-        except pa.ArrowInvalid as error:
-            raise ArrowSchemaError(f"column {names[what]!r}: {error}") from None
+    def converted(what: str, convert: Callable[[Any], Any]) -> Any:
+        return _told(lambda array: convert(_normal(what, array)), arrays[what], names[what], first)
 
     def binary(what: str) -> SentBinary | None:
-        return _binary(converted(what)) if what in arrays else None
+        return converted(what, _binary) if what in arrays else None
 
     def numbers(what: str) -> SentNumbers | None:
-        if what not in arrays:
-            return None
-        array = converted(what)
-        validity, data = array.buffers()
-        return SentNumbers(_view(data), _bitmap(array, validity), array.offset)
+        return converted(what, _numbers) if what in arrays else None
 
     return SentColumns(
         count,
         binary("value"),
         binary("key"),
-        _headers(converted("headers")) if "headers" in arrays else None,
+        converted("headers", _headers) if "headers" in arrays else None,
         numbers("partition"),
         numbers("timestamp"),
         first,
@@ -179,13 +178,42 @@ def _is_headers(kind: Any) -> bool:
     return all(_is_text(field.type) for field in pair)
 
 
+def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> Any:
+    """Convert a column; what Arrow says against it is told with its name and the row."""
+    import pyarrow as pa
+
+    wrong = (pa.ArrowInvalid, pa.ArrowIndexError)
+
+    def words(low: int, high: int) -> str | None:
+        try:
+            convert(array.slice(low, high - low))
+        except wrong as error:
+            return str(error)
+        return None
+
+    try:
+        return convert(array)
+    except pa.ArrowNotImplementedError as error:
+        raise ArrowSchemaError(f"column {name!r}: {error}") from None
+    except wrong as error:
+        said = str(error)
+    if words(0, 0) is not None:  # what all rows share is at fault: a dictionary, a header's text
+        raise InvalidRowError(f"column {name!r}: {said}")
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if words(low, middle) is None else (low, middle)
+    raise InvalidRowError(f"column {name!r}: {words(low, high) or said}", first + low)
+
+
 def _normal(what: str, array: Any) -> Any:
     """Bring one column to a type that the encoder reads; most are there already."""
     import pyarrow as pa
 
+    array.validate()  # a few comparisons: whether its buffers are as long as it says
     t = pa.types
     if t.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        array = _decoded(array)
     kind = array.type
     if what == "headers":
         return array
@@ -195,9 +223,25 @@ def _normal(what: str, array: Any) -> Any:
         return array if kind == pa.int32() else array.cast(pa.int32())
     if t.is_timestamp(kind):
         if kind.unit != "ms":
-            array = array.cast(pa.timestamp("ms", kind.tz), safe=False)
+            # Finer units are cut off, which is meant; but seconds can be too many for ms, and
+            # without the check they would wrap around to another time.
+            array = array.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
         return array.view(pa.int64())
     return array if kind == pa.int64() else array.cast(pa.int64())
+
+
+def _decoded(array: Any) -> Any:
+    """Put a dictionary's values in the place of its indices, after a look at each of both."""
+    import pyarrow as pa
+
+    values, t = array.dictionary, pa.types
+    values.validate()
+    if _is_text(values.type) or t.is_fixed_size_binary(values.type):
+        values = _plain_text(_as_bytes(values))
+    values.validate(full=True)
+    indices = array.indices
+    indices.validate()
+    return pa.DictionaryArray.from_arrays(indices, values).dictionary_decode()
 
 
 def _plain_text(array: Any) -> Any:
@@ -205,9 +249,26 @@ def _plain_text(array: Any) -> Any:
     import pyarrow as pa
 
     kind, t = array.type, pa.types
-    if kind in (pa.binary_view(), pa.string_view()) or t.is_fixed_size_binary(kind):
+    if kind in (pa.binary_view(), pa.string_view()):
+        array = _as_bytes(array)
+        array.validate(full=True)  # 1 M rows: 20 ms, beside the 30 of the cast
+        return array.cast(pa.large_binary())
+    if t.is_fixed_size_binary(kind):
         return array.cast(pa.large_binary())
     return array
+
+
+def _as_bytes(array: Any) -> Any:
+    """Text as bytes, without a copy: a value needn't be UTF-8, and a check of that costs thrice."""
+    import pyarrow as pa
+
+    bytes_of = {
+        pa.string(): pa.binary(),
+        pa.large_string(): pa.large_binary(),
+        pa.string_view(): pa.binary_view(),
+    }
+    kind = bytes_of.get(array.type)
+    return array if kind is None else array.view(kind)
 
 
 def _view(buffer: Any) -> Any:
@@ -224,6 +285,11 @@ def _binary(array: Any) -> SentBinary:
     validity, offsets, data = array.buffers()
     wide = array.type in (pa.large_binary(), pa.large_string())
     return SentBinary(_view(offsets), _view(data), _bitmap(array, validity), array.offset, wide)
+
+
+def _numbers(array: Any) -> SentNumbers:
+    validity, data = array.buffers()
+    return SentNumbers(_view(data), _bitmap(array, validity), array.offset)
 
 
 def _headers(array: Any) -> SentHeaders:
