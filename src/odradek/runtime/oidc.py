@@ -4,8 +4,8 @@
 In: a configuration; `fetch` runs in a worker thread, because it blocks. Out: a `Token`, or a
 `TokenError` that says what the server said. All attempts together end before the connection's
 setup would, so that the error is the server's and not "no answer in time".
-Must not: follow a redirect or the environment's proxies (both would carry the client's secret to
-another place), or put a secret or a token into a text or into what a traceback shows.
+Must not: go on after that (`http_until` sees to it in each phase), or put a secret or a token into
+a text or into what a traceback shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote_plus, unquote_plus, urlencode
@@ -31,6 +30,8 @@ from odradek.common.secret import Secret
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
 from odradek.runtime.allowed_sources import shown
+from odradek.runtime.http_until import Until, opener
+from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 
 LONGEST_ANSWER = 1 << 20
@@ -82,6 +83,7 @@ class TokenServer:
         self._rng = rng
         self._tls = tls
         self._clock = clock or SystemClock()
+        self._resolver = Resolver()
 
     def post(
         self, form: Callable[[], Mapping[str, str]], authorization: Secret | None
@@ -118,12 +120,10 @@ class TokenServer:
         request.add_header("User-Agent", "odradek")
         if authorization is not None:
             request.add_unredirected_header("Authorization", authorization.reveal())
-        left = max(0.001, deadline - self._clock.now())
-        connect = min(left, self._limits.connect or left)
-        read = min(left, self._limits.read or left)
+        until = Until(self._clock, deadline, self._limits.connect, self._limits.read)
         try:
-            with opener(self._tls(), connect, read).open(request, timeout=connect) as answer:
-                body = self._body(answer, deadline)
+            with opener(self._tls(), until, self._resolver).open(request) as answer:
+                body = self._body(answer)
         except urllib.error.HTTPError as error:
             with error:
                 failure = self._refusal(error, _secrets_of(sent, authorization))
@@ -135,8 +135,8 @@ class TokenServer:
         # the header in their variables.
         raise failure
 
-    def _body(self, answer: Any, deadline: float) -> Secret:
-        """Read the answer, but not for ever: a server may drip."""
+    def _body(self, answer: Any) -> Secret:
+        """Read the answer, but not without end."""
         pieces, size = [], 0
         while piece := answer.read1(65536):
             pieces.append(piece)
@@ -144,9 +144,6 @@ class TokenServer:
             if size > LONGEST_ANSWER:
                 pieces.clear()
                 raise TokenError(f"{self.place} answered more than {LONGEST_ANSWER} bytes")
-            if self._clock.now() >= deadline:
-                pieces.clear()
-                raise TimeoutError("the answer came too slowly")
         return Secret(b"".join(pieces).decode("utf-8", "replace"))
 
     def _json(self, body: Secret) -> dict[str, Any]:
@@ -200,69 +197,6 @@ class TokenServer:
         )
         failed.__cause__ = cause
         return TryAgain(failed)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-class _Http(urllib.request.HTTPHandler):
-    """Plain HTTP, with one limit for the connection and one for each read."""
-
-    def __init__(self, read: float) -> None:
-        super().__init__()
-        self._read = read
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_HttpConnection, read=self._read), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, read: float, context: ssl.SSLContext) -> None:
-        super().__init__(context=context)
-        self._read = read
-        self._own_context = context
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        connection = partial(_HttpsConnection, read=self._read, context=self._own_context)
-        return self.do_open(connection, req)
-
-
-class _HttpConnection(http.client.HTTPConnection):
-    def __init__(self, host: str, read: float, **rest: Any) -> None:
-        super().__init__(host, **rest)
-        self._read_limit = read
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(self._read_limit)
-
-
-class _HttpsConnection(http.client.HTTPSConnection):
-    def __init__(self, host: str, read: float, **rest: Any) -> None:
-        super().__init__(host, **rest)
-        self._read_limit = read
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(self._read_limit)
-
-
-def opener(context: ssl.SSLContext, connect: float, read: float) -> urllib.request.OpenerDirector:
-    """Something that opens http and https, directly, and no more: no proxies of the environment, no
-    `.netrc`, no other schemes.
-    """
-    director = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _NoRedirect(),
-        _Http(read),
-        _Https(read, context),
-    ):
-        director.add_handler(handler)
-    return director
 
 
 def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:

@@ -7,11 +7,14 @@ import random
 import re
 import socket
 import ssl
+import threading
 import traceback
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -23,10 +26,14 @@ from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime import oidc
 from odradek.runtime.allowed_sources import ALLOWED_URLS, allowed_url, shown
+from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 from odradek.testing.authority import Authority
 
 FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
+ONE_SECOND = oidc.Limits(1.0)
+PATIENCE = 20.0
+"""Seconds after which something has gone wrong that a test would otherwise wait for."""
 AUTHORIZATION = oidc.basic(CLIENT_ID, Secret(CLIENT_SECRET), url_encode=False)
 
 
@@ -157,6 +164,115 @@ def test_a_server_that_drips(server: TokenServer) -> None:
 
     server.faults.append(drip)
     assert "no answer in time" in str(refused(asking(server.url(), clock)))
+
+
+PIECES = 3000
+"""A drip that has an end, so that a client without a limit of its own fails and doesn't hang."""
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", b"a" * 20),
+        (b"HTTP/1.1 200 OK\r\n", b"X: a\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 100 Continue\r\nX: ", b"a" * 20),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ],
+    ids=["a header", "headers", "100", "a header of 100", "chunks"],
+)
+def test_a_server_that_drips_before_its_answer(
+    server: TokenServer, head: bytes, piece: bytes
+) -> None:
+    clock = VirtualClock()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(head + piece)
+        clock.pauses.append(9.0)
+        handler.wfile.write(piece * PIECES)
+
+    server.faults.append(drip)
+    assert "no answer in time" in str(refused(asking(server.url(), clock)))
+    assert len(server.forms) == 1
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_a_server_that_drips_the_reasons_of_its_refusal(
+    server: TokenServer, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is told, without the words that it keeps to itself for too long."""
+    clock = VirtualClock()
+    read = oidc._said
+
+    def late(*arguments: Any) -> str:
+        clock.pauses.append(9.0)  # the head is there, and of the body what came along with it
+        return read(*arguments)
+
+    monkeypatch.setattr(oidc, "_said", late)
+    server.faults.append((status, b'{"error": "too_late"}' + b" " * 100_000))
+    error = refused(asking(server.url(), clock))
+    assert f"answered HTTP {status}" in str(error)
+    assert "too_late" not in str(error)
+    assert len(server.forms) == 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("state", ["200 OK", "401 No", "503 Busy"])
+def test_what_drips_leaves_no_thread_and_no_socket(scheme: str, state: str) -> None:
+    """Against a real clock, with a second's budget: each wait is for what is left of it."""
+    with socket.create_server(("127.0.0.1", 0)) as dripping:
+        dripping.settimeout(PATIENCE)
+        asked = asking(f"{scheme}://127.0.0.1:{dripping.getsockname()[1]}/", limits=ONE_SECOND)
+        asked._clock = SystemClock()
+        told: list[TokenError] = []
+        thread = threading.Thread(target=lambda: told.append(refused(asked)), daemon=True)
+        thread.start()
+        peer, _ = dripping.accept()
+        with peer:
+            peer.settimeout(0.1)
+            if scheme == "http":
+                peer.sendall(f"HTTP/1.1 {state}\r\nContent-Length: 60000\r\n\r\n".encode())
+            else:
+                peer.sendall(b"\x16\x03\x03\x40\x00")  # the head of a record of TLS's handshake
+            assert hung_up(peer)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert len(told) == 1
+
+
+def hung_up(peer: socket.socket) -> bool:
+    """Send a byte now and then until nobody is there."""
+    for _ in range(100):
+        with suppress(TimeoutError):
+            try:
+                peer.sendall(b" ")
+                if not peer.recv(65536):
+                    return True
+            except OSError as error:
+                if not isinstance(error, TimeoutError):
+                    return True
+    return False
+
+
+def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def slow(host: str, port: int) -> list[str]:
+        assert go.wait(PATIENCE)
+        return [host]
+
+    asked = asking("http://tokens.test/", limits=oidc.Limits(8.0, connect=0.01))
+    asked._resolver = Resolver(slow)
+    assert "no answer in time" in str(refused(asked))
+    go.set()
+
+
+def test_the_next_address_of_a_name(server: TokenServer) -> None:
+    port = int(server.url("").rpartition(":")[2])
+    asked = asking(f"http://tokens.test:{port}/token")
+    asked._resolver = Resolver(lambda _host, _port: ["127.0.0.77", "127.0.0.1"])
+    assert fetch(asked).value
+    assert server.headers[0]["host"] == f"tokens.test:{port}"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

@@ -1,0 +1,213 @@
+"""HTTP connections that end at a deadline, whatever the server does: for token servers.
+
+In: an `Until`, the instant at which everything about one exchange is over. Out: an opener for
+http and https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of
+the head or the body, of an error's body or of "100 Continue" without end) gets what is left of
+the time, and none goes on when nothing is: so a server that drips holds neither thread nor socket.
+Must not: follow a redirect or the environment's proxies (both would carry the client's secret to
+another place).
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+import threading
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from odradek.runtime.resolver import Answer, Resolver, is_numeric, numeric_address
+from odradek.runtime.system_clock import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When an exchange is over, and how long its single waits may be, in seconds."""
+
+    clock: SystemClock
+    deadline: float
+    connect: float | None = None
+    """Of TCP, and of TLS; None: what is left."""
+    read: float | None = None
+    """Of one wait for bytes; None: what is left."""
+
+    def left(self, most: float | None = None) -> float:
+        """What a wait may take now; `TimeoutError` when that is nothing."""
+        left = self.deadline - self.clock.now()
+        if left <= 0:
+            raise TimeoutError("the answer came too slowly")
+        return left if most is None else min(left, most)
+
+
+class _Incoming(io.RawIOBase):
+    """What a server sends. It owns the socket: urllib lets go of the connection before."""
+
+    def __init__(self, sock: socket.socket, until: Until) -> None:
+        self._sock = sock
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        until = self._until
+        self._sock.settimeout(until.left(until.read))
+        count = self._sock.recv_into(buffer)
+        until.left()  # a wait that succeeds, again and again, must end as well
+        return count
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._sock.close()
+        super().close()
+
+
+class _Socket:
+    """What `http.client` needs of a socket."""
+
+    def __init__(self, sock: socket.socket, until: Until) -> None:
+        self._sock = sock
+        self._until = until
+        self._given_away = False
+
+    def sendall(self, data: Any) -> None:
+        """In pieces: a server that takes a byte now and then isn't waited for, either."""
+        until, rest = self._until, memoryview(data)
+        while rest:
+            self._sock.settimeout(until.left(until.read))
+            rest = rest[self._sock.send(rest[:16384]) :]
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        self._given_away = True
+        return io.BufferedReader(_Incoming(self._sock, self._until))
+
+    def close(self) -> None:
+        if not self._given_away:
+            self._sock.close()
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(
+        self,
+        host: str,
+        until: Until,
+        resolver: Resolver,
+        context: ssl.SSLContext | None = None,
+        **rest: Any,
+    ) -> None:
+        if context is not None:
+            self.default_port = http.client.HTTPS_PORT
+        super().__init__(host, **rest)
+        self._until = until
+        self._resolver = resolver
+        self._context = context
+
+    def connect(self) -> None:
+        sock = self._dialled(self._addresses())
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                sock = self._secured(self._context, sock)
+        except BaseException:
+            sock.close()
+            raise
+        self.sock = _Socket(sock, self._until)  # the part of a socket that is used
+
+    def _addresses(self) -> list[str]:
+        """`getaddrinfo` can't be interrupted; a look-up that is late is left alone."""
+        if is_numeric(self.host):
+            return [self.host]
+        answers: list[Answer] = []
+        told = threading.Event()
+
+        def deliver(answer: Answer) -> None:
+            answers.append(answer)
+            told.set()
+
+        self._resolver.resolve(self.host, self.port, deliver)
+        if not told.wait(self._until.left(self._until.connect)):
+            raise TimeoutError("the name server gave no answer in time")
+        answer = answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        if isinstance(answer, BaseException) or not answer:
+            raise OSError(f"{self.host} has no address")
+        return answer
+
+    def _dialled(self, addresses: list[str]) -> socket.socket:
+        """The first address that takes the connection; each gets a share of what is left."""
+        until, failed = self._until, OSError(f"{self.host} has no address")
+        shares = len(addresses)
+        for share, ip in enumerate(addresses):
+            family, address = numeric_address(ip, self.port)
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.settimeout(until.left(until.connect) / (shares - share))
+                sock.connect(address)
+            except BaseException as error:
+                sock.close()
+                if not isinstance(error, OSError):
+                    raise
+                failed = error
+            else:
+                return sock
+        raise failed
+
+    def _secured(self, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
+        """TLS: the time of a handshake counts for all of it, not for each of its reads."""
+        sock = context.wrap_socket(
+            plain, server_hostname=self.host, do_handshake_on_connect=False
+        )  # from here on `plain` has no descriptor any more
+        try:
+            sock.settimeout(self._until.left(self._until.connect))
+            sock.do_handshake()
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, until: Until, resolver: Resolver) -> None:
+        super().__init__()
+        self._connection = partial(_Connection, until=until, resolver=resolver)
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, until: Until, resolver: Resolver, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._connection = partial(_Connection, until=until, resolver=resolver, context=context)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+
+def opener(
+    context: ssl.SSLContext, until: Until, resolver: Resolver
+) -> urllib.request.OpenerDirector:
+    """Something that opens http and https, directly, and no more: no proxies of the environment, no
+    `.netrc`, no other schemes.
+    """
+    director = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _NoRedirect(),
+        _Http(until, resolver),
+        _Https(until, resolver, context),
+    ):
+        director.add_handler(handler)
+    return director
