@@ -104,6 +104,12 @@ class Reader:
             self._problems.check()
         except yaml.YAMLError as error:
             raise SpecError(f"{self._problems.path} isn't YAML: {error}") from error
+        except SpecError:
+            raise
+        except (ValueError, ArithmeticError) as error:
+            # PyYAML lets Python's own out: of `chr` for an escape, of `int` for a version's digits.
+            text = "an escape or a version in it is a number beyond any character or version"
+            raise SpecError(f"{self._problems.path} isn't YAML: {text}") from error
         if composed is None:
             raise SpecError(f"{self._problems.path} is empty")
         return Document(self._problems.path, self._node(composed, None), self._problems)

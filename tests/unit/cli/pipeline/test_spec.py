@@ -214,3 +214,19 @@ def test_what_is_too_deep_is_refused(tmp_path: Path) -> None:
     """Python's own stack would end the process's patience otherwise."""
     [problem] = problems(tmp_path, "name: x\nviews: " + "[" * 100_000)
     assert problem == "2: more than 50 lists and maps stand in each other"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name: "\\UFFFFFFFF"',
+        'name: "\\U00110000"',
+        "%YAML 1." + "0" * 5000 + "\n---\nname: x",
+        "%YAML " + "1" * 5000 + ".1\n---\nname: x",
+    ],
+    ids=["beyond C's int", "beyond Unicode", "minor", "major"],
+)
+def test_numbers_that_python_refuses_are_told_like_any_fault(tmp_path: Path, text: str) -> None:
+    """PyYAML raises the OverflowError and the ValueError of `chr` and `int` as they are."""
+    with pytest.raises(SpecError, match=r"spec\.yml isn't YAML: an escape or a version"):
+        parsed(tmp_path, text)
