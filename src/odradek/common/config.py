@@ -111,15 +111,7 @@ class Config:
         if self.client == CONSUMER:
             check_group(values, self.given)
         if self.client == PRODUCER:
-            least = values["linger.ms"] + values["request.timeout.ms"]
-            if values["delivery.timeout.ms"] < least:
-                if "delivery.timeout.ms" in self.given and "request.timeout.ms" in self.given:
-                    raise ConfigurationError(
-                        "delivery.timeout.ms must be at least linger.ms + request.timeout.ms"
-                    )
-                values["request.timeout.ms"] = max(
-                    0.001, values["delivery.timeout.ms"] - values["linger.ms"]
-                )
+            self._settle_delivery()
             if values["max.request.size"] > values["buffer.memory"]:
                 raise ConfigurationError("max.request.size can't be above buffer.memory")
             by_key = values["partitioner"] not in ("default", "random")
@@ -132,6 +124,22 @@ class Config:
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
+
+    def _settle_delivery(self) -> None:
+        """A record needs its linger and one request's time; what wasn't given makes room."""
+        values, given = self._values, self.given
+        linger, delivery = values["linger.ms"], values["delivery.timeout.ms"]
+        least = linger + values["request.timeout.ms"]
+        if delivery >= least:
+            return
+        if "delivery.timeout.ms" not in given:  # as in Java
+            values["delivery.timeout.ms"] = least
+        elif "request.timeout.ms" in given or ("linger.ms" in given and linger >= delivery):
+            raise ConfigurationError(
+                "delivery.timeout.ms must be at least linger.ms + request.timeout.ms"
+            )
+        else:
+            values["request.timeout.ms"] = max(0.001, delivery - linger)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -11,6 +11,7 @@ from typing import Any
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import (
+    INT_MAX,
     OF_CONSUMERS,
     Option,
     boolean,
@@ -116,15 +117,21 @@ GROUP_OPTIONS: dict[str, Option] = {
         ),
         Option(
             "session.timeout.ms",
-            milliseconds(1),
+            milliseconds(1, INT_MAX),
             45.0,
             "Without a heartbeat for so long a member is put out of its group.",
             OF_CONSUMERS,
         ),
-        Option("heartbeat.interval.ms", milliseconds(1), 3.0, "How often one goes.", OF_CONSUMERS),
+        Option(
+            "heartbeat.interval.ms",
+            milliseconds(1, INT_MAX),
+            3.0,
+            "How often one goes.",
+            OF_CONSUMERS,
+        ),
         Option(
             "max.poll.interval.ms",
-            milliseconds(1),
+            milliseconds(1, INT_MAX),
             300.0,
             "A member whose application doesn't poll for so long leaves its group.",
             OF_CONSUMERS,

@@ -6,6 +6,7 @@ In: an option's name and what a user gave. Out: the value (times in seconds), or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -53,14 +54,34 @@ def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]
     return parse
 
 
-def milliseconds(minimum: int = 0) -> Callable[[str, Any], float]:
-    """Milliseconds, kept as seconds."""
-    whole = integer(minimum)
+def milliseconds(minimum: int = 0, maximum: int = 2**63 - 1) -> Callable[[str, Any], float]:
+    """Milliseconds, kept as seconds. What brokers are told has `INT_MAX` as its maximum: requests
+    carry 32 bits, and one that can't be written fails long after the option was read.
+    """
+    whole = integer(minimum, maximum)
 
     def parse(name: str, value: Any) -> float:
         return whole(name, value) / 1000.0
 
     return parse
+
+
+SHORTEST_IDLE = 100
+"""Milliseconds. With less, connections close between a login and the first request, or between two
+questions of one conversation, and nothing is ever delivered."""
+
+
+def idle_time(name: str, value: Any) -> float:
+    """Milliseconds after which something idle is closed, kept as seconds; infinite for never."""
+    number = integer(-1)(name, value)
+    if number <= 0:
+        return math.inf
+    if number < SHORTEST_IDLE:
+        raise ConfigurationError(
+            f"{name} must be {SHORTEST_IDLE} or more, or 0 (or -1) for never, not {number}: "
+            "connections would be closed before they are used"
+        )
+    return number / 1000.0
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -16,6 +16,7 @@ from odradek.common.option_values import (
     boolean,
     choice,
     gzip_level,
+    idle_time,
     integer,
     milliseconds,
     only,
@@ -60,8 +61,16 @@ OPTIONS: dict[str, Option] = {
             "Longest such time.",
             kip="KIP-601",
         ),
-        Option("connections.max.idle.ms", milliseconds(), 540.0, "When idle ones are closed."),
-        Option("request.timeout.ms", milliseconds(1), 30.0, "Longest wait for one answer."),
+        Option(
+            "connections.max.idle.ms",
+            idle_time,
+            540.0,
+            "When idle connections are closed, 100 or more; 0 (as in librdkafka) or -1 (as in "
+            "Java): never.",
+        ),
+        Option(
+            "request.timeout.ms", milliseconds(1, INT_MAX), 30.0, "Longest wait for one answer."
+        ),
         Option("default.api.timeout.ms", milliseconds(), 60.0, "A call's time if none is given."),
         Option("metadata.max.age.ms", milliseconds(), 300.0, "Refresh at least this often."),
         Option(
@@ -218,7 +227,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "transaction.timeout.ms",
-            milliseconds(1),
+            milliseconds(1, INT_MAX),
             60.0,
             "The coordinator aborts a transaction that is open for longer.",
             OF_PRODUCERS,
@@ -260,7 +269,9 @@ OPTIONS: dict[str, Option] = {
         Option(
             "fetch.min.bytes", integer(0, INT_MAX), 1, "Let brokers wait for so much.", OF_CONSUMERS
         ),
-        Option("fetch.max.wait.ms", milliseconds(), 0.5, "… but not longer.", OF_CONSUMERS),
+        Option(
+            "fetch.max.wait.ms", milliseconds(0, INT_MAX), 0.5, "… but not longer.", OF_CONSUMERS
+        ),
         Option(
             "fetch.max.bytes", integer(1, INT_MAX), 52428800, "Bytes of one fetch.", OF_CONSUMERS
         ),

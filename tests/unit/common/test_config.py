@@ -1,6 +1,7 @@
 """Configuration: names, types, the rules between options, warnings."""
 
 import logging
+import math
 import re
 from typing import Any
 
@@ -172,11 +173,60 @@ def test_poll_raises_after_a_minute_with_none_only() -> None:
     assert Config(CONSUMER, {**B, name: 5, "metadata.recovery.strategy": "none"})[name] == 0.005
 
 
+def test_the_time_of_a_delivery_makes_room_as_in_java() -> None:
+    """A long linger left 1 ms for each request, and no broker answers so soon."""
+    for given in ({"linger.ms": 10**9}, {"request.timeout.ms": 10**9}):
+        made = Config(PRODUCER, {**B, **given})
+        assert made["delivery.timeout.ms"] == made["linger.ms"] + made["request.timeout.ms"]
+        assert made["request.timeout.ms"] >= 30.0
+    short = Config(PRODUCER, {**B, "delivery.timeout.ms": 5000, "linger.ms": 1000})
+    assert short["request.timeout.ms"] == 4.0
+    for name in ("linger.ms", "request.timeout.ms"):
+        with pytest.raises(ConfigurationError, match="must be at least linger"):
+            Config(PRODUCER, {**B, "delivery.timeout.ms": 5000, name: 5000})
+
+
+IDLE = "connections.max.idle.ms"
+
+
 @pytest.mark.parametrize("name", [n for n in OPTIONS if n.endswith(".ms") and n not in IGNORED])
 def test_negative_times_are_refused(name: str) -> None:
     client = next(iter(sorted(OPTIONS[name].clients)))
     with pytest.raises(ConfigurationError, match=name):
-        Config(client, {**B, name: -1})
+        Config(client, {**B, name: -2 if name == IDLE else -1})  # -1 is Java's "never" there
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "request.timeout.ms",
+        "fetch.max.wait.ms",
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "transaction.timeout.ms",
+    ],
+)
+def test_times_that_requests_carry_have_32_bits(name: str) -> None:
+    """All of them, and that no other option needs it: `simulation/test_largest_options.py`."""
+    client = next(iter(sorted(OPTIONS[name].clients)))
+    for value in (2**31, 10**15, str(2**31)):
+        with pytest.raises(
+            ConfigurationError, match=f"{name} must be . to 2147483647, not {value}"
+        ):
+            Config(client, {**B, name: value})
+
+
+def test_idle_connections() -> None:
+    assert config()[IDLE] == 540.0
+    assert Config(PRODUCER, {**B, IDLE: 100})[IDLE] == 0.1
+    for never in (0, "0", -1, "-1"):
+        assert Config(PRODUCER, {**B, IDLE: never})[IDLE] == math.inf
+    for value in (1, 20, 99):
+        with pytest.raises(
+            ConfigurationError, match=f"must be 100 or more, or 0 .* for never, not {value}: "
+        ):
+            Config(PRODUCER, {**B, IDLE: value})
 
 
 @pytest.mark.parametrize("value", ["x", 1.5, True, None, ""])
