@@ -7,6 +7,7 @@ import pytest
 
 from odradek.record.batch import BadBatchError
 from odradek.record.compression import compress, decompress
+from odradek.record.snappy_frame import blocks
 
 HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 TEXT = b"".join(b"%d is a number, " % i for i in range(20_000))
@@ -74,3 +75,13 @@ def test_broken_data(written: bytes, says: str) -> None:
 def test_the_limit_holds_before_anything_is_decompressed() -> None:
     with pytest.raises(BadBatchError, match="larger than 1000 bytes"):
         decompress(2, HEADER + chunk(bytes(600)) * 2, limit=1000)
+
+
+def test_empty_chunks_cost_no_decompression() -> None:
+    """A megabyte holds 200,000 of them."""
+    written = HEADER + chunk(b"") * 1000 + chunk(TEXT[:9]) + chunk(b"") * 1000 + chunk(TEXT[9:])
+    assert len(blocks(memoryview(written))) == 2
+    assert decompress(2, written) == TEXT
+    assert decompress(2, HEADER + chunk(b"") * 3) == b""
+    with pytest.raises(BadBatchError, match="snappy data is broken"):
+        decompress(2, HEADER + b"\0\0\0\3\0\0a")
