@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 
@@ -104,3 +106,47 @@ def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
     assert a.group_metadata().member_id not in ("", before)
     assert a.commit() == {T0: OffsetAndMetadata(1, "", 0), T1: OffsetAndMetadata(0)}
     a.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "what"),
+    [
+        *product((7, 9, 10), ("a partition", "a topic", "everything")),
+        (10, "the topic's id"),
+    ],
+)
+def test_what_an_answer_leaves_out_is_asked_again(
+    version: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for "nothing is committed" it would begin at auto.offset.reset: all of it again."""
+    world, cluster = make(10, version)
+    writer = consumer(world, cluster)
+    writer.assign([T0, T1, U0])
+    writer.commit({T0: 5, T1: 6, U0: 7})
+    left = 3
+    whole = BY_KEY[OffsetFetchRequest.API_KEY]
+
+    def cut(broker: Any, request: Any, spoken: int, reply: Any) -> Any:
+        nonlocal left
+        answer = whole(broker, request, spoken, reply)
+        if left:
+            left -= 1
+            for group in answer.groups or [answer]:
+                if what == "a partition":
+                    group.topics[0].partitions.pop()
+                elif what == "a topic":
+                    group.topics.pop()
+                elif what == "everything":
+                    group.topics.clear()
+                else:
+                    group.topics[0].topic_id = b"?" * 16
+        return answer
+
+    monkeypatch.setitem(BY_KEY, OffsetFetchRequest.API_KEY, cut)
+    reader = consumer(world, cluster)
+    reader.assign([T0, T1, U0])
+    found = reader.committed([T0, T1, U0], timeout=20)
+    assert [o.offset for o in found.values() if o] == [5, 6, 7]
+    assert not left
+    for one in (writer, reader):
+        one.close()

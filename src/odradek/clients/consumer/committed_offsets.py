@@ -145,24 +145,27 @@ class CommittedOffsets:
             yield START
             return {}
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        asked = [TopicPartition(topic, p) for topic, numbers in wanted.items() for p in numbers]
         names: dict[bytes, str] = {}
+        """Of all requests: the answer to an earlier one may come late (R-RB-9)."""
 
         def body(_: float) -> OffsetFetchRequest:
-            names.clear()
-            names.update(self.ids(wanted))
-            return self._fetch_request(wanted, names)
+            ids = self.ids(wanted)
+            names.update(ids)
+            return self._fetch_request(wanted, ids)
 
         def check(answer: OffsetFetchResponse) -> KafkaError | None:
             found.clear()
-            return self._read(answer, names, found)
+            error = self._read(answer, names, found)
+            missing = next((p for p in asked if p not in found), None)
+            if error is None and missing is not None:
+                # To take it for "nothing is committed" would begin at auto.offset.reset.
+                return _AgainError(f"{what}: the answer leaves {missing} out")
+            return error
 
         what = f"committed offsets of group {self.group_id!r}"
         yield from self.coordinator.ask(what, body, OffsetFetchResponse, check, deadline)
-        return {
-            TopicPartition(topic, p): found.get(TopicPartition(topic, p))
-            for topic, numbers in wanted.items()
-            for p in numbers
-        }
+        return {partition: found[partition] for partition in asked}
 
     def ids(self, topics: Iterable[str]) -> dict[bytes, str]:
         """The topics by id; empty unless all ids are known."""
@@ -223,6 +226,8 @@ class CommittedOffsets:
                 found[tp] = OffsetAndMetadata(
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
                 )
+            else:
+                found[tp] = None
         if isinstance(
             error, StaleMemberEpochError | UnknownMemberIdError | RebalanceInProgressError
         ):
