@@ -128,7 +128,7 @@ def test_what_an_answer_leaves_out_is_asked_again(
 
     def cut(broker: Any, request: Any, spoken: int, reply: Any) -> Any:
         nonlocal left
-        answer = whole(broker, request, spoken, reply)
+        answer: Any = whole(broker, request, spoken, reply)
         if left:
             left -= 1
             for group in answer.groups or [answer]:
