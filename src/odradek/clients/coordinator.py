@@ -10,6 +10,7 @@ Must not: know what a group or a transaction is.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import TypeVar, cast
 
 from odradek.clients.any_broker import AnyBrokerCall, Sent
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
     Attempt,
@@ -41,6 +43,8 @@ from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+
+logger = logging.getLogger("odradek")
 
 M = TypeVar("M", bound=Message)
 
@@ -266,6 +270,8 @@ class _FindCall(_Call):
         super().__init__(engine, coordinator.name, deadline)
         self._kind, self._key = coordinator.kind, coordinator.key
         self._by_keys = True
+        self._until = engine.now + engine.network.request_timeout
+        """Till then an answer that is no refusal only says something about who gave it."""
 
     def using(self, connection: Connection) -> None:
         """The form of the question depends on the version."""
@@ -279,7 +285,11 @@ class _FindCall(_Call):
 
     def _check(self, answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
         self.using(connection)  # another broker may have been asked since, in another form
-        return self._read(answer)[1]
+        error = self._read(answer)[1]
+        if error is None or error.retriable or is_refusal(error) or self._engine.now >= self._until:
+            return error
+        logger.warning("%s: %s said %s; asking on", self.what, connection.address, error)
+        return CoordinatorNotAvailableError(str(error))
 
     def _body(self, _: float) -> FindCoordinatorRequest:
         if self._by_keys:

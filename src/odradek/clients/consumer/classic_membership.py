@@ -19,6 +19,8 @@ from odradek.clients.consumer.classic_leader import Leader
 from odradek.clients.consumer.classic_state import MemberEvent, move
 from odradek.clients.consumer.embedded_protocol import decode_assignment
 from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.refusals import is_refusal
+from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import (
     IllegalGenerationError,
@@ -65,6 +67,8 @@ class ClassicMembership:
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
         self._pause: float = config.backoff("retry.backoff").base
+        self._mishaps = Backoff(config.backoff("retry.backoff"), group.engine.rng)
+        """Errors that nobody foresaw, since it was stable last."""
         self._changed = Signal()
         """Notified when there is a wish."""
         self._wish: str | None = None
@@ -142,9 +146,13 @@ class ClassicMembership:
                 yield from self._poll_overdue()
                 reason = "the application polls again"
             except KafkaError as error:
-                if self._group.engine.ended is None:
+                if self._group.engine.ended is not None:
+                    return
+                if is_refusal(error):
                     yield from self._refused(error)
-                return
+                    return
+                yield from self._mishap(error)
+                reason = f"{type(error).__name__}: {error}"
 
     def _rebalance(self, reason: str) -> Flow[None]:
         """From giving back to taking over; several times when the group changes meanwhile."""
@@ -172,6 +180,7 @@ class ClassicMembership:
             self._move(MemberEvent.REBALANCE, reason, now)
         self._beat_at, self._expires = now + self._interval, now + self._session
         self._removals = 0
+        self._mishaps.succeeded()
         self._move(MemberEvent.SYNCED, generation, now)
         yield from self._take(decode_assignment(assigned).partitions, topics)
 
@@ -282,20 +291,30 @@ class ClassicMembership:
                 group.group_id, identity.generation, identity.member_id, group.instance_id
             )
 
-        asked = group.engine.start(
-            group.coordinator.ask(
-                "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
+        while True:
+            asked = group.engine.start(
+                group.coordinator.ask(
+                    "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
+                )
             )
-        )
-        try:
-            while not asked.done:
-                now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
-                if self._running is None:  # the consumer left in this step
-                    return
-                if not (asked.done or self._doubtful) and now >= self._expires:
-                    self._doubt()
-        finally:
-            self._forget_beat(asked)
+            try:
+                while not asked.done:
+                    now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
+                    if self._running is None:  # the consumer left in this step
+                        return
+                    if not (asked.done or self._doubtful) and now >= self._expires:
+                        self._doubt()
+            finally:
+                self._forget_beat(asked)
+            error, now = asked.error, group.engine.now
+            if not isinstance(error, KafkaError) or is_refusal(error) or isinstance(error, REMOVED):
+                break
+            if self._doubtful or now >= self._expires:
+                break  # it was answered so for a whole session: the group may be through with it
+            logger.warning("heartbeat to group %r: %s; sent again", group.group_id, error)
+            yield Wait((), now + self._pause)
+            if self._running is None:
+                return
         answer = asked.result()
         self._expires = max(self._expires, self._sent_at + self._session)
         self._trust(MemberEvent.SESSION_CONFIRMED)
@@ -366,6 +385,23 @@ class ClassicMembership:
         # The others may be waiting for it: a leader whose assignor failed divides nothing.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
         self._identity.forget()
+
+    def _mishap(self, error: KafkaError) -> Flow[None]:
+        """What says nothing about this member: the next poll raises it, and it joins again.
+
+        What it has it keeps, as far as it can tell: until its session is over.
+        """
+        now = yield START
+        text, group = f"{type(error).__name__}: {error}", self._group
+        logger.warning("group %r: %s; joining again", group.group_id, text)
+        group.complain(error)
+        if self.state is not MemberState.PREPARING_REBALANCE:
+            self._move(MemberEvent.REBALANCE, text, now)
+        if now >= self._expires and not self._doubtful and group.owned():
+            self._doubt()
+        until = self._mishaps.failed(now)
+        while now < until:
+            now = yield Wait((), until)
 
     def _lose_all(self, now: float) -> Flow[float]:
         self._leader.step_down()

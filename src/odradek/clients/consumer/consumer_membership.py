@@ -18,6 +18,7 @@ from odradek.clients.consumer.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.consumer_state import MEMBER, ConsumerEvent, move
 from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.topic_names import TopicNames
+from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import (
@@ -260,8 +261,11 @@ class ConsumerMembership:
                 "assignors that write no user data of their own"
             )
             yield from self._refuse(GroupIdNotFoundError(text), now)
-        else:
+        elif is_refusal(error):
             yield from self._refuse(error, now)
+        else:  # it says nothing about this member, which goes on; Java's would be lost for good
+            self._group.complain(error)
+            self._not_before = self._failures.failed(now)
 
     def _removed(self, error: KafkaError, now: float) -> Flow[None]:
         """The group went on without this member: all is lost, and it joins anew."""
@@ -425,8 +429,10 @@ class ConsumerMembership:
         try:
             yield from self._names.ask(unknown, now + NAMES)
         except KafkaError as error:
-            if not error.retriable:
+            if is_refusal(error):
                 raise
+            if not error.retriable:
+                self._group.complain(error)
         now = self._engine.now
         if all(self._names.get(topic_id) is None for topic_id in unknown):
             until = backoff.failed(now)

@@ -146,3 +146,6 @@ class Group(Protocol):
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The group refuses this consumer for good: the next `poll()` raises this."""
+
+    def complain(self, error: KafkaError) -> None:
+        """The next `poll()` raises this, once; the membership goes on."""

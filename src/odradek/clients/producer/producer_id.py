@@ -11,12 +11,14 @@ Must not: know batches, or what is in doubt.
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Protocol
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.producer.partition_queue import NOBODY
+from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError
@@ -28,6 +30,8 @@ from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+
+logger = logging.getLogger("odradek")
 
 NONE = NOBODY
 LAST_EPOCH = 32767
@@ -174,7 +178,17 @@ class ProducerIdentity:
             self._engine.network.changed.notify()
 
 
+class _NoIdNowError(KafkaError):
+    """An error that says nothing about this producer: any broker may be asked again."""
+
+    retriable = True
+
+
 def _check(response: InitProducerIdResponse, _: Connection) -> KafkaError | None:
     if not response.error_code:
         return None
-    return error_for(response.error_code, "InitProducerId").needing("IDEMPOTENT_WRITE")
+    error = error_for(response.error_code, "InitProducerId").needing("IDEMPOTENT_WRITE")
+    if error.retriable or is_refusal(error):
+        return error
+    logger.warning("no producer id: %s; asking on", error)
+    return _NoIdNowError(str(error))

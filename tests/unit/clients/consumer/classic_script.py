@@ -66,6 +66,7 @@ class FakeGroup:
         self.mine: list[TopicPartition] = []
         self.calls: list[tuple[str, list[TopicPartition]]] = []
         self.error: KafkaError | None = None
+        self.complaints: list[KafkaError] = []
         self.busy_since: float | None = None
         self.revoke_takes = 0.0
 
@@ -120,6 +121,9 @@ class FakeGroup:
 
     def failed(self, error: KafkaError, now: float) -> None:
         self.error = error
+
+    def complain(self, error: KafkaError) -> None:
+        self.complaints.append(error)
 
 
 class Script(World):

@@ -13,6 +13,7 @@ from tests.unit.clients.consumer.classic_script import (
     ILLEGAL,
     MAX_POLL,
     REBALANCE,
+    SESSION,
     UNKNOWN,
     Script,
     parts,
@@ -270,3 +271,26 @@ def check_random_answers(seed: int) -> None:
     assert w.state == "unjoined"
     asked = [a.at for a in w.asked if a.api in ("FindCoordinator", "JoinGroup", "Heartbeat")]
     assert all(b - a > 0.3 for a, b in zip(asked, asked[30:], strict=False)), "no hot loop"
+
+
+# Mishaps
+
+
+def test_what_a_member_keeps_in_a_mishap_it_keeps_until_its_session_is_over() -> None:
+    w = Script(partition_assignment_strategy="cooperative-sticky")
+    w.stable()
+    w.calls()
+    w.code("JoinGroup", *[-1] * 1000)
+    w.membership.rejoin("a test", w.now)
+    w.run(w.now + SESSION / 2)
+    assert (w.state, w.withheld()) == ("preparing_rebalance", 0)
+    assert w.group.complaints
+    w.run(w.now + SESSION)
+    assert w.withheld() == 2, "others may have them"
+    joins = len(w.bodies("JoinGroup"))
+    assert joins < 30
+    w.code("JoinGroup")
+    w.run(w.now + 2.0)
+    assert (w.state, w.withheld()) == ("stable", 0)
+    assert w.calls() == [("assign", [])], "nothing was lost"
+    assert w.group.error is None

@@ -1,0 +1,201 @@
+"""One answer that says nothing about the client (-1, or a code of a later release) ends no client:
+the caller is told at most once, and the client goes on by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PROTOCOLS, Scene
+
+from odradek.api.producer import Producer
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import GroupAuthorizationError
+from odradek.simulation.broker_handlers import BY_KEY
+
+pytestmark = pytest.mark.simulation
+
+FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
+NOT_FORESEEN = (-1, 9999, 60)
+"""Unknown to the broker, to this release, and of another API."""
+CODES = pytest.mark.parametrize("code", NOT_FORESEEN)
+
+
+class Answers:
+    """Puts an error code into answers of one API, those of these numbers."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, key: int, code: int, *numbers: int) -> None:
+        self.count, self.code, self.numbers = 0, code, numbers
+        work = BY_KEY[key]
+
+        def handler(broker: Any, body: Any, version: int, reply: Any) -> Any:
+            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
+
+        patch.setitem(BY_KEY, key, handler)
+
+    def _spoilt(self, answer: Any) -> Any:
+        if answer is None:
+            return None
+        self.count += 1
+        if self.count in self.numbers:
+            for one in getattr(answer, "coordinators", None) or [answer]:
+                one.error_code = self.code
+        return answer
+
+
+def read(scene: Scene, consumer: Any, count: int) -> tuple[list[int], list[KafkaError]]:
+    """Poll until so many records are there; gives what was raised meanwhile."""
+    values: list[int] = []
+    errors: list[KafkaError] = []
+    end = scene.world.now + 60
+    while len(values) < count and scene.world.now < end:
+        try:
+            values += [int(r.value or b"") for r in consumer.poll(1.0)]
+        except KafkaError as error:
+            errors.append(error)
+            assert len(errors) < 30, "the same again and again"
+    return sorted(values), errors
+
+
+def codes(errors: list[KafkaError]) -> list[int | None]:
+    """Their codes."""
+    return [getattr(e, "number", None) or getattr(e, "code", None) for e in errors]
+
+
+@CODES
+@pytest.mark.parametrize("key", [JOIN, SYNC], ids=["join", "sync"])
+def test_a_classic_member_is_told_once_and_joins_again(
+    monkeypatch: pytest.MonkeyPatch, key: int, code: int
+) -> None:
+    scene = Scene()
+    scene.write(range(20))
+    Answers(monkeypatch, key, code, 1)
+    with scene.subscribed() as a:
+        values, errors = read(scene, a, 20)
+        assert values == list(range(20))
+        assert codes(errors) == [code]
+
+
+@CODES
+def test_a_member_of_the_new_protocol_is_told_once_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    for number in (1, 3):
+        scene = Scene("consumer")
+        scene.write(range(20))
+        with monkeypatch.context() as patch:
+            Answers(patch, NEW_HEARTBEAT, code, number)
+            with scene.subscribed() as a:
+                values, errors = read(scene, a, 20)
+                end = scene.world.now + 15
+                while scene.world.now < end:  # heartbeats go on
+                    try:
+                        a.poll(1.0)
+                    except KafkaError as error:
+                        errors.append(error)
+                assert values == list(range(20))
+                assert codes(errors) == [code]
+                assert "a lost 0 1 2 3" not in scene.log
+
+
+@CODES
+@PROTOCOLS
+def test_where_the_coordinator_is_any_broker_may_say(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, code: int
+) -> None:
+    scene = Scene(protocol)
+    scene.write(range(20))
+    Answers(monkeypatch, FIND, code, 1, 2)
+    with scene.subscribed() as a:
+        assert read(scene, a, 20) == (list(range(20)), [])
+
+
+@CODES
+def test_a_heartbeat_that_failed_is_sent_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    scene = Scene()
+    scene.write(range(20))
+    answers = Answers(monkeypatch, HEARTBEAT, code, 1, 3)
+    with scene.subscribed() as a:
+        assert read(scene, a, 20) == (list(range(20)), [])
+        scene.write(range(20, 40))
+        end = scene.world.now + 12
+        values: list[int] = []
+        while scene.world.now < end:
+            values += [int(r.value or b"") for r in a.poll(1.0)]
+        assert sorted(values) == list(range(20, 40))
+        assert answers.count > 3
+        assert scene.log == ["a assigned 0 1 2 3"], "nobody had to rebalance for it"
+
+
+def test_heartbeats_that_fail_for_a_whole_session_are_told_and_end_in_a_join(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    answers = Answers(monkeypatch, HEARTBEAT, -1, *range(1, 10_000))
+    with scene.subscribed(session_timeout_ms=6000, heartbeat_interval_ms=1000) as a:
+        _, errors = read(scene, a, 1)
+        assert errors
+        assert set(codes(errors)) == {-1}
+        answers.numbers = ()
+        scene.write(range(20))
+        assert read(scene, a, 20)[0] == list(range(20))
+
+
+def test_an_error_that_stays_is_raised_again_and_again_and_is_no_storm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.write(range(20))
+    answers = Answers(monkeypatch, JOIN, -1, *range(1, 10_000))
+    errors = 0
+    with scene.subscribed() as a:
+        end = scene.world.now + 30
+        while scene.world.now < end:
+            try:
+                a.poll(1.0)
+            except KafkaError:
+                errors += 1
+        assert 25 <= errors <= answers.count < 50
+        answers.numbers = ()
+        assert read(scene, a, 20)[0] == list(range(20))
+
+
+@PROTOCOLS
+def test_a_right_that_is_missing_is_raised_until_the_application_subscribes_again(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    scene = Scene(protocol)
+    scene.write(range(20))
+    key = JOIN if protocol == "classic" else NEW_HEARTBEAT
+    answers = Answers(monkeypatch, key, GroupAuthorizationError.code or 0, 1)
+    with scene.subscribed() as a:
+        for _ in range(3):
+            with pytest.raises(GroupAuthorizationError):
+                a.poll(1.0)
+        assert answers.count == 1
+        a.subscribe(["t"])
+        assert read(scene, a, 20) == (list(range(20)), [])
+
+
+@CODES
+def test_a_producer_that_got_no_id_asks_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    scene = Scene()
+    Answers(monkeypatch, INIT, code, 1, 2)
+    config = {"bootstrap.servers": scene.cluster.bootstrap_servers}
+    with Producer(config, _host=scene.world.host("p")) as producer:
+        assert producer.send("t", b"1", partition=0).result(10).offset == 0
+
+
+@CODES
+def test_a_transaction_outlives_a_failed_search_for_its_coordinator(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    scene = Scene()
+    Answers(monkeypatch, FIND, code, 1)
+    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
+    with Producer(config, _host=scene.world.host("p")) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.send("t", b"1", partition=0)
+        producer.commit_transaction(30)
