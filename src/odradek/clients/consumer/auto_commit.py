@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from odradek.clients.consumer.group_commits import patience
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.errors import KafkaError
@@ -36,9 +37,7 @@ class AutoCommit:
         self._interval: float = config["auto.commit.interval.ms"]
         # While one commit is tried again and again, newer ones wait behind it.
         self._patience: float = max(self._interval, config["request.timeout.ms"])
-        self._before_revocation: float = min(
-            config["default.api.timeout.ms"], config["max.poll.interval.ms"]
-        )
+        self._before_revocation: float = min(patience(config), config["max.poll.interval.ms"])
 
     def run(self) -> Flow[None]:
         """Commit now and then, for as long as the client lives."""

@@ -29,11 +29,21 @@ from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_group import ConsumerGroup
+    from odradek.common.config import Config
 
 logger = logging.getLogger("odradek.consumer")
 
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState.FATAL)
+
+
+def patience(config: Config) -> float:
+    """Seconds that a question of the client's own may take; it is asked again when they are over.
+
+    `default.api.timeout.ms` is for calls. What nobody calls needs at least the time of one request,
+    or it could never succeed.
+    """
+    return max(config["default.api.timeout.ms"], config["request.timeout.ms"])
 
 
 class Told:
@@ -203,7 +213,7 @@ class GroupCommits:
         """
         now = yield START
         wanted = {s.partition: (s, s.generation) for s in states}
-        deadline = now + self._group.config["default.api.timeout.ms"]
+        deadline = now + patience(self._group.config)
         error: KafkaError | None = None
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         try:
@@ -218,6 +228,7 @@ class GroupCommits:
             state.resetting = False
             offset = found.get(partition)
             if error is not None and error.retriable:
+                state.backoff.failed(self._group.engine.now)
                 continue  # the fetcher asks again
             if error is not None:
                 subscription.fail(state, error, self._group.engine.now)

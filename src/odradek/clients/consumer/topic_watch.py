@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
+from odradek.clients.consumer.group_commits import patience
 from odradek.clients.consumer.membership import MemberState
 from odradek.clients.descriptions import list_topics
 from odradek.common.backoff import Backoff, ExponentialBackoff
@@ -163,7 +164,7 @@ class TopicWatch:
         """Resolve the pattern; keeps what is known where no broker answers."""
         config = self._group.config
         internal = not config["exclude.internal.topics"]
-        deadline = now + config["default.api.timeout.ms"]
+        deadline = now + patience(config)
         try:
             names = yield from list_topics(self._engine, deadline, internal=internal)
         except KafkaError:

@@ -1,0 +1,183 @@
+"""Each option that is a time, at the least value that is allowed: slow or useless, never broken.
+
+An engine that asks again at once what can't succeed at once never comes to the end of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.config import OPTIONS, Config
+from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
+from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+TRIED = (0, 1, 2, 10, 50, 100, 500, 1000, 5000, 10_000)
+AT_ONCE = ("retry.backoff.ms", "retry.backoff.max.ms", "default.api.timeout.ms", "max.block.ms")
+"""Together at 0 as well: what waits for none of them must wait for something else."""
+Use = Callable[[World, dict[str, Any]], Iterator[Callable[[], object]]]
+
+
+def least(client: str, names: tuple[str, ...], base: dict[str, Any]) -> dict[str, Any] | None:
+    """The least values that are accepted, all else being what it is without them."""
+    given = dict(base)
+    for name in names:
+        for value in TRIED:
+            # What another option has to be above or below goes along with it.
+            for more in ({}, {"fetch.max.wait.ms": 0}, {"heartbeat.interval.ms": 1}):
+                try:
+                    Config(client, {**given, **more, name: value})
+                except ConfigurationError:
+                    continue
+                given.update({**more, name: value})
+                break
+            else:
+                continue
+            break
+        else:
+            return None
+    return given
+
+
+def reading(protocol: str, how: str) -> Use:
+    def use(world: World, config: dict[str, Any]) -> Iterator[Callable[[], object]]:
+        group = {} if how == "alone" else {"group.id": "g", "group.protocol": protocol}
+        if protocol == "consumer":
+            config = {k: v for k, v in config.items() if k not in NOT_WITH_THE_NEW_PROTOCOL}
+        client = Consumer(
+            {**config, **group, "auto.offset.reset": "earliest"}, _host=world.host("c")
+        )
+        if how == "pattern":
+            client.subscribe(pattern="t.*")
+        elif how == "subscribe":
+            client.subscribe(["t"])
+        else:
+            client.assign([("t", 0), ("t", 1)])
+        for _ in range(8):
+            yield lambda: client.poll(1.0)
+        yield lambda: client.end_offsets([("t", 0)])
+        yield lambda: client.partitions_for("t")
+        if group:
+            yield client.commit
+            yield lambda: client.committed([("t", 0)])
+        yield lambda: client.poll(1.0)
+        yield lambda: client.close(2)
+
+    return use
+
+
+def writing(**more: Any) -> Use:
+    def use(world: World, config: dict[str, Any]) -> Iterator[Callable[[], object]]:
+        client = Producer({**config, **more}, _host=world.host("p"))
+        if more:
+            yield lambda: client.init_transactions(10)
+            yield client.begin_transaction
+        for n in range(6):
+            yield lambda n=n: client.send("t", b"%d" % n, partition=n % 2)  # type: ignore[misc]
+            yield lambda: world.advance(0.5)
+        if more:
+            yield client.commit_transaction
+        yield lambda: client.flush(5)
+        yield lambda: client.partitions_for("t")
+        yield lambda: client.close(2)
+
+    return use
+
+
+def administering(world: World, config: dict[str, Any]) -> Iterator[Callable[[], object]]:
+    client = Admin(config, _host=world.host("a"))
+    for _ in range(3):
+        yield client.list_topics
+        yield lambda: client.describe_topics(["t"], 5)
+        yield lambda: world.advance(1.0)
+    yield lambda: client.close(2)
+
+
+NOT_WITH_THE_NEW_PROTOCOL = ("session.timeout.ms", "heartbeat.interval.ms")
+USES: dict[str, tuple[str, dict[str, Any], Use]] = {
+    "assign": (CONSUMER, {}, reading("classic", "alone")),
+    "assign in a group": (CONSUMER, {"group.id": "g"}, reading("classic", "assign")),
+    "subscribe": (CONSUMER, {"group.id": "g"}, reading("classic", "subscribe")),
+    "pattern": (CONSUMER, {"group.id": "g"}, reading("classic", "pattern")),
+    "KIP-848": (CONSUMER, {"group.id": "g"}, reading("consumer", "subscribe")),
+    "producer": (PRODUCER, {}, writing()),
+    "transactions": (PRODUCER, {}, writing(**{"transactional.id": "x"})),
+    "admin": (ADMIN, {}, administering),
+}
+NAMES = [name for name, option in OPTIONS.items() if name.endswith(".ms") and option.name == name]
+
+
+def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
+    """Use the client; gives how many steps of it went well."""
+    client, base, act = USES[use]
+    world = World(seed=5)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=2)
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    config = least(client, names, {**servers, **base})
+    if config is None:
+        return -1
+    with Producer(servers, _host=world.host("filler")) as filler:
+        for n in range(6):
+            filler.send("t", b"%d" % n, partition=n % 2)
+    good = 0
+    for number, call in enumerate(act(world, config)):
+        if disturbed and number == 3:
+            cluster.stop(1)
+        try:
+            call()
+            good += 1
+        except ClientBrokenError:
+            raise
+        except KafkaError:
+            continue
+    return good
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
+    done = 0
+    for name in NAMES:
+        if USES[use][0] not in OPTIONS[name].clients:
+            continue
+        assert run(use, (name,), disturbed=False) > 0, name
+        done += 1
+    assert done > 8
+
+
+@pytest.mark.parametrize("use", USES)
+def test_nor_do_all_that_a_retry_waits_for(use: str) -> None:
+    names = tuple(n for n in AT_ONCE if USES[use][0] in OPTIONS[n].clients)
+    for disturbed in (False, True):
+        assert run(use, names, disturbed=disturbed) > 0
+
+
+@pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
+def test_calls_without_time_keep_no_records_back(use: str) -> None:
+    """`default.api.timeout.ms` is for calls: what the client asks for by itself has its time."""
+    world = World(seed=6)
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", partitions=2)
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    with Producer(servers, _host=world.host("filler")) as filler:
+        for n in range(6):
+            filler.send("t", b"%d" % n, partition=n % 2)
+    read: list[bytes | None] = []
+    config = {**servers, "default.api.timeout.ms": 0}
+    for call in USES[use][2](world, config):
+        try:
+            result = call()
+        except ClientBrokenError:
+            raise
+        except KafkaError:
+            continue
+        read += [r.value for r in result or () if hasattr(r, "value")]
+    assert sorted(read) == [b"%d" % n for n in range(6)]
