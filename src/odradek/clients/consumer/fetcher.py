@@ -22,7 +22,7 @@ from odradek.clients.consumer.read_replicas import ReadReplicas
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.clients.consumer.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.waiting_records import WaitingRecords
-from odradek.common.errors import AnswerTooLargeError, KafkaError
+from odradek.common.errors import AnswerTooLargeError, CorruptRecordError, KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
     CorruptMessageError,
@@ -384,11 +384,9 @@ class Fetcher:
             return
         found = survey(records, offset)
         if found.size == 0 and found.needed is not None:
-            # The answer was cut within its first batch: ask for all of it, in front of the others.
-            state.max_bytes = found.needed
-            state.served = 0
+            self._cut(state, offset, found.needed, len(records), now)
             return
-        state.max_bytes = None
+        state.max_bytes, state.cut_short = None, False
         if found.next_offset <= offset and not found.odd:
             self._retry(state, KafkaError(f"no record at or after {offset}"), now)
             return
@@ -414,6 +412,34 @@ class Fetcher:
         if found.epochs:
             state.fetch_epoch = found.epochs[-1][1]
         self.waiting.add(entry)
+        self.changed.notify()
+
+    def _cut(self, state: PartitionState, offset: int, needed: int, came: int, now: float) -> None:
+        """The answer ends within its first batch: ask for all of it, in front of the others.
+
+        Brokers send a first batch whole (KIP-74). Where all of it was asked for and less came, it
+        is asked for once more, alone, for others may have had the room; after that, or where it
+        claims more than any answer may have, asking doesn't help.
+        """
+        before, limit = state.max_bytes, self._engine.network.frame_limit
+        whole = before is not None and before >= needed
+        if needed <= limit and not (whole and state.cut_short):
+            state.max_bytes, state.cut_short = needed, whole
+            state.oversized = state.oversized or whole
+            state.served = 0
+            return
+        state.max_bytes, state.cut_short = None, False
+        failure: KafkaError
+        if needed > limit:
+            failure = FetchTooLargeError(state.partition, offset, needed, limit)
+        else:
+            failure = CorruptRecordError(
+                f"{state.partition}: the batch at offset {offset} claims {needed} bytes, and the "
+                f"answer to a fetch for all of them (max.partition.fetch.bytes) ends after {came}; "
+                "seek() past it to go on"
+            )
+            failure.partition, failure.offset = state.partition, offset
+        self._subscription.fail(state, failure, now)
         self.changed.notify()
 
     def _failed(

@@ -43,7 +43,8 @@ def patience(config: Config) -> float:
     `default.api.timeout.ms` is for calls. What nobody calls needs at least the time of one request,
     or it could never succeed.
     """
-    return max(config["default.api.timeout.ms"], config["request.timeout.ms"])
+    request: float = config["request.timeout.ms"]
+    return max(config["default.api.timeout.ms"], request)
 
 
 class Told:

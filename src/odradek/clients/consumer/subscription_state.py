@@ -46,6 +46,7 @@ class PartitionState:
         "committed",
         "consumed",
         "consumed_epoch",
+        "cut_short",
         "error",
         "fetch_epoch",
         "fetch_offset",
@@ -112,6 +113,8 @@ class PartitionState:
         self.backoff = backoff
         self.max_bytes: int | None = None
         """Set while the next batch is larger than the usual limit."""
+        self.cut_short = False
+        """All of that batch was asked for, and less came."""
         self.offset_bytes = GUESSED_BYTES
         """What an offset held in the last answer."""
         self.oversized = False
@@ -144,7 +147,7 @@ class PartitionState:
         self.generation += 1
         self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
         self.asked = None
-        self.max_bytes = None
+        self.max_bytes, self.cut_short = None, False
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """The caller commits this."""

@@ -1,0 +1,124 @@
+"""A first batch that never comes whole, or claims more than an answer may have: an error that names
+it, again and again with a backoff, and nobody else suffers. Never `[]` for ever, at RTT speed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import CorruptRecordError, KafkaError
+from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.primitives import records_view
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.broker_handlers import BY_KEY
+
+pytestmark = pytest.mark.simulation
+
+BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
+Spoil = Callable[[bytes], bytes]
+
+
+def claiming(length: int) -> Spoil:
+    return lambda batch: batch[:8] + struct.pack(">i", length) + batch[12:]
+
+
+def cut(batch: bytes) -> bytes:
+    return batch[:40]
+
+
+class Scene:
+    """Records in two partitions; the first batch of one is spoilt in answers while it is offset 0
+    that is asked for, so often.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
+        self.fetches, self.left, self.spoil = 0, often, spoil
+        work = BY_KEY[FetchRequest.API_KEY]
+
+        def handler(broker: Any, body: FetchRequest, version: int, reply: Any) -> Any:
+            self.fetches += 1
+            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
+
+        patch.setitem(BY_KEY, FetchRequest.API_KEY, handler)
+        self.world = World(seed=3)
+        cluster = SimulatedCluster(self.world, brokers=1)
+        cluster.create_topic("t", partitions=2)
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        self.producer = Producer({**servers, "linger.ms": 0}, _host=self.world.host("p"))
+        for n in range(5):
+            self.write(BAD, n)
+            self.write(SOUND, n)
+        config = {**servers, "auto.offset.reset": "earliest"}
+        self.client = Consumer(config, _host=self.world.host("c"))
+        self.client.assign([BAD, SOUND])
+
+    def write(self, to: TopicPartition, n: int) -> None:
+        self.producer.send(to.topic, b"%d" % n, partition=to.partition).result(5)
+
+    def _spoilt(self, answer: Any) -> Any:
+        for topic in answer.responses if isinstance(answer, FetchResponse) else ():
+            for data in topic.partitions:
+                records = bytes(records_view(data.records))
+                if data.partition_index == 0 and records[:8] == bytes(8) and self.left:
+                    self.left -= 1
+                    data.records = memoryview(self.spoil(records))
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "option"),
+    [
+        (cut, CorruptRecordError, "max.partition.fetch.bytes"),
+        (claiming(1 << 21), CorruptRecordError, "max.partition.fetch.bytes"),
+        (claiming(1 << 30), FetchTooLargeError, "fetch.max.bytes"),
+        (claiming(2**31 - 1), FetchTooLargeError, "fetch.max.bytes"),
+    ],
+)
+def test_it_is_named_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, spoil: Spoil, kind: type[KafkaError], option: str
+) -> None:
+    scene = Scene(monkeypatch, spoil)
+    found: list[bytes] = []
+    errors: list[KafkaError] = []
+    before, end = scene.fetches, scene.world.now + 10
+    n = 5
+    while scene.world.now < end:
+        scene.write(SOUND, n)
+        n += 1
+        try:
+            found += [r.value or b"" for r in scene.client.poll(1.0)]
+        except KafkaError as error:
+            errors.append(error)
+        scene.world.advance(0.1)
+    assert len(found) > n - 3, "the sound partition"
+    assert 5 <= len(errors) <= 40
+    for one in errors:
+        assert isinstance(one, kind)
+        assert (getattr(one, "partition", None), getattr(one, "offset", None)) == (BAD, 0)
+        for part in ("t-0", "offset 0", option, "seek()"):
+            assert part in str(one)
+    assert scene.fetches - before < 3 * len(found) + 4 * len(errors)
+    scene.client.seek(BAD, 1)
+    rest: list[int] = []
+    while len(rest) < 4:
+        rest += [r.offset for r in scene.client.poll(5.0) if r.partition == 0]
+    assert rest == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("often", [1, 2])
+def test_one_that_comes_whole_in_the_end_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, often: int
+) -> None:
+    scene = Scene(monkeypatch, cut, often)
+    found: list[Any] = []
+    while len(found) < 10:
+        found += [(r.partition, r.offset) for r in scene.client.poll(5.0)]
+    assert sorted(found) == [(p, n) for p in range(2) for n in range(5)]
