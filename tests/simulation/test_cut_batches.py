@@ -66,7 +66,7 @@ class Scene:
     def _spoilt(self, answer: Any) -> Any:
         for topic in answer.responses if isinstance(answer, FetchResponse) else ():
             for data in topic.partitions:
-                records = bytes(records_view(data.records))
+                records = bytes(records_view(data.records) or b"")
                 if data.partition_index == 0 and records[:8] == bytes(8) and self.left:
                     self.left -= 1
                     data.records = memoryview(self.spoil(records))

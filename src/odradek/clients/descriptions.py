@@ -139,6 +139,8 @@ def describe_topics(
         error: KafkaError | None = None
         for item in response.topics:
             name = item.name or ""
+            if name not in left:
+                continue  # nobody asked for it: it says nothing about those that are left
             if item.error_code == 0:
                 found[name] = topic_description(item)
                 continue
@@ -149,7 +151,7 @@ def describe_topics(
         if len(found) == len(wanted):
             return {n: found[n] for n in wanted}
         now = yield from call.retry(
-            None, error or KafkaError("an answer without some of the topics"), now
+            None, error or KafkaError("the answer leaves some of the topics out"), now
         )
 
 

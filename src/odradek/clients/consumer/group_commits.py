@@ -44,7 +44,8 @@ def patience(config: Config) -> float:
     or it could never succeed.
     """
     request: float = config["request.timeout.ms"]
-    return max(config["default.api.timeout.ms"], request)
+    call: float = config["default.api.timeout.ms"]
+    return max(call, request)
 
 
 class Told:

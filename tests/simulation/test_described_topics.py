@@ -1,0 +1,107 @@
+"""Descriptions of topics from answers that say less, or more, than what was asked for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.common.errors import KafkaTimeoutError
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.broker_handlers import BY_KEY
+
+pytestmark = pytest.mark.simulation
+
+Spoil = Callable[[MetadataResponse], object]
+
+
+def nameless(answer: MetadataResponse) -> None:
+    for topic in answer.topics:
+        topic.name = None
+
+
+def left_out(answer: MetadataResponse) -> None:
+    answer.topics = [topic for topic in answer.topics if topic.name != "u"]
+
+
+def renamed(answer: MetadataResponse) -> None:
+    """As many as were asked for, but not those."""
+    for n, topic in enumerate(answer.topics):
+        topic.name = f"x{n}"
+
+
+def and_more(answer: MetadataResponse) -> None:
+    for name, code in (("x\x1b[31m", 0), ("", 0), (None, 0), ("refused", 29), ("gone", 3)):
+        for topic in copy.deepcopy(answer.topics[:1]):
+            topic.name, topic.error_code = name, code
+            answer.topics = [topic, *answer.topics]
+
+
+class Scene:
+    """Topics t and u; from `begin` on so many answers to Metadata are spoilt."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int) -> None:
+        self.spoil, self.often, self.left = spoil, often, 0
+        work = BY_KEY[MetadataRequest.API_KEY]
+
+        def handler(broker: Any, body: Any, version: int, reply: Any) -> Any:
+            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
+
+        patch.setitem(BY_KEY, MetadataRequest.API_KEY, handler)
+        self.world = World(seed=2)
+        cluster = SimulatedCluster(self.world, brokers=2)
+        cluster.create_topic("t", partitions=4)
+        cluster.create_topic("u", partitions=1)
+        self.config = {"bootstrap.servers": cluster.bootstrap_servers}
+        self.admin = Admin(self.config, _host=self.world.host("a"))
+        self.consumer = Consumer(self.config, _host=self.world.host("c"))
+        self.admin.list_topics()
+        self.consumer.list_topics()
+
+    def _spoilt(self, answer: Any) -> Any:
+        if isinstance(answer, MetadataResponse) and self.left:
+            self.left -= 1
+            self.spoil(answer)
+        return answer
+
+    def begin(self) -> None:
+        self.left = self.often
+
+
+@pytest.mark.parametrize("spoil", [nameless, left_out, renamed, and_more])
+def test_what_was_asked_for_is_waited_for_and_nothing_else_counts(
+    monkeypatch: pytest.MonkeyPatch, spoil: Spoil
+) -> None:
+    scene = Scene(monkeypatch, spoil, often=2)
+    scene.begin()
+    found = scene.admin.describe_topics(["t", "u"], 10)
+    assert {name: len(t.partitions) for name, t in found.items()} == {"t": 4, "u": 1}
+    scene.begin()
+    assert set(scene.consumer.describe(["u", "t"], 10)) == {"t", "u"}
+    scene.begin()
+    assert len(scene.consumer.partitions_for("u", 10)) == 1
+
+
+def test_an_answer_with_more_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch, and_more, often=10_000)
+    scene.begin()
+    assert set(scene.admin.describe_topics(["t", "u"], 1)) == {"t", "u"}
+    assert scene.left == 10_000 - 1
+
+
+def test_answers_that_never_name_them_are_an_error_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(monkeypatch, renamed, often=10_000)
+    scene.begin()
+    with pytest.raises(KafkaTimeoutError, match="leaves some of the topics out"):
+        scene.admin.describe_topics(["t"], 5)
+    with pytest.raises(KafkaTimeoutError, match="leaves some of the topics out"):
+        scene.consumer.partitions_for("t", 5)
+    scene.left = 0
+    assert len(scene.consumer.partitions_for("t", 5)) == 4
