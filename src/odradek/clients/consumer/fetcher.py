@@ -331,7 +331,7 @@ class Fetcher:
                     self._take(*found, data, asked.address, brokers, now)
         for state in asked.without_news():
             state.missing_since = None
-            state.backoff.succeeded()
+            state.fetched_well()
         if asked.outdated or not asked.session.id:
             asked.release_all()
 
@@ -380,7 +380,7 @@ class Fetcher:
             self._replicas.prefer(state, data.preferred_read_replica, now)
         records = records_view(data.records)
         if not records:
-            state.backoff.succeeded()
+            state.fetched_well()
             return
         found = survey(records, offset)
         if found.size == 0 and found.needed is not None:
@@ -390,7 +390,7 @@ class Fetcher:
         if found.next_offset <= offset and not found.odd:
             self._retry(state, KafkaError(f"no record at or after {offset}"), now)
             return
-        state.backoff.succeeded()
+        state.fetched_well()
         aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
         whole = records if found.odd else records[: found.size]
         entry = Fetched(
@@ -467,7 +467,7 @@ class Fetcher:
                 self._engine.out_of_range(state)
             else:
                 logger.warning("position %d of %s isn't in its log", offset, state.partition)
-                self._subscription.policy_reset(state)
+                self._subscription.lost_position(state, now)
             return
         error = error_for(code, f"Fetch of {state.partition} at offset {offset}")
         error.needing("READ", name)

@@ -52,6 +52,7 @@ class PartitionState:
         "fetch_offset",
         "generation",
         "log_end",
+        "losses",
         "max_bytes",
         "missing_since",
         "moves",
@@ -111,6 +112,8 @@ class PartitionState:
         """Who is read instead of the leader."""
         self.resetting = False
         self.backoff = backoff
+        self.losses = 0
+        """How often in a row the log didn't have the position that a reset had found."""
         self.max_bytes: int | None = None
         """Set while the next batch is larger than the usual limit."""
         self.cut_short = False
@@ -148,6 +151,11 @@ class PartitionState:
         self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
         self.asked = None
         self.max_bytes, self.cut_short = None, False
+
+    def fetched_well(self) -> None:
+        """A leader took the position as it is."""
+        self.backoff.succeeded()
+        self.losses = 0
 
     def say(self, offset: OffsetAndMetadata) -> None:
         """The caller commits this."""
@@ -345,6 +353,7 @@ class SubscriptionState:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
         state = self.get(partition)
+        state.losses = 0
         state.move_to(offset)
         self.hand_over.forget(state)  # also where it is the same offset
 
@@ -353,6 +362,7 @@ class SubscriptionState:
         self.changes += 1
         for partition in list(self.partitions if partitions is None else partitions):
             state = self.get(partition)
+            state.losses = 0
             state.move_to(None)
             state.reset = policy
 
@@ -368,6 +378,17 @@ class SubscriptionState:
         self.changes += 1
         state.move_to(None)
         state.reset = policy or self._policy
+
+    def lost_position(self, state: PartitionState, now: float) -> None:
+        """The log doesn't have it. What a reset found and the log lacks again is looked up with a
+        backoff: two replicas that disagree would be asked as fast as they answer.
+        """
+        before = state.losses
+        self.policy_reset(state)
+        state.losses = before + 1
+        if before:
+            state.backoff.failures = before - 1
+            state.backoff.failed(now)
 
     @property
     def policy(self) -> str:
