@@ -16,11 +16,13 @@ from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.registry import api_name
 from odradek.simulation.broker_handlers import BY_KEY, Picture, api_versions
 from odradek.simulation.environment import Peer, ReceivedRequest, Session, Verdict
 from odradek.simulation.fetch_sessions import FetchSessions
-from odradek.simulation.injected_errors import Injection, find
+from odradek.simulation.injected_errors import OUT_OF_ORDER, Injection, find
+from odradek.simulation.produce_handler import written_before
 
 if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
@@ -261,7 +263,7 @@ class SimulatedBroker:
         reply = self._reply(session, request)
         if self.injections:
             injected = find(self.injections, request.body)
-            if injected is not None:
+            if injected is not None and not self._would_lie(injected, request):
                 reply = injected.answering(request.body, reply)
                 if not injected.does(request.body):
                     reply(None)
@@ -269,6 +271,15 @@ class SimulatedBroker:
         response = BY_KEY[request.api_key](self, request.body, request.version, reply)
         if response is not None:
             reply(response)
+
+    def _would_lie(self, injected: Injection, request: ReceivedRequest) -> bool:
+        """A leader that has a batch says of none that its sequence is out of order."""
+        body = request.body
+        return (
+            injected.code in OUT_OF_ORDER
+            and isinstance(body, ProduceRequest)
+            and written_before(self, body, request.version)
+        )
 
     def _reply(
         self, session: BrokerSession, request: ReceivedRequest

@@ -40,6 +40,8 @@ APIS = tuple(sorted(READS | CHANGES))
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 """What leaders say of batches that may have been appended; any other code says that they weren't,
 so a broker that has appended one and answers so lies, and no client can be right then."""
+OUT_OF_ORDER = (45, 59)
+"""And what they say of none that they have."""
 LIES = {"Produce": {46}}
 """What says that something was done before; no client can know better."""
 

@@ -54,6 +54,23 @@ def produce(
     return _Produce(broker, request, version, reply).begin()
 
 
+def written_before(broker: SimulatedBroker, request: p.ProduceRequest, version: int) -> bool:
+    """Whether the log has a batch of it already."""
+    for asked in request.topic_data:
+        try:
+            topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
+        except BrokerError:
+            continue
+        for data in asked.partition_data:
+            try:
+                log = led_partition(broker, topic, data.index).log
+                if log.find_duplicate(check_batch(_as_bytes(data.records))) is not None:
+                    return True
+            except BrokerError:
+                continue
+    return False
+
+
 class _Produce:
     """One request with the partitions that have no outcome yet."""
 
