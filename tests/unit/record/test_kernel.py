@@ -57,7 +57,8 @@ HEADERS: tuple[Headers, ...] = (
 
 @pytest.fixture
 def empty_pool() -> Iterator[None]:
-    """Nothing idle before or left behind."""
+    """Nothing idle before or left behind, nor lent to what others have left in cycles."""
+    gc.collect()
     limit = kernel.pool_state()[1]
     kernel.set_pool_limit(0)
     kernel.set_pool_limit(limit)
