@@ -185,3 +185,29 @@ def test_a_producer_that_vanishes_holds_readers_up_only_for_its_timeout(
             story.committed.append(n)
     gone.close(timeout=0)
     story.check()
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+def test_who_was_put_out_of_its_group_sends_no_offsets(
+    group_protocol: str, cluster: LocalCluster, topic: str
+) -> None:
+    """Others may have made something of its records. Brokers check nobody's name but a member's."""
+    story, place = Story(cluster, topic), TopicPartition(topic, 0)
+    running = story.producer()
+    story.commit(running)
+    with story.consumer(
+        group_id=topic, group_protocol=group_protocol, max_poll_interval_ms=2000
+    ) as member:
+        member.subscribe([topic])
+        deadline = time.monotonic() + 30
+        while not member.poll(0.5):
+            assert time.monotonic() < deadline, str(member.explain())
+        while "0 partitions" not in str(member.explain()):  # max.poll.interval.ms goes by
+            assert time.monotonic() < deadline, str(member.explain())
+            time.sleep(0.1)
+        with pytest.raises(UnknownMemberIdError), running.transaction():
+            story.send(running)
+            running.send_offsets_to_transaction({place: 10}, member.group_metadata())
+        assert member.committed([place]) == {place: None}
+    running.close()
+    story.check()
