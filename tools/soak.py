@@ -1,10 +1,11 @@
 """`make soak MINUTES=30`: random trouble for real brokers, and what it did to records.
 
-Progress goes to the screen, the report to a JSON file. The exit status is 0 when nothing was lost,
-doubled or out of order, 1 otherwise.
+Progress goes to the screen, the report to a JSON file, what the clients log beside it. The exit
+status is 0 when nothing was lost, doubled or out of order, 1 otherwise.
 """
 
 import argparse
+import logging
 import random
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ def main() -> None:
         readers=chosen.readers,
     )
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=chosen.json.with_suffix(".log"), filemode="w", format="%(asctime)s %(message)s"
+    )
     print(f"soak of {chosen.minutes:g} minutes, seed {chosen.seed}", flush=True)
     report = run(plan, lambda line: print(line, flush=True), chosen.json)
     chosen.json.write_text(as_json(report) + "\n")

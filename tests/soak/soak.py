@@ -314,10 +314,15 @@ class Soak:
 
 
 def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Report:
-    """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines."""
+    """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines,
+    and what the brokers have logged.
+    """
     with LocalCluster(brokers=3, config=SESSIONS) as cluster:
         soak = Soak(cluster, plan, say)
         report = soak.run()
+        if keep is not None and not report.ok:
+            for broker in range(3):
+                keep.with_suffix(f".broker-{broker}.log").write_text(cluster.logs(broker))
     if keep is not None and not report.ok:
         path = keep.with_suffix(".history.jsonl")
         path.write_text("".join(f"{line}\n" for line in soak.history.lines()))
