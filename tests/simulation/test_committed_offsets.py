@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -15,7 +16,6 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 
@@ -124,25 +124,21 @@ def test_what_an_answer_leaves_out_is_asked_again(
     writer.assign([T0, T1, U0])
     writer.commit({T0: 5, T1: 6, U0: 7})
     left = 3
-    whole = BY_KEY[OffsetFetchRequest.API_KEY]
 
-    def cut(broker: Any, request: Any, spoken: int, reply: Any) -> Any:
+    def cut(answer: Any) -> None:
         nonlocal left
-        answer: Any = whole(broker, request, spoken, reply)
-        if left:
-            left -= 1
-            for group in answer.groups or [answer]:
-                if what == "a partition":
-                    group.topics[0].partitions.pop()
-                elif what == "a topic":
-                    group.topics.pop()
-                elif what == "everything":
-                    group.topics.clear()
-                else:
-                    group.topics[0].topic_id = b"?" * 16
-        return answer
+        left = max(0, left - 1)
+        for group in (answer.groups or [answer]) if left else ():
+            if what == "a partition":
+                group.topics[0].partitions.pop()
+            elif what == "a topic":
+                group.topics.pop()
+            elif what == "everything":
+                group.topics.clear()
+            else:
+                group.topics[0].topic_id = b"?" * 16
 
-    monkeypatch.setitem(BY_KEY, OffsetFetchRequest.API_KEY, cut)
+    spoil_answers(monkeypatch, OffsetFetchRequest.API_KEY, cut)
     reader = consumer(world, cluster)
     reader.assign([T0, T1, U0])
     found = reader.committed([T0, T1, U0], timeout=20)

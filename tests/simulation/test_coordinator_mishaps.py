@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.producer import Producer
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import GroupAuthorizationError
-from odradek.simulation.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 
@@ -27,21 +27,13 @@ class Answers:
 
     def __init__(self, patch: pytest.MonkeyPatch, key: int, code: int, *numbers: int) -> None:
         self.count, self.code, self.numbers = 0, code, numbers
-        work = BY_KEY[key]
+        spoil_answers(patch, key, self._spoil)
 
-        def handler(broker: Any, body: Any, version: int, reply: Any) -> Any:
-            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
-
-        patch.setitem(BY_KEY, key, handler)
-
-    def _spoilt(self, answer: Any) -> Any:
-        if answer is None:
-            return None
+    def _spoil(self, answer: Any) -> None:
         self.count += 1
         if self.count in self.numbers:
             for one in getattr(answer, "coordinators", None) or [answer]:
                 one.error_code = self.code
-        return answer
 
 
 def read(scene: Scene, consumer: Any, count: int) -> tuple[list[int], list[KafkaError]]:
@@ -185,6 +177,24 @@ def test_a_producer_that_got_no_id_asks_again(monkeypatch: pytest.MonkeyPatch, c
     config = {"bootstrap.servers": scene.cluster.bootstrap_servers}
     with Producer(config, _host=scene.world.host("p")) as producer:
         assert producer.send("t", b"1", partition=0).result(10).offset == 0
+
+
+def test_a_producer_that_never_gets_an_id_ends_its_records_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    answers = Answers(monkeypatch, INIT, -1, *range(1, 1000))
+    config = {
+        "bootstrap.servers": scene.cluster.bootstrap_servers,
+        "delivery.timeout.ms": 8000,
+        "request.timeout.ms": 2000,
+    }
+    with Producer(config, _host=scene.world.host("p")) as producer:
+        begin = scene.world.now
+        with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
+            producer.send("t", b"1", partition=0).result(20)
+        assert 8.0 <= scene.world.now - begin <= 8.1
+        assert answers.count < 40  # asked again with a backoff
 
 
 @CODES

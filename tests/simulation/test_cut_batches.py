@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -18,7 +19,6 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.primitives import records_view
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 
@@ -41,13 +41,7 @@ class Scene:
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil
-        work = BY_KEY[FetchRequest.API_KEY]
-
-        def handler(broker: Any, body: FetchRequest, version: int, reply: Any) -> Any:
-            self.fetches += 1
-            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
-
-        patch.setitem(BY_KEY, FetchRequest.API_KEY, handler)
+        spoil_answers(patch, FetchRequest.API_KEY, self._spoil)
         self.world = World(seed=3)
         cluster = SimulatedCluster(self.world, brokers=1)
         cluster.create_topic("t", partitions=2)
@@ -63,14 +57,14 @@ class Scene:
     def write(self, to: TopicPartition, n: int) -> None:
         self.producer.send(to.topic, b"%d" % n, partition=to.partition).result(5)
 
-    def _spoilt(self, answer: Any) -> Any:
-        for topic in answer.responses if isinstance(answer, FetchResponse) else ():
+    def _spoil(self, answer: FetchResponse) -> None:
+        self.fetches += 1
+        for topic in answer.responses:
             for data in topic.partitions:
                 records = bytes(records_view(data.records) or b"")
                 if data.partition_index == 0 and records[:8] == bytes(8) and self.left:
                     self.left -= 1
                     data.records = memoryview(self.spoil(records))
-        return answer
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 
@@ -47,12 +46,7 @@ class Scene:
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int) -> None:
         self.spoil, self.often, self.left = spoil, often, 0
-        work = BY_KEY[MetadataRequest.API_KEY]
-
-        def handler(broker: Any, body: Any, version: int, reply: Any) -> Any:
-            return self._spoilt(work(broker, body, version, lambda r: reply(self._spoilt(r))))
-
-        patch.setitem(BY_KEY, MetadataRequest.API_KEY, handler)
+        spoil_answers(patch, MetadataRequest.API_KEY, self._spoil)
         self.world = World(seed=2)
         cluster = SimulatedCluster(self.world, brokers=2)
         cluster.create_topic("t", partitions=4)
@@ -63,11 +57,10 @@ class Scene:
         self.admin.list_topics()
         self.consumer.list_topics()
 
-    def _spoilt(self, answer: Any) -> Any:
-        if isinstance(answer, MetadataResponse) and self.left:
+    def _spoil(self, answer: MetadataResponse) -> None:
+        if self.left:
             self.left -= 1
             self.spoil(answer)
-        return answer
 
     def begin(self) -> None:
         self.left = self.often

@@ -9,48 +9,29 @@ is done here, whatever the protocol. Must not: decide how often, or who is told.
 
 from __future__ import annotations
 
+from odradek.common import kafka_errors as errors
 from odradek.common.errors import AuthorizationError, BrokerError, KafkaError, MalformedMessageError
-from odradek.common.kafka_errors import (
-    FencedInstanceIdError,
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    IllegalSaslStateError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidRegularExpressionError,
-    InvalidRequestError,
-    InvalidSessionTimeoutError,
-    InvalidTopicExceptionError,
-    InvalidTransactionTimeoutError,
-    SaslAuthenticationFailedError,
-    SecurityDisabledError,
-    TransactionalIdNotFoundError,
-    UnreleasedInstanceIdError,
-    UnsupportedAssignorError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
-)
 
 REFUSALS = (
     AuthorizationError,
-    FencedInstanceIdError,
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    IllegalSaslStateError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidRegularExpressionError,
-    InvalidRequestError,
-    InvalidSessionTimeoutError,
-    InvalidTopicExceptionError,
-    InvalidTransactionTimeoutError,
-    SaslAuthenticationFailedError,
-    SecurityDisabledError,
-    TransactionalIdNotFoundError,
-    UnreleasedInstanceIdError,
-    UnsupportedAssignorError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
+    errors.FencedInstanceIdError,
+    errors.GroupIdNotFoundError,
+    errors.GroupMaxSizeReachedError,
+    errors.IllegalSaslStateError,
+    errors.InconsistentGroupProtocolError,
+    errors.InvalidGroupIdError,
+    errors.InvalidRegularExpressionError,
+    errors.InvalidRequestError,
+    errors.InvalidSessionTimeoutError,
+    errors.InvalidTopicExceptionError,
+    errors.InvalidTransactionTimeoutError,
+    errors.SaslAuthenticationFailedError,
+    errors.SecurityDisabledError,
+    errors.TransactionalIdNotFoundError,
+    errors.UnreleasedInstanceIdError,
+    errors.UnsupportedAssignorError,
+    errors.UnsupportedSaslMechanismError,
+    errors.UnsupportedVersionError,
 )
 """Codes that say something about who asks: nothing changes until somebody changes it."""
 

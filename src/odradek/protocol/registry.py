@@ -7,7 +7,7 @@ API. Must not: import any message module by itself; that is what keeps `import o
 from __future__ import annotations
 
 import re
-from importlib import import_module
+import sys
 from typing import Any
 
 from odradek.common.errors import UnsupportedFeatureError
@@ -38,6 +38,6 @@ def request_class(api_key: int) -> type[Request[Any]]:
         module = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         home = f"odradek.protocol.messages.{module}"
         loaded(home)
-        found = getattr(import_module(home), f"{name}Request")
+        found = getattr(sys.modules[home], f"{name}Request")
         _classes[api_key] = found
     return found

@@ -297,15 +297,8 @@ class ClassicMembership:
                     "Heartbeat", body, HeartbeatResponse, _check_beat, math.inf, constant=True
                 )
             )
-            try:
-                while not asked.done:
-                    now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
-                    if self._running is None:  # the consumer left in this step
-                        return
-                    if not (asked.done or self._doubtful) and now >= self._expires:
-                        self._doubt()
-            finally:
-                self._forget_beat(asked)
+            if not (yield from self._answered(asked)):
+                return
             error, now = asked.error, group.engine.now
             if not isinstance(error, KafkaError) or is_refusal(error) or isinstance(error, REMOVED):
                 break
@@ -320,6 +313,19 @@ class ClassicMembership:
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:
             self.rejoin("the group is rebalancing", group.engine.now)
+
+    def _answered(self, asked: Completion[HeartbeatResponse]) -> Flow[bool]:
+        """Wait for the answer, however long; False when the consumer leaves meanwhile."""
+        try:
+            while not asked.done:
+                now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
+                if self._running is None:  # in this step, perhaps the one that brought the answer
+                    return False
+                if not (asked.done or self._doubtful) and now >= self._expires:
+                    self._doubt()
+            return True
+        finally:
+            self._forget_beat(asked)
 
     def _doubt(self) -> None:
         """Nothing was heard for so long that the group may have put this member out."""

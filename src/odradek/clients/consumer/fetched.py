@@ -206,7 +206,8 @@ class Fetched:
             self._start = decoded.next_offset_after(self._row)
             decoded = None
         while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
-            decoded = self._decode_on(max(most, ahead), key, value, headers, layout)
+            # At least one: a decoding that may end before the first row never gets on.
+            decoded = self._decode_on(max(most, ahead, 1), key, value, headers, layout)
         return decoded.columns.slice(self._row, self._row + most)
 
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:

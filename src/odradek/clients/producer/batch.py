@@ -101,8 +101,9 @@ class ProducerBatch:
         self.sequence = NO_SEQUENCE
         self.producer: tuple[int, int] = (-1, -1)
         self.epoch_tried = -1
-        self.topic_tried = b""
         """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.topic_tried = b""
+        """The topic's id at the last attempt: another topic may have the name now."""
         self.ordinal = 0
         """How many batches of its partition got a sequence under its identity before it."""
         self.doubtful = False

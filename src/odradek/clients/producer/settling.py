@@ -226,7 +226,7 @@ class Settling:
             if batch.serial > behind.serial:
                 batch.out_of_order = False
                 queue.gaps -= 1
-            elif batch.doubtful and batch.topic_tried == behind.topic_tried:
+            elif batch.doubtful:
                 batch.out_of_order = False
                 queue.gaps -= 1
                 queue.waiting.remove(batch)
