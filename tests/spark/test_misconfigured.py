@@ -1,4 +1,4 @@
-"""Queries that can't work: each fails within half a minute and says which option is wrong, and why.
+"""Queries that can't work: each fails before its calls' 60 s and says which option is wrong, why.
 
 Several run at the same time, since the slow ones only wait.
 """
@@ -19,7 +19,7 @@ from tests.spark.conftest import Topics, numbered, spark_options
 
 from odradek.testing import LocalCluster
 
-LIMIT = 30.0
+LIMIT = 50.0  # none of them is found out by a timeout, which would take a minute
 pytestmark = pytest.mark.timeout(240)
 READS = ("read", "read a stream")
 WRITES = ("write", "write a stream")
