@@ -9,6 +9,9 @@ from rules_to_break import SETTLING, Breakage, broken
 
 QUEUE = "clients/producer/partition_queue.py"
 ONCE = "tests/simulation/test_written_once.py"
+CUT = "tests/simulation/test_explore.py::test_what_once_failed_holds[{}]".format(
+    "no_sequence_is_known_after_a_log_was_cut"
+)
 REFUSED = "tests/simulation/test_refused_records.py"
 
 PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
@@ -16,7 +19,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "out of order behind an acknowledged batch isn't written",
         "R-PR-1",
         SETTLING,
-        "if batch.doubtful and batch.serial < queue.numbering.acknowledged:",
+        "if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:",
         "if False:",
         f"{ONCE}::test_out_of_order_behind_an_acknowledged_one_is_success",
     ),
@@ -48,7 +51,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a topic made anew counts as one whose leader knows the producer",
         "R-PR-1",
         QUEUE,
-        "numbering.acknowledged, numbering.known_at = -1, NEVER",
+        "numbering.acknowledged, numbering.known_at, numbering.reached = -1, NEVER, 0",
         "numbering.acknowledged = -1",
         f"{ONCE}::test_a_topic_made_anew_gets_the_first_batch_first",
     ),
@@ -67,6 +70,22 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         " and batch.topic_tried == numbering.topic_id:",
         ":",
         f"{ONCE}::test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one",
+    ),
+    broken(
+        "what is in doubt in a log that was cut counts as written",
+        "R-PR-1",
+        SETTLING,
+        "            elif batch.doubtful and not queue.numbering.cut:",
+        "            elif batch.doubtful:",
+        CUT,
+    ),
+    broken(
+        "an offset before what was acknowledged says nothing",
+        "R-PR-1",
+        QUEUE,
+        "if older and offset < numbering.reached + between:",
+        "if False:",
+        CUT,
     ),
     broken(
         "records of topics without ids go to whoever has the address",

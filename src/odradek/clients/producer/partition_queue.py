@@ -43,14 +43,19 @@ class Numbering:
     """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
     lost: bool = False
     """One that may have been written was given up; a copy of it may still be under way."""
+    reached: int = 0
+    """The offset after the newest acknowledged record under this identity."""
+    cut: bool = False
+    """The log has lost what was acknowledged, and then took a batch though older ones are in doubt:
+    its leader knew nobody any more and takes any sequence, so there may be holes before it."""
 
     def begin(self, identity: tuple[int, int]) -> None:
         """Go on under another identity. The leader wants sequence 0 first, and refuses from then on
         whatever comes late under an older epoch.
         """
         self.identity, self.next_sequence, self.numbered = identity, 0, 0
-        self.acknowledged, self.known_at = -1, NEVER
-        self.ended = self.lost = False
+        self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
+        self.ended = self.lost = self.cut = False
 
 
 @dataclass(slots=True)
@@ -74,7 +79,7 @@ class PartitionQueue:
         if self.by_name or topic_id == numbering.topic_id:
             return
         if numbering.topic_id:
-            numbering.acknowledged, numbering.known_at = -1, NEVER
+            numbering.acknowledged, numbering.known_at, numbering.reached = -1, NEVER, 0
         numbering.topic_id = topic_id
 
     def next(self) -> ProducerBatch | None:
@@ -112,6 +117,25 @@ class PartitionQueue:
             for b in under_way
         )
         return near and len(under_way) < max_in_flight
+
+    def appended(self, batch: ProducerBatch, offset: int) -> None:
+        """It was acknowledged, and lies at this offset (-1 where the leader doesn't say).
+
+        Before it lie all that were acknowledged, and the older ones that are still in doubt,
+        unless an unclean election took them: offsets only fall where a log was cut.
+        """
+        numbering, newest = self.numbering, self.numbering.acknowledged
+        numbering.known_at = batch.epoch_tried
+        if batch.serial < newest:
+            return
+        numbering.acknowledged = batch.serial
+        if offset < 0:
+            return
+        older = [b for b in self.unsettled() if b.serial < batch.serial]
+        between = sum(b.count for b in older if b.serial > newest)
+        if older and offset < numbering.reached + between:
+            numbering.cut = True
+        numbering.reached = offset + batch.count
 
     def number(self, batch: ProducerBatch) -> None:
         """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""

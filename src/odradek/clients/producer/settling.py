@@ -4,9 +4,9 @@ In: the answer to a batch, or why there is none; batches whose time is up. Out: 
 batch back in its partition's queue. A batch that may have been written keeps its sequence over all
 its retries, until a leader knows it again. OUT_OF_ORDER_SEQUENCE says that a leader which knows the
 producer expects another sequence: either the batch has been written and is out of the leader's
-memory, or something before it is missing. Sequences have no holes, so it *is* written where one
-behind it was; and isn't where all those behind it that could be are refused in the same way (a
-leader that was started anew remembers only the last).
+memory, or something before it is missing. Sequences have no holes where a log wasn't cut, so it
+*is* written where one behind it was; and isn't where all those behind it that could be are refused
+in the same way (a leader that was started anew remembers only the last).
 Must not: end a batch without an offset or a typed error, or number one anew that may be written.
 """
 
@@ -143,7 +143,8 @@ class Settling:
     ) -> None:
         """A leader doesn't take this batch's sequence, or doesn't know its identity."""
         if code == OutOfOrderSequenceNumberError.code:
-            if batch.doubtful and batch.serial < queue.numbering.acknowledged:
+            numbering = queue.numbering
+            if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
                 self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
                 return
         elif self.identity.transactional_id is not None:
@@ -173,7 +174,7 @@ class Settling:
             self._end(queue, f"{batch.partition}: {why}")
             foreign = isinstance(failure, InvalidProducerEpochError)
             # A copy of it may be under way behind one that was given up and may come yet.
-            unsure = foreign or numbering.lost or not batch.recognised
+            unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
             if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
                 queue.waiting.remove(batch)
                 if batch.doubtful:
@@ -206,8 +207,7 @@ class Settling:
         numbering = queue.numbering
         # An answer of the topic that had this name before says nothing of the one that has it now.
         if batch.producer == numbering.identity and batch.topic_tried == numbering.topic_id:
-            numbering.acknowledged = max(numbering.acknowledged, batch.serial)
-            numbering.known_at = batch.epoch_tried
+            queue.appended(batch, outcome.base_offset)
         self.acknowledged_as = batch.producer
         self._accumulator.release(batch)
         if self.disturbed:
@@ -226,7 +226,7 @@ class Settling:
             if batch.serial > behind.serial:
                 batch.out_of_order = False
                 queue.gaps -= 1
-            elif batch.doubtful:
+            elif batch.doubtful and not queue.numbering.cut:
                 batch.out_of_order = False
                 queue.gaps -= 1
                 queue.waiting.remove(batch)

@@ -93,6 +93,54 @@ def test_nothing_goes_behind_what_is_under_way_to_a_topic_that_was_made_anew() -
     assert queue.admits(batch(9), 0, 5)
 
 
+@pytest.mark.parametrize(
+    ("offset", "cut"),
+    [
+        (103, False),  # all are there
+        (150, False),  # others write, too
+        (102, True),  # one of the three records before it can't be there
+        (0, True),
+        (-1, False),  # the leader doesn't say
+    ],
+)
+def test_a_log_that_has_no_room_for_what_is_in_doubt_was_cut(offset: int, cut: bool) -> None:
+    queue = known()
+    queue.appended(sent(queue, 0, 10), 90)
+    queue.in_flight.clear()
+    assert (queue.numbering.reached, queue.numbering.cut) == (100, False)
+    first, second, late = sent(queue, 1, 2), sent(queue, 2, 1), sent(queue, 3, 2)
+    younger = sent(queue, 4, 5)
+    queue.in_flight[:] = [first, younger]
+    queue.waiting.extend((second, batch(5, 7)))  # the last was never sent
+    queue.appended(late, offset)
+    assert queue.numbering.cut == cut
+    assert queue.numbering.acknowledged == 3
+
+
+def test_one_in_doubt_has_its_room_once() -> None:
+    queue = known()
+    first, second, third = sent(queue, 0), sent(queue, 1), sent(queue, 2)
+    queue.in_flight[:] = [first]
+    queue.appended(second, 1)
+    queue.appended(third, 2)
+    assert (queue.numbering.reached, queue.numbering.cut) == (3, False)
+    queue.in_flight.clear()
+    queue.appended(first, 0)  # its answer came last
+    assert (queue.numbering.reached, queue.numbering.acknowledged) == (3, 2)
+    queue.in_flight.append(sent(queue, 3))
+    queue.appended(sent(queue, 4), 3)
+    assert queue.numbering.cut
+
+
+def test_offsets_that_fall_with_nothing_in_doubt_begin_anew() -> None:
+    queue = known()
+    queue.appended(sent(queue, 0, 10), 90)
+    queue.in_flight.clear()
+    queue.appended(sent(queue, 1, 2), 0)
+    assert not queue.numbering.cut
+    assert queue.numbering.reached == 2
+
+
 def test_only_the_newest_gives_its_sequence_back() -> None:
     queue = known()
     first, second = sent(queue, 0, 3), sent(queue, 1, 2)
@@ -122,10 +170,11 @@ def test_a_new_identity_begins_at_nothing() -> None:
     queue = known()
     sent(queue, 0, 5)
     numbering = queue.numbering
-    numbering.ended = numbering.lost = True
+    numbering.ended = numbering.lost = numbering.cut = True
+    numbering.reached = 5
     numbering.begin((7, 1))
     assert (numbering.next_sequence, numbering.numbered, numbering.ended) == (0, 0, False)
-    assert not numbering.lost
+    assert (numbering.lost, numbering.cut, numbering.reached) == (False, False, 0)
     assert numbering.known_at < -1
     assert queue.in_flight[0].sequence != NO_SEQUENCE
 
