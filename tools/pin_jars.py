@@ -3,7 +3,8 @@
 Ivy resolves the broker, the console tools and an slf4j binding with everything they need; the
 result goes to ``src/odradek/testing/jars/kafka-<version>.txt``, one jar a line: coordinates and
 SHA-256.  What a machine fetches later is compared with that list, so run this only to add a
-version, and read the difference before it is committed.
+version, and read the difference before it is committed.  A version in `TOOLS_OF`, whose console
+tools can't be had, gets none: another version's are run, with that version's jars.
 """
 
 import argparse
@@ -13,26 +14,31 @@ import sys
 import tempfile
 from pathlib import Path
 
-from odradek.testing.jars import LISTS, find_ivy_jar, settings_xml
+from odradek.testing.jars import LISTS, TOOLS_OF, find_ivy_jar, settings_xml
 from odradek.testing.java import java_home
 
 LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without one the log is empty
 # Connect is no part of a broker, and drags in a web server.
-EXCLUDED = ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
+EXCLUDED = [
+    ("org.apache.kafka", module)
+    for module in ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
+]
+EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: of two, slf4j takes either
 
 
 def ivy_xml(version: str) -> str:
     """Return the Ivy module that depends on all we run."""
     wanted = [
         ("org.apache.kafka", "kafka_2.13", version),
-        ("org.apache.kafka", "kafka-tools", version),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
     ]
+    if version not in TOOLS_OF:
+        wanted.append(("org.apache.kafka", "kafka-tools", version))
     dependencies = "".join(
         f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->runtime,master"/>'
         for org, name, rev in wanted
     )
-    excludes = "".join(f'<exclude org="org.apache.kafka" module="{name}"/>' for name in EXCLUDED)
+    excludes = "".join(f'<exclude org="{org}" module="{name}"/>' for org, name in EXCLUDED)
     return (
         '<ivy-module version="2.0"><info organisation="odradek" module="pin"/>'
         '<configurations><conf name="default"/></configurations>'

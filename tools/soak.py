@@ -15,6 +15,8 @@ sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
 
 from tests.soak.soak import TROUBLES, Plan, as_json, run  # noqa: E402
 
+from odradek.testing.jars import DEFAULT_VERSION  # noqa: E402
+
 
 def main() -> None:
     """Run as long as the command line says."""
@@ -22,6 +24,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--rate", type=float, default=150.0, help="records a second")
+    parser.add_argument("--kafka", default=DEFAULT_VERSION, help="version of the brokers")
     parser.add_argument(
         "--protocols", nargs="+", default=["classic", "consumer"], help="group protocols"
     )
@@ -38,12 +41,13 @@ def main() -> None:
         troubles=tuple(chosen.troubles),
         members=chosen.members,
         readers=chosen.readers,
+        kafka=chosen.kafka,
     )
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(
         filename=chosen.json.with_suffix(".log"), filemode="w", format="%(asctime)s %(message)s"
     )
-    print(f"soak of {chosen.minutes:g} minutes, seed {chosen.seed}", flush=True)
+    print(f"soak of {chosen.minutes:g} minutes, seed {chosen.seed}, Kafka {plan.kafka}", flush=True)
     report = run(plan, lambda line: print(line, flush=True), chosen.json)
     chosen.json.write_text(as_json(report) + "\n")
     print(as_json(report))

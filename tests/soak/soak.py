@@ -26,6 +26,7 @@ from tests.soak.workers import GroupReader, Member, Source, Worker
 
 from odradek.simulation.history import History, Outcome
 from odradek.testing import LocalCluster
+from odradek.testing.jars import DEFAULT_VERSION
 
 SOURCE = "in"
 SESSIONS = {
@@ -69,6 +70,8 @@ class Plan:
     """Workers whose brokers are killed and paused, in a random order; by default anybody's."""
     drain: float = 180.0
     """Seconds that the chains may take to work off what is left."""
+    kafka: str = DEFAULT_VERSION
+    """The brokers' version, where `run` makes them."""
 
 
 @dataclass(slots=True)
@@ -317,7 +320,7 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Rep
     """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines,
     and what the brokers have logged.
     """
-    with LocalCluster(brokers=3, config=SESSIONS) as cluster:
+    with LocalCluster(brokers=3, version=plan.kafka, config=SESSIONS) as cluster:
         soak = Soak(cluster, plan, say)
         report = soak.run()
         if keep is not None and not report.ok:

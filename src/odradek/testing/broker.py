@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import socket
 import uuid
 import zlib
@@ -17,9 +18,11 @@ from pathlib import Path
 
 from odradek.common.types import Address
 from odradek.runtime.private_files import write_privately
+from odradek.testing import jars
 from odradek.testing.process import Child
 
 BROKER_CLASS = "kafka.Kafka"
+_TOOLS = "org.apache.kafka.tools."
 _LOG_TAIL_LINES = 30
 _LOG4J = """\
 rootLogger.level = {level}
@@ -185,23 +188,20 @@ class Broker:
         for the ids; with static voters nothing else in them depends on the broker or the cluster.
         """
         target = self.directory / "data"
-        target.mkdir()
-        for path in source.iterdir():
-            content = path.read_bytes()
-            if path.name == "meta.properties":
-                kept = [
-                    line
-                    for line in content.decode().splitlines()
-                    if not line.startswith(("cluster.id=", "node.id=", "directory.id=", "#"))
-                ]
-                ids = {
-                    "cluster.id": cluster_id,
-                    "node.id": self.node_id,
-                    "directory.id": random_kafka_id(),
-                }
-                kept += [f"{name}={value}" for name, value in ids.items()]
-                content = ("\n".join(kept) + "\n").encode()
-            (target / path.name).write_bytes(content)
+        shutil.copytree(source, target)
+        properties = target / "meta.properties"
+        kept = [
+            line
+            for line in properties.read_text().splitlines()
+            if not line.startswith(("cluster.id=", "node.id=", "directory.id=", "#"))
+        ]
+        ids = {
+            "cluster.id": cluster_id,
+            "node.id": self.node_id,
+            "directory.id": random_kafka_id(),
+        }
+        kept += [f"{name}={value}" for name, value in ids.items()]
+        properties.write_text("\n".join(kept) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,8 @@ class JavaSetup:
     cache: Path
     heap: str = "384m"
     options: Sequence[str] = SMALL_JVM
+    tools_version: str = ""
+    """Of the console tools, where they aren't among these jars; fetched when one is run."""
 
     @property
     def archive(self) -> Path:
@@ -240,14 +242,17 @@ class JavaSetup:
 
     def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
         """Return the command line of a Kafka main class."""
-        if self.archive.is_file():
+        folder = self.jars
+        if main.startswith(_TOOLS) and self.tools_version:
+            folder = jars.fetch(self.tools_version)
+        elif self.archive.is_file():
             # auto: an archive that doesn't fit is left aside without a word
             options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")
         return [
             str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
             *self.options,
             "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}", *options,
-            "-cp", f"{self.jars}/*", main, *arguments,
+            "-cp", f"{folder}/*", main, *arguments,
         ]  # fmt: skip
 
 

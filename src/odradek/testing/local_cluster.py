@@ -103,7 +103,14 @@ class LocalCluster:
         self._door.start()
         try:
             folder = jars.fetch(self.version, self._report)
-            self._java = JavaSetup(java_home(), folder, own_cache(), self._heap, self._options)
+            self._java = JavaSetup(
+                java_home(),
+                folder,
+                own_cache(),
+                self._heap,
+                self._options,
+                jars.TOOLS_OF.get(self.version, ""),
+            )
             self._keeper = Keeper()
             temporary = Path(tempfile.mkdtemp(prefix="odradek-cluster-"))
             self._keeper.remove_at_end(temporary)

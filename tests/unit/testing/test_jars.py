@@ -179,7 +179,7 @@ def test_a_short_version_is_the_newest_that_fits() -> None:
     assert jars.resolve_version("4.1").startswith("4.1.")
 
 
-@pytest.mark.parametrize("version", ["3.9", "4.30", ""])
+@pytest.mark.parametrize("version", ["3.8", "4.30", ""])
 def test_a_version_without_a_list_names_those_that_have_one(version: str) -> None:
     with pytest.raises(JarsError, match=jars.DEFAULT_VERSION.replace(".", r"\.")):
         jars.resolve_version(version)
@@ -190,7 +190,9 @@ def test_the_committed_lists_hold_all_that_a_broker_needs(version: str) -> None:
     listed = jars.read_list(jars.LISTS / f"kafka-{version}.txt")
     assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
     kafka = {one.module for one in listed if one.revision == version}
-    assert {"kafka_2.13", "kafka-clients", "kafka-tools", "kafka-server"} <= kafka
+    assert {"kafka_2.13", "kafka-clients", "kafka-server"} <= kafka
+    assert ("kafka-tools" in kafka) == (version not in jars.TOOLS_OF)
+    assert set(jars.TOOLS_OF.values()) <= set(jars.versions()) - set(jars.TOOLS_OF)
     # Without a binding a broker's log is empty.
     assert "log4j-slf4j-impl" in {one.module for one in listed}
 

@@ -1,0 +1,43 @@
+"""One broker's files and command lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odradek.common.types import Address
+from odradek.testing import jars
+from odradek.testing.broker import BROKER_CLASS, Broker, JavaSetup
+
+
+def test_console_tools_that_a_version_lacks_are_another_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "fetch", lambda version: tmp_path / f"fetched-{version}")
+    java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path, tools_version="4.3.1")
+    java.archive.touch()
+    tool = java.command("org.apache.kafka.tools.TopicCommand", [], tmp_path / "log4j")
+    # An archive of classes is for the brokers' jars.
+    assert f"{tmp_path}/fetched-4.3.1/*" in tool
+    assert "-Xshare:auto" not in tool
+    for own in (BROKER_CLASS, "kafka.tools.StorageTool"):
+        command = java.command(own, [], tmp_path / "log4j")
+        assert f"{tmp_path}/jars/*" in command
+        assert "-Xshare:auto" in command
+
+
+def test_formatted_storage_is_copied_with_its_folders_under_own_ids(tmp_path: Path) -> None:
+    source = tmp_path / "kept"
+    (source / "__cluster_metadata-0").mkdir(parents=True)  # from 4.4 on
+    (source / "__cluster_metadata-0" / "00.checkpoint").write_bytes(b"\0snapshot")
+    (source / "meta.properties").write_text("#then\nversion=1\ncluster.id=x\nnode.id=0\n")
+    here = Address("127.0.0.1", 1)
+    broker = Broker(7, tmp_path / "broker-7", here, here, None)
+    broker.directory.mkdir()
+    broker.copy_format_from(source, "ours")
+    data = broker.directory / "data"
+    assert (data / "__cluster_metadata-0" / "00.checkpoint").read_bytes() == b"\0snapshot"
+    lines = (data / "meta.properties").read_text().splitlines()
+    assert lines[:3] == ["version=1", "cluster.id=ours", "node.id=7"]
+    assert lines[3].startswith("directory.id=")
