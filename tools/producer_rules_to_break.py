@@ -9,8 +9,9 @@ from rules_to_break import SETTLING, Breakage, broken
 
 QUEUE = "clients/producer/partition_queue.py"
 ONCE = "tests/simulation/test_written_once.py"
-CUT = "tests/simulation/test_explore.py::test_what_once_failed_holds[{}]".format(
-    "no_sequence_is_known_after_a_log_was_cut"
+CUT = (
+    "tests/simulation/test_explore.py::test_what_once_failed_holds"
+    "[no_sequence_is_known_after_a_log_was_cut]"
 )
 REFUSED = "tests/simulation/test_refused_records.py"
 
@@ -78,6 +79,22 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "            elif batch.doubtful and not queue.numbering.cut:",
         "            elif batch.doubtful:",
         CUT,
+    ),
+    broken(
+        "what is refused behind a batch that a cut log took counts as written",
+        "R-PR-1",
+        SETTLING,
+        " and not numbering.cut:",
+        ":",
+        f"{ONCE}::test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such",
+    ),
+    broken(
+        "what is in doubt in a log that was cut is sent again",
+        "R-PR-1",
+        SETTLING,
+        "foreign or numbering.lost or numbering.cut or",
+        "foreign or numbering.lost or",
+        f"{ONCE}::test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such",
     ),
     broken(
         "an offset before what was acknowledged says nothing",

@@ -10,12 +10,12 @@ import random
 import sys
 from pathlib import Path
 
+from odradek.testing.jars import DEFAULT_VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
 
 from tests.soak.soak import TROUBLES, Plan, as_json, run  # noqa: E402
-
-from odradek.testing.jars import DEFAULT_VERSION  # noqa: E402
 
 
 def main() -> None:

@@ -103,6 +103,31 @@ def test_out_of_order_waits_for_those_in_doubt_behind_it(
     producer.close()
 
 
+def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that lost the log knows nobody, and takes what follows a batch that it refused."""
+    _, cluster, producer, script = make(6, monkeypatch)
+    for n in range(5):
+        producer.send("t", value(n), partition=0).result(timeout=5)
+    refuse = times(1, REFUSED, 6, sequence(6))
+
+    def cut(arrival: Arrival) -> tuple[str, int] | None:
+        said = refuse(arrival)
+        if said is not None:
+            cluster.log("t", 0).truncate(0)
+        return said
+
+    script.rule = cut
+    refused, taken = (producer.send("t", value(n), partition=0) for n in (5, 6))
+    with pytest.raises(OutOfOrderSequenceNumberError, match="may have been written"):
+        refused.result(timeout=10)
+    assert taken.result(timeout=10).offset == 0
+    assert producer.send("t", value(7), partition=0).result(timeout=10).offset == 1
+    assert numbers(cluster) == [6, 7]
+    producer.close()
+
+
 def test_out_of_order_all_of_them_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's log was cut: nothing of it is there, and it is written, once, in order."""
     world, cluster, producer, script = make(5, monkeypatch)

@@ -12,13 +12,12 @@ import shutil
 import socket
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.common.types import Address
 from odradek.runtime.private_files import write_privately
-from odradek.testing import jars
 from odradek.testing.process import Child
 
 BROKER_CLASS = "kafka.Kafka"
@@ -213,8 +212,8 @@ class JavaSetup:
     cache: Path
     heap: str = "384m"
     options: Sequence[str] = SMALL_JVM
-    tools_version: str = ""
-    """Of the console tools, where they aren't among these jars; fetched when one is run."""
+    tools: Callable[[], Path] | None = None
+    """Gives the jars of the console tools, where they aren't among these."""
 
     @property
     def archive(self) -> Path:
@@ -243,8 +242,8 @@ class JavaSetup:
     def command(self, main: str, arguments: Sequence[str], log4j: Path, *options: str) -> list[str]:
         """Return the command line of a Kafka main class."""
         folder = self.jars
-        if main.startswith(_TOOLS) and self.tools_version:
-            folder = jars.fetch(self.tools_version)
+        if main.startswith(_TOOLS) and self.tools is not None:
+            folder = self.tools()
         elif self.archive.is_file():
             # auto: an archive that doesn't fit is left aside without a word
             options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")

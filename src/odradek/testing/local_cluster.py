@@ -109,7 +109,7 @@ class LocalCluster:
                 own_cache(),
                 self._heap,
                 self._options,
-                jars.TOOLS_OF.get(self.version, ""),
+                self._tools if self.version in jars.TOOLS_OF else None,
             )
             self._keeper = Keeper()
             temporary = Path(tempfile.mkdtemp(prefix="odradek-cluster-"))
@@ -126,6 +126,10 @@ class LocalCluster:
             self.close()
             raise
         return self
+
+    def _tools(self) -> Path:
+        """Another version's console tools; tens of megabytes that only who runs one waits for."""
+        return jars.fetch(jars.TOOLS_OF[self.version], self._report)
 
     def close(self) -> None:
         """End every process; temporary data goes with them. May be called again."""

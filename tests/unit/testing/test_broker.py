@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from odradek.common.types import Address
-from odradek.testing import jars
 from odradek.testing.broker import BROKER_CLASS, Broker, JavaSetup
 
 
-def test_console_tools_that_a_version_lacks_are_another_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jars, "fetch", lambda version: tmp_path / f"fetched-{version}")
-    java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path, tools_version="4.3.1")
+def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path) -> None:
+    java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path, tools=lambda: tmp_path / "fetched")
     java.archive.touch()
     tool = java.command("org.apache.kafka.tools.TopicCommand", [], tmp_path / "log4j")
     # An archive of classes is for the brokers' jars.
-    assert f"{tmp_path}/fetched-4.3.1/*" in tool
+    assert f"{tmp_path}/fetched/*" in tool
     assert "-Xshare:auto" not in tool
     for own in (BROKER_CLASS, "kafka.tools.StorageTool"):
         command = java.command(own, [], tmp_path / "log4j")
