@@ -77,9 +77,13 @@ class ReadingAt(At):
 def servers() -> Iterator[str]:
     with one_broker(partitions=2) as (_, servers):
         with Producer(bootstrap_servers=servers, batch_size=300, linger_ms=0) as producer:
-            for number in range(RECORDS):
-                for partition in (0, 1):
-                    producer.send("t", b"%06d" % number * 4, partition=partition)
+            written = [
+                producer.send("t", b"%06d" % number * 4, partition=partition)
+                for number in range(RECORDS)
+                for partition in (0, 1)
+            ]
+        offsets = [delivery.result(PATIENCE).offset for delivery in written]
+        assert offsets == [number for number in range(RECORDS) for _ in (0, 1)]
         yield servers
 
 
@@ -102,6 +106,11 @@ class Reader:
         else:
             self.consumer.assign([A, B])
         self.found: dict[int, list[int]] = defaultdict(list)
+
+    def begin(self) -> None:
+        """Read until something of both partitions came."""
+        while len(self.found) < 2:
+            assert self.poll(), str(self.consumer.explain())
 
     def poll(self, most: int = 7, timeout: float = PATIENCE) -> int:
         records = self.consumer.poll(timeout, max_records=most)
@@ -170,8 +179,7 @@ def test_an_interrupted_reader_misses_nothing(
 ) -> None:
     reader = Reader(servers, kind)
     with reader.consumer:
-        while len(reader.found) < 2:
-            reader.poll()
+        reader.begin()
         action = ACTIONS[what]
         tracer = ReadingAt(float("inf"), exception)
         with tracer:
@@ -200,8 +208,7 @@ def test_interrupted_sorting_loses_nothing_that_waits(
     for number in places(SORTED_BY, FEW, seed=5):
         reader = Reader(servers, kind)
         with reader.consumer:
-            while len(reader.found) < 2:
-                reader.poll()
+            reader.begin()
             reader.consumer.pause([A])
             if what == "resume":
                 reader.poll(1, 0.01)

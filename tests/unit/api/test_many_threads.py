@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,8 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.clients.producer.partition_queue import PartitionQueue
+from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientForkedError, KafkaError
 from odradek.common.types import TopicPartition
 
@@ -93,3 +96,26 @@ def test_a_close_amid_sends_ends_them_all() -> None:
         assert all(isinstance(error, KafkaError) for error in raised)
         outcomes = [future.exception(PATIENCE) for future in accepted]  # none hangs
         assert all(isinstance(error, KafkaError | None) for error in outcomes)
+
+
+@pytest.mark.parametrize("where", [(RecordAccumulator, "take"), (PartitionQueue, "number")])
+def test_a_close_waits_for_what_the_thread_has_in_hand(
+    where: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name = where
+    work, in_hand = getattr(owner, name), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        found = work(*arguments)
+        if found or name == "number":
+            in_hand.set()
+            time.sleep(0.2)  # meanwhile the batch is in no queue, and the program closes
+        return found
+
+    with one_broker() as (_, servers):
+        with Producer(bootstrap_servers=servers, linger_ms=0) as producer:
+            producer.partitions_for("t")
+            monkeypatch.setattr(owner, name, slow)
+            future = producer.send("t", b"a")
+            assert in_hand.wait(PATIENCE)
+        assert future.result(0).offset == 0

@@ -47,8 +47,12 @@ class WaitingRecords:
     # For the fetcher
 
     def add(self, entry: Fetched) -> None:
-        """Something came; its partition may have been paused since it was asked for."""
-        self._mend()
+        """Something came; its partition may have been paused since it was asked for.
+
+        What came before it takes its place first, else it would be aside, and later at the head,
+        before that.
+        """
+        self._sort()
         if not entry.valid:
             return
         self._torn = True

@@ -467,6 +467,11 @@ class RecordAccumulator:
     def _ripe_at(self, batch: ProducerBatch) -> float:
         return batch.created_at + self._linger
 
+    def live(self) -> list[ProducerBatch]:
+        """All batches that have memory, wherever they are."""
+        with self.lock:
+            return list(self._live)
+
     def untaken(self) -> list[ProducerBatch]:
         """Batches that the sender doesn't have yet."""
         with self.lock:

@@ -146,10 +146,10 @@ class Sender:
         return not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, those that are still open included."""
-        queues = list(self.queues.values())  # callers ask too, while batches come and go
-        mine = [b for q in queues for b in [*q.in_flight, *q.waiting]]
-        return [b for b in [*mine, *self._accumulator.untaken()] if not b.done.done]
+        """Every batch without an outcome, those that are still open included. Any thread may ask:
+        a batch on its way from one queue to another is in neither, but its memory is held.
+        """
+        return [batch for batch in self._accumulator.live() if not batch.done.done]
 
     # Expiry
 

@@ -1,0 +1,81 @@
+"""R-GR-1: whatever is paused and resumed, and whenever answers come: each offset once, in order."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.unit.clients.consumer.test_fetched import fetched, rows
+
+from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.clients.consumer.waiting_records import WaitingRecords
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import TopicPartition
+from odradek.record.reference import encode
+
+PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+EACH = 3
+"""Records of one answer."""
+
+ACTS = st.tuples(
+    st.sampled_from(["answer", "answer", "pause", "resume", "take", "divide", "seek"]),
+    st.sampled_from(PARTITIONS),
+)
+FIRST = PARTITIONS[0]
+
+
+def answer(waiting: WaitingRecords, state: PartitionState) -> None:
+    """What the next fetch of a partition brings."""
+    start = state.fetch_offset
+    assert start is not None
+    entry = fetched(state, encode(rows(start, EACH)), start)
+    state.fetch_offset = start + EACH
+    waiting.add(entry)
+
+
+def take(waiting: WaitingRecords) -> tuple[Fetched, list[int]] | None:
+    """One record, as `poll` takes it."""
+    entry = waiting.head()
+    return None if entry is None else (entry, [row[0] for row in entry.take(1)])
+
+
+@given(acts=st.lists(ACTS, max_size=30))
+@example(acts=[("answer", FIRST), ("pause", FIRST), ("answer", FIRST)])
+def test_each_offset_is_handed_out_once_in_order(acts: list[tuple[str, TopicPartition]]) -> None:
+    subscription = SubscriptionState("earliest", ExponentialBackoff(0.1, 1.0), random.Random(1))
+    subscription.assign(PARTITIONS, {})
+    for partition in PARTITIONS:
+        subscription.seek(partition, 0)
+    waiting = WaitingRecords(subscription, lambda: None)
+    expected = dict.fromkeys(PARTITIONS, 0)
+
+    def check() -> bool:
+        found = take(waiting)
+        if found is None:
+            return False
+        entry, offsets = found
+        partition = entry.state.partition
+        assert not entry.state.paused
+        assert offsets == [expected[partition]]
+        expected[partition] += 1
+        return True
+
+    for act, partition in acts:
+        if act == "divide":
+            waiting.divide(1 << 20, [])
+        elif act == "take":
+            check()
+        elif act == "answer":
+            answer(waiting, subscription.get(partition))
+        elif act == "seek":
+            expected[partition] = 7
+            subscription.seek(partition, 7)
+        else:
+            subscription.pause([partition], paused=act == "pause")
+    subscription.pause(PARTITIONS, paused=False)
+    while check():
+        pass
+    for partition, offset in expected.items():
+        assert subscription.get(partition).fetch_offset == offset
