@@ -16,7 +16,7 @@ from odradek.cli.demo.versus.child import Child
 from odradek.cli.demo.versus.peers import OURS
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_readers_live_through_a_move(tmp_path: Path) -> None:
     output = tmp_path / "versus"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--versus", "--json"]

@@ -66,7 +66,7 @@ def lone_cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_transactions_and_groups_survive(mortal_cluster: LocalCluster) -> None:
     """The soak with two troubles: sessions end every 10 s meanwhile (KIP-368)."""
     plan = Plan(

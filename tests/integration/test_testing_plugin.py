@@ -8,7 +8,7 @@ from tests.unit.testing.test_docs_testing import blocks
 pytest_plugins = ["pytester"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_examples_and_a_cluster_that_is_put_right(pytester: pytest.Pytester) -> None:
     (text, passed), (secured, more) = blocks("real")["cluster"], blocks("real")["secured"]
     pytester.makepyfile(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 ROWS = 6000
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "secure"])
 def test_a_small_demo_ends_well(tmp_path: Path, *, secure: bool) -> None:
     output = tmp_path / "demo"

@@ -20,7 +20,7 @@ from tests.spark.conftest import Topics, numbered, spark_options
 from odradek.testing import LocalCluster
 
 LIMIT = 50.0  # none of them is found out by a timeout, which would take a minute
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 READS = ("read", "read a stream")
 WRITES = ("write", "write a stream")
 BATCH, STREAMS = ("read", "write"), ("read a stream", "write a stream")

@@ -67,7 +67,7 @@ def committed(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_the_examples_run_plan_and_go_on(
     spark: SparkSession, filled: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_line(
         planning.describe(pipeline, log=None)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "moving.py", "600"],
@@ -204,7 +204,7 @@ sinks:
     assert not list(tmp_path.glob("pause-*"))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: Path) -> None:
     for path in (EXAMPLES / "declarative").rglob("*.*"):
         copy = tmp_path / path.relative_to(EXAMPLES / "declarative")

@@ -19,7 +19,7 @@ def pushed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool
     spark.conf.unset(SETTING)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_filters_narrow_what_is_read(
     topics: Topics, read: Callable[..., DataFrame], pushed: bool
 ) -> None:

@@ -23,7 +23,7 @@ from odradek.testing import LocalCluster
 
 PASSWORD, IN_JAAS = "xyzzy-plugh-17", "xyzzy-plover-19"
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-pytestmark = pytest.mark.timeout(240)  # the first test of a run starts Spark and the cluster
+pytestmark = pytest.mark.timeout(600)  # the first test of a run starts Spark and the cluster
 SECRETS = {
     "kafka.sasl.password": PASSWORD,
     "kafka.sasl.jaas.config": f'{JAAS} username="alice" password="{IN_JAAS}";',

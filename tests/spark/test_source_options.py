@@ -15,7 +15,7 @@ from tests.spark.conftest import Query, Topics, numbered, spark_options
 
 from odradek.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 EPOCH = 1_700_000_000_000
 

@@ -33,7 +33,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_values_are_what_from_json_makes_of_them(
     topics: Topics, read: Callable[..., DataFrame]
 ) -> None:
@@ -67,7 +67,7 @@ READ_AS = {
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_avro_is_what_spark_makes_of_it(
     topics: Topics,
     read: Callable[..., DataFrame],
