@@ -236,8 +236,15 @@ class ConsumerDriver(Driver):
         elif forward and offset <= self._start(partition):
             self.once.skipped(partition, offset)
 
+    @property
+    def _home(self) -> SimulatedCluster:
+        """The cluster that the client knows: what it had asked for may come after a foreign one."""
+        mine = self.engine.metadata.cluster_id
+        known = [c for c in (*self.stage.left, self.stage.cluster) if c.cluster_id == mine]
+        return known[-1] if known else self.cluster
+
     def _hidden(self, partition: TopicPartition) -> set[int]:
-        topic = self.cluster.topics.get(partition.topic)
+        topic = self._home.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
             return set()
         committed = self.engine.config["isolation.level"] == "read_committed"
@@ -247,9 +254,9 @@ class ConsumerDriver(Driver):
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
-        topic = self.cluster.topics.get(partition.topic)
+        topic = self._home.topics.get(partition.topic)
         there = topic is not None and partition.partition < len(topic.partitions)
-        return self.cluster.log(*partition).start_offset if there else 0
+        return self._home.log(*partition).start_offset if there else 0
 
     def probe(self) -> None:
         """Poll until the ends are reached."""
