@@ -218,4 +218,13 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "for batch in self._accumulator.untaken() if",
         "tests/unit/api/test_many_threads.py::test_a_close_waits_for_what_the_thread_has_in_hand",
     ),
+    broken(
+        "a batch that was only half begun keeps flush waiting",
+        "R-HO-1",
+        "clients/producer/record_accumulator.py",
+        " if b in kept or b in ripe or b in self._ripe}",
+        "}",
+        "tests/unit/clients/producer/test_record_accumulator.py"
+        "::test_a_batch_that_was_only_half_begun_keeps_nobody_waiting",
+    ),
 )

@@ -255,8 +255,9 @@ class ConsumerDriver(Driver):
 
     def _start(self, partition: TopicPartition) -> int:
         topic = self._home.topics.get(partition.topic)
-        there = topic is not None and partition.partition < len(topic.partitions)
-        return self._home.log(*partition).start_offset if there else 0
+        if topic is None or partition.partition >= len(topic.partitions):
+            return 0
+        return topic.partitions[partition.partition].log.start_offset
 
     def probe(self) -> None:
         """Poll until the ends are reached."""

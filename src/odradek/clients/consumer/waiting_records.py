@@ -49,8 +49,8 @@ class WaitingRecords:
     def add(self, entry: Fetched) -> None:
         """Something came; its partition may have been paused since it was asked for.
 
-        What came before it takes its place first, else it would be aside, and later at the head,
-        before that.
+        What waits is sorted first: were this put aside before what came earlier, it would be
+        handed out before that after the resume.
         """
         self._sort()
         if not entry.valid:

@@ -125,6 +125,8 @@ class RecordAccumulator:
                     batch.reserved = batch.builder.estimated_size - HEADER_SIZE
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
+        # What nobody else has will never have an outcome, and flush() would wait for one.
+        self._live = {b: None for b in self._live if b in kept or b in ripe or b in self._ripe}
         self._claimed = {b: None for b in self._claimed if b in kept}
         self._lingering = deque(b for b in self._lingering if b in kept or b in ripe or b.taken)
         for lane in self._lanes.values():

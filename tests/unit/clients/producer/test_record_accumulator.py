@@ -316,3 +316,26 @@ def test_the_brokers_own_time_wins(said: int, expected: int) -> None:
     place.batch.done.complete(Outcome(-1, said))
     found = place.batch.metadata(0, 77)
     assert (found.offset, found.timestamp_ms) == (-1, expected)
+
+
+class Interrupting(dict[Any, Any]):
+    """Where the exception of a signal handler comes, once."""
+
+    def setdefault(self, *arguments: Any) -> Any:
+        if not self:
+            raise KeyboardInterrupt
+        return super().setdefault(*arguments)
+
+
+@pytest.mark.parametrize("claims", [False, True])
+def test_a_batch_that_was_only_half_begun_keeps_nobody_waiting(claims: bool) -> None:
+    mine = accumulator()
+    begun, mine._begun = mine._begun, Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        mine.claim(P0, 100, 0.0) if claims else add(mine)
+    mine._begun = begun
+    mine.close_all()  # as flush() and commit begin
+    assert mine.live() == []
+    assert mine.used == 0
+    batch = add(mine).batch
+    assert mine.live() == [batch]
