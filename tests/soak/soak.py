@@ -9,7 +9,6 @@ is judged (`judgement`).
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import threading
@@ -18,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.soak.chain import Tally
 from tests.soak.judgement import Judge
@@ -79,6 +79,8 @@ class Report:
     """What came of it."""
 
     seconds: float = 0.0
+    trouble_seconds: float = 0.0
+    """Of these, until the trouble ended."""
     seed: int = 0
     troubles: dict[str, int] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
@@ -92,6 +94,9 @@ class Report:
     longest_silence: float = 0.0
     """Seconds without an acknowledgement of the source."""
     rss_mb: int = 0
+    lost_groups: dict[str, str] = field(default_factory=dict)
+    """Groups whose log Kafka's own coordinator can't load any more, and what it says. The trouble
+    ends with that; nothing waits for these groups, and what they did until then is judged."""
     failures: list[str] = field(default_factory=list)
     """What makes it fail: anomalies, what wasn't worked off, workers that broke down."""
 
@@ -143,8 +148,8 @@ class Soak:
         ]
         self.topics = [SOURCE, *(f"out-{protocol}" for protocol in plan.protocols)]
         self._chains = [f"chain-{protocol}" for protocol in plan.protocols]
-        witness = ClusterWitness(cluster, SOURCE, plan.partitions, plan.drain)
-        self._judge = Judge(self.history, witness, self.topics)
+        self._witness = ClusterWitness(cluster, SOURCE, plan.partitions, plan.drain)
+        self._judge = Judge(self.history, self._witness, self.topics)
 
     @property
     def workers(self) -> list[Worker]:
@@ -163,6 +168,7 @@ class Soak:
             for worker in self.workers:
                 worker.start()
             self._trouble()
+            self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
             self._wind_down()
         except Exception as error:  # what was seen until then is worth a judgement
             self.report.failures.append(f"the soak itself: {error!r}")
@@ -200,6 +206,9 @@ class Soak:
                 self._say(self._line(kind))
                 self._hurt_all(kind)
             self._say(self._line(f"{kind} is over"))
+            if lost := self._lost():
+                self._say(self._line(f"Kafka itself has lost groups, so this is the end: {lost}"))
+                return
 
     def _hurt_one(self, kind: str) -> None:
         broker, why = self._victim()
@@ -249,6 +258,11 @@ class Soak:
 
     # The end
 
+    def _lost(self) -> dict[str, str]:
+        readers = [f"readers-{protocol}" for protocol in self.plan.protocols]
+        self.report.lost_groups |= self._witness.lost_groups([*self._chains, *readers])
+        return self.report.lost_groups
+
     def _wind_down(self) -> None:
         """No trouble any more: the source ends, the chains work off what is left."""
         for worker in (*self.members, *self.readers):
@@ -256,7 +270,7 @@ class Soak:
         self.source.stopping.set()
         self.source.join()
         end = time.monotonic() + self.plan.drain
-        while (left := self._judge.not_worked_off(self._chains)) and self._may_go_on(end):
+        while (left := self._left()) and self._may_go_on(end):
             time.sleep(1.0)
         if left:
             self.report.failures.append(f"not worked off: {left}")
@@ -268,6 +282,11 @@ class Soak:
         while (unread := self._unread()) and self._may_go_on(end):
             time.sleep(1.0)
         self.report.failures += [f"no reader of its group has read {u}" for u in unread[:20]]
+
+    def _left(self) -> str:
+        """What chains that Kafka still has haven't worked off."""
+        lost = self._lost()
+        return self._judge.not_worked_off(chain for chain in self._chains if chain not in lost)
 
     def _may_go_on(self, end: float) -> bool:
         broken = any(worker.failure is not None for worker in self.workers)
@@ -282,6 +301,7 @@ class Soak:
         return [
             place
             for protocol in self.plan.protocols
+            if f"readers-{protocol}" not in self.report.lost_groups
             for place in self._judge.unread(
                 f"out-{protocol}", [reader.seen for reader in self.group(protocol)]
             )
@@ -293,7 +313,7 @@ class Soak:
             if worker.failure is not None:
                 report.failures.append(f"{worker.name}: {worker.failure!r}")
         try:
-            self._judge.compare(self._chains)
+            self._judge.compare(c for c in self._chains if c not in report.lost_groups)
         except Exception as error:
             report.failures.append(f"the judgement itself: {error!r}")
         report.failures += self._judge.failures
@@ -333,6 +353,6 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Rep
     return report
 
 
-def as_json(report: Report) -> str:
-    """The report as a JSON document."""
-    return json.dumps({"ok": report.ok, **asdict(report)}, indent=1)
+def as_dict(report: Report) -> dict[str, Any]:
+    """The report as it stands in JSON documents."""
+    return {"ok": report.ok, **asdict(report)}

@@ -1,13 +1,15 @@
 """What is on the cluster when a soak has ended, as another client (librdkafka) and ours see it.
 
-In: a cluster. Out: rows with read_committed, offsets of groups. Must not: judge. The other
-client's errors may, for a while, be those of a cluster that settles down: it doesn't try again.
+In: a cluster. Out: rows with read_committed, offsets of groups, groups that Kafka itself has lost.
+Must not: judge. The other client's errors may, for a while, be those of a cluster that settles
+down: it doesn't try again.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import confluent_kafka
@@ -21,6 +23,12 @@ from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
 PATIENCE = 60.0
+GROUPS = "__consumer_offsets"
+REFUSED = re.compile(
+    rf"Failed to load metadata from {GROUPS}-(\d+) .*?due to (java\.lang\.IllegalStateException.*)"
+)
+"""What a broker logs whose coordinator takes what stands in its own log for impossible. With other
+exceptions (the leader changed, the disk is slow) it tries again; with this one, never."""
 T = TypeVar("T")
 
 
@@ -28,6 +36,7 @@ class ClusterWitness:
     """Asks real brokers; `limit` is how many seconds one reading of a topic may take."""
 
     def __init__(self, cluster: LocalCluster, source: str, partitions: int, limit: float) -> None:
+        self._cluster = cluster
         self._theirs, self._ours = cluster.librdkafka_config(), cluster.client_config()
         self._source = source
         self._partitions, self._limit = partitions, limit
@@ -77,6 +86,17 @@ class ClusterWitness:
                     raise AssertionError(f"our own reader of {topic} doesn't get to the end")
         return rows
 
+    def lost_groups(self, groups: Iterable[str]) -> dict[str, str]:
+        """Those whose coordinator can't load its own log any more, and what a broker says of it."""
+        logs = (self._cluster.logs(broker) for broker in range(len(self._cluster.broker_addresses)))
+        refused = {int(m[1]): m[2].strip() for log in logs for m in REFUSED.finditer(log)}
+        if not refused:
+            return {}
+        with Consumer(self._ours) as consumer:
+            count = len(consumer.partitions_for(GROUPS, timeout=PATIENCE))
+        places = {group: coordinator_partition(group, count) for group in groups}
+        return {group: refused[place] for group, place in places.items() if place in refused}
+
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:
         """Committed offset and end of the source's partitions."""
         return _patiently(lambda: self._offsets(group))
@@ -95,6 +115,14 @@ class ClusterWitness:
             }
         finally:
             consumer.close()
+
+
+def coordinator_partition(group: str, count: int) -> int:
+    """Which of `count` partitions of the groups' topic holds a group: Java's `String.hashCode`."""
+    value = 0
+    for unit in memoryview(group.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % count
 
 
 def _patiently(ask: Callable[[], T]) -> T:

@@ -25,7 +25,8 @@ from odradek.simulation.history import History, Outcome, Reading, Transaction
 
 Config = Mapping[str, Any]
 TICK = 0.02
-PATIENCE = 120.0
+PATIENCE = 300.0
+"""Seconds until a thread hangs: some calls in a row that each come to their own deadline."""
 MAX_POLL = 60_000
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from tests.soak import soak
+from tests.soak import soak, witness
 from tests.soak.judgement import Judge, Rows
 
 from odradek.common.types import TopicPartition
@@ -200,6 +200,33 @@ def load_tool() -> ModuleType:
     return module
 
 
+class FakeRun:
+    """Stands for `tests.soak.soak.run`: gives one report after the other, notes the plans."""
+
+    def __init__(self, *reports: soak.Report) -> None:
+        self.reports, self.plans, self.kept = list(reports), list[soak.Plan](), list[Path]()
+
+    def __call__(self, plan: soak.Plan, say: Callable[[str], None], keep: Path) -> soak.Report:
+        self.plans.append(plan)
+        self.kept.append(keep)
+        say("a line")
+        report = self.reports.pop(0)
+        report.seed = plan.seed
+        return report
+
+
+def told(
+    run: FakeRun, monkeypatch: pytest.MonkeyPatch, path: Path, *args: str
+) -> tuple[int, dict[str, Any]]:
+    tool: Any = load_tool()
+    monkeypatch.setattr(tool, "run", run)
+    monkeypatch.setattr("sys.argv", ["soak.py", "--seed", "5", "--json", str(path), *args])
+    with pytest.raises(SystemExit) as ended:
+        tool.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, json.loads(path.read_text())
+
+
 @pytest.mark.parametrize("failures", [[], ["lost write: a record"]])
 def test_the_exit_status_and_the_report_say_so(
     failures: list[str],
@@ -207,23 +234,102 @@ def test_the_exit_status_and_the_report_say_so(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tool: Any = load_tool()
-    plans: list[soak.Plan] = []
-
-    def run(plan: soak.Plan, say: Callable[[str], None], keep: Path) -> soak.Report:
-        plans.append(plan)
-        say("a line")
-        return soak.Report(seed=plan.seed, failures=failures)
-
-    monkeypatch.setattr(tool, "run", run)
-    path = tmp_path / "deep" / "soak.json"
-    monkeypatch.setattr(
-        "sys.argv", ["soak.py", "--minutes", "2", "--seed", "5", "--json", str(path)]
-    )
-    with pytest.raises(SystemExit) as ended:
-        tool.main()
-    assert ended.value.code == (1 if failures else 0)
-    told = json.loads(path.read_text())
-    assert (told["ok"], told["failures"], told["seed"]) == (not failures, failures, 5)
-    assert (plans[0].seconds, set(plans[0].troubles)) == (120.0, {"kill", "pause", "move", "roll"})
+    run = FakeRun(soak.Report(trouble_seconds=120.0, failures=failures))
+    code, document = told(run, monkeypatch, tmp_path / "deep" / "soak.json", "--minutes", "2")
+    assert code == (1 if failures else 0)
+    [one] = document["rounds"]
+    assert (document["ok"], one["failures"], one["seed"]) == (not failures, failures, 5)
+    [plan] = run.plans
+    assert (plan.seconds, set(plan.troubles)) == (120.0, {"kill", "pause", "move", "roll"})
     assert ("FAILED" in capsys.readouterr().out) == bool(failures)
+
+
+def test_a_long_soak_goes_in_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A round that ended early, because Kafka lost a group, counts for as long as it lasted."""
+    lost = {"chain-consumer": "java.lang.IllegalStateException"}
+    run = FakeRun(
+        soak.Report(trouble_seconds=1800.0),
+        soak.Report(trouble_seconds=600.0, lost_groups=lost),
+        soak.Report(trouble_seconds=1800.0),
+        soak.Report(trouble_seconds=600.0),
+    )
+    code, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", "80")
+    assert (code, document["ok"]) == (0, True)
+    assert [plan.seconds for plan in run.plans] == [1800.0, 1800.0, 1800.0, 600.0]
+    assert [plan.seed for plan in run.plans] == [5, 6, 7, 8]
+    assert [path.name for path in run.kept] == [f"soak-{n}.json" for n in range(4)]
+    assert [one["lost_groups"] for one in document["rounds"]] == [{}, lost, {}, {}]
+
+
+def test_a_long_soak_ends_with_the_first_round_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = FakeRun(
+        soak.Report(trouble_seconds=1800.0), soak.Report(trouble_seconds=3.0, failures=["lost"])
+    )
+    code, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", "120")
+    assert (code, document["ok"], len(run.plans)) == (1, False, 2)
+    assert [one["ok"] for one in document["rounds"]] == [True, False]
+
+
+GONE = (
+    "[2026-11-22 20:11:02,113] ERROR [GroupCoordinator id=1] Failed to load metadata from "
+    "__consumer_offsets-2 with epoch 79 due to java.lang.IllegalStateException: Cannot set the "
+    "epoch of y0m5-2 to 2 because the partition is still owned at epoch 759. (org.apache.kafka)\n"
+)
+BUSY = (
+    "[2026-11-22 20:11:02,113] ERROR [GroupCoordinator id=1] Failed to load metadata from "
+    "__consumer_offsets-2 with epoch 79 due to org.apache.kafka.common.errors."
+    "NotLeaderOrFollowerException: gone.\n"
+)
+
+
+class FakeCluster:
+    """Brokers that only have logs."""
+
+    broker_addresses = ("a:1", "b:2")
+
+    def __init__(self, *logs: str) -> None:
+        self._logs = logs
+
+    def client_config(self) -> dict[str, object]:
+        return {}
+
+    librdkafka_config = client_config
+
+    def logs(self, i: int) -> str:
+        return self._logs[i]
+
+
+@pytest.mark.parametrize(
+    ("log", "lost"),
+    [("", []), (BUSY, []), (GONE, ["chain-consumer"]), (BUSY + GONE, ["chain-consumer"])],
+)
+def test_groups_that_kafka_itself_has_lost_are_told_from_its_logs(
+    log: str, lost: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FakeConsumer:
+        def __init__(self, config: object) -> None: ...
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def partitions_for(self, topic: str, timeout: float) -> range:
+            assert topic == "__consumer_offsets"
+            return range(5)
+
+    monkeypatch.setattr(witness, "Consumer", FakeConsumer)
+    there: Any = FakeCluster("all is well\n", log)
+    found = witness.ClusterWitness(there, "in", 1, 1.0).lost_groups(
+        ["chain-classic", "chain-consumer"]
+    )
+    assert list(found) == lost
+    assert all("still owned at epoch 759" in line for line in found.values())
+
+
+@pytest.mark.parametrize(
+    ("group", "hashed"), [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("\U0001f600", 1772899)]
+)
+def test_the_partition_of_a_group_is_javas(group: str, hashed: int) -> None:
+    assert witness.coordinator_partition(group, 50) == hashed % 50
+    assert witness.coordinator_partition(group, 1 << 31) == hashed
