@@ -87,4 +87,12 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "        self._mend()\n        if not entry.valid:",
         "tests/property/test_waiting_records.py",
     ),
+    broken(
+        "what lies aside is handed out because a seek made its neighbour useless",
+        "R-GR-1",
+        "clients/consumer/waiting_records.py",
+        "                    self._sift(state)\n                else:",
+        "                    self._let_go(state)\n                else:",
+        "tests/property/test_waiting_records.py",
+    ),
 )

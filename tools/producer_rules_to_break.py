@@ -13,6 +13,7 @@ CUT = (
     "tests/simulation/test_explore.py::test_what_once_failed_holds"
     "[no_sequence_is_known_after_a_log_was_cut]"
 )
+LATE = "tests/simulation/test_late_transaction_offsets.py"
 REFUSED = "tests/simulation/test_refused_records.py"
 
 PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
@@ -226,5 +227,30 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "}",
         "tests/unit/clients/producer/test_record_accumulator.py"
         "::test_a_batch_that_was_only_half_begun_keeps_nobody_waiting",
+    ),
+    broken(
+        "offsets of a transaction overtake those of the call before",
+        "R-PR-1",
+        "clients/producer/transaction_requests.py",
+        "            ordered=True,",
+        "            ordered=False,",
+        f"{LATE}::test_a_later_call_in_the_transaction_has_the_last_word",
+    ),
+    broken(
+        "an interrupted send_offsets_to_transaction reaches the next transaction",
+        "R-HO-1",
+        "clients/producer/transaction_manager.py",
+        "isinstance(error, KafkaTimeoutError) or not isinstance(error, KafkaError)",
+        "isinstance(error, KafkaTimeoutError)",
+        f"{LATE}::test_what_an_aborted_transaction_asked_for_is_in_no_later_one",
+    ),
+    broken(
+        "records that were refused one by one aren't counted at the program's end",
+        "R-HO-4",
+        "clients/producer/batch.py",
+        "found.get(part.batch, 0) + part.records",
+        "part.batch.count",
+        "tests/unit/api/test_left_open.py"
+        "::test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one",
     ),
 )

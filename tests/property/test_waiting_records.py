@@ -12,7 +12,7 @@ from odradek.clients.consumer.fetched import Fetched
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.clients.consumer.waiting_records import WaitingRecords
 from odradek.common.backoff import ExponentialBackoff
-from odradek.common.types import TopicPartition
+from odradek.common.types import Address, TopicPartition
 from odradek.record.reference import encode
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -20,10 +20,10 @@ EACH = 3
 """Records of one answer."""
 
 ACTS = st.tuples(
-    st.sampled_from(["answer", "answer", "pause", "resume", "take", "divide", "seek"]),
+    st.sampled_from(["answer", "answer", "pause", "resume", "take", "divide", "seek", "full"]),
     st.sampled_from(PARTITIONS),
 )
-FIRST = PARTITIONS[0]
+FIRST, OTHER = PARTITIONS
 
 
 def answer(waiting: WaitingRecords, state: PartitionState) -> None:
@@ -43,6 +43,13 @@ def take(waiting: WaitingRecords) -> tuple[Fetched, list[int]] | None:
 
 @given(acts=st.lists(ACTS, max_size=30))
 @example(acts=[("answer", FIRST), ("pause", FIRST), ("answer", FIRST)])
+@example(
+    # What a seek made useless lies aside before what came after it; then something else changes.
+    acts=[
+        *[("answer", OTHER), ("answer", FIRST), ("seek", FIRST), ("answer", FIRST)],
+        *[("pause", FIRST), ("take", OTHER), ("seek", OTHER), ("take", OTHER)],
+    ]
+)
 def test_each_offset_is_handed_out_once_in_order(acts: list[tuple[str, TopicPartition]]) -> None:
     subscription = SubscriptionState("earliest", ExponentialBackoff(0.1, 1.0), random.Random(1))
     subscription.assign(PARTITIONS, {})
@@ -65,6 +72,9 @@ def test_each_offset_is_handed_out_once_in_order(acts: list[tuple[str, TopicPart
     for act, partition in acts:
         if act == "divide":
             waiting.divide(1 << 20, [])
+        elif act == "full":
+            waiting.divide(1, [])
+            waiting.full(Address("b", 1))
         elif act == "take":
             check()
         elif act == "answer":

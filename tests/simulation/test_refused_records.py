@@ -62,6 +62,23 @@ def test_refused_records_fail_and_their_neighbours_are_written(
     producer.close()
 
 
+def test_the_error_of_many_records_has_the_traceback_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They share an error: what one `result()` has added to its traceback isn't kept for all."""
+    _, cluster, producer, _ = make(16, monkeypatch, **{"batch.size": 10_000})
+    cluster.log("t", 0).compacted = True
+    futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(5)]
+    producer.flush(timeout=20)
+    lengths = []
+    for future in futures:
+        with pytest.raises(InvalidRecordError) as caught:
+            future.result(timeout=0)
+        lengths.append(len(caught.traceback))
+    assert lengths == lengths[:1] * 5
+    producer.close()
+
+
 def test_refused_rows_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     _, cluster, producer, _ = make(15, monkeypatch, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True

@@ -263,19 +263,29 @@ class _Ending:
         if self.transaction is not None:
             return self._not_committed(self.transaction)
         what = self.what
-        leaves = [leaf for batch in self.batches for leaf in batch.leaves()]
+        leaves: dict[ProducerBatch, int] = {}
+        for batch in self.batches:
+            leaves |= batch.leaves()
         errors = [leaf.done.error for leaf in leaves if leaf.done.error is not None]
         lost = sum(
-            leaf.count for leaf in leaves if not leaf.done.done or leaf.done.error is not None
+            count
+            for leaf, count in leaves.items()
+            if not leaf.done.done or leaf.done.error is not None
         )
         if not lost:
             return ""
         why: BaseException = (
             errors[0] if errors else what.engine.timeout("acknowledgement", what.host.now())
         )
+        hurried = any(not leaf.done.done for leaf in leaves)
+        blame = (
+            f"close.timeout.ms ({what.timeout:g} s) was too short for them"
+            if hurried
+            else "nobody asked what became of them"
+        )
         return (
-            f"{lost} records of {what} were lost: it wasn't closed, and close.timeout.ms "
-            f"({what.timeout:g} s) was too short for them. {type(why).__name__}: {why}"
+            f"{lost} records of {what} were lost: it wasn't closed, and {blame}. "
+            f"{type(why).__name__}: {why}"
         )
 
     def _not_committed(self, transaction: TransactionManager) -> str:

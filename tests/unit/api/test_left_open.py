@@ -93,6 +93,45 @@ if sys.argv[2] == "acknowledged":
 """
 
 
+REFUSED = """
+from odradek.protocol.messages.produce import (
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+)
+from odradek.simulation import SimulatedCluster
+from odradek.simulation.broker_handlers import BY_KEY
+from odradek.testing.loopback import LoopbackServer
+work, which = BY_KEY[0], {which}
+def handler(broker, body, version, reply):
+    BY_KEY[0] = work
+    [topic] = body.topic_data
+    [partition] = topic.partition_data
+    refused = [BatchIndexAndErrorMessage(n, "bad record") for n in which]
+    answer = PartitionProduceResponse(partition.index, 87, -1, record_errors=refused)
+    return ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [answer])])
+BY_KEY[0] = handler
+server = LoopbackServer()
+server.__enter__()
+cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
+server.call(lambda: cluster.create_topic("t", partitions=1))
+from odradek import Producer
+producer = Producer(bootstrap_servers=str(cluster.bootstrap_servers), linger_ms=60_000)
+for number in range(5):
+    producer.send("t", str(number).encode())
+"""
+
+
+@pytest.mark.parametrize(("which", "told"), [([], "5 records"), ([0, 3], "2 records")])
+def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
+    which: list[int], told: str
+) -> None:
+    """KIP-467: of a batch that is refused for some of its records the others are written."""
+    done = program(REFUSED.replace("{which}", str(which)))
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"odradek: {told} of Producer"), done.stderr
+    assert "too short" not in done.stderr
+    assert "INVALID_RECORD" in done.stderr
+
+
 @pytest.mark.parametrize("how", ["acknowledged", "held"])
 def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) -> None:
     with one_broker() as (_, servers):

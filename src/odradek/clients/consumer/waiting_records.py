@@ -80,7 +80,7 @@ class WaitingRecords:
             if any(entry.address == address for entry in self.paused[state]):
                 self._torn = True
                 state.move_to(state.position)  # fetched again after its resume
-                self._let_go(state)
+                self._sift(state)
                 self._torn = False
         return False
 
@@ -158,7 +158,9 @@ class WaitingRecords:
         before, self._seen = self._seen, seen
         if changes != before[0]:
             for state in reversed(list(self.paused)):
-                if not state.paused or not self.paused[state][0].valid:
+                if state.paused:
+                    self._sift(state)
+                else:
                     self._let_go(state)
         if pauses != before[1] and any(entry.state.paused for entry in self.fetched):
             entries, self.fetched = self.fetched, deque()
@@ -167,7 +169,8 @@ class WaitingRecords:
                     self.fetched.append(entry)
                     continue
                 self._count(self._buffered, entry.address, -entry.size)
-                self._put_aside(entry)
+                if entry.valid:
+                    self._put_aside(entry)
             self._room_made = True
         self._torn = False
 
@@ -190,8 +193,24 @@ class WaitingRecords:
         self.paused.setdefault(entry.state, deque()).append(entry)
         self._count(self._aside, entry.address, entry.size)
 
+    def _sift(self, state: PartitionState) -> None:
+        """Forget what a seek made useless; the rest stays aside, for it may not be handed out."""
+        entries = self.paused[state]
+        if all(entry.valid for entry in entries):
+            return
+        self.paused[state] = kept = deque[Fetched]()
+        for entry in entries:
+            if entry.valid:
+                kept.append(entry)
+            else:
+                self._count(self._aside, entry.address, -entry.size)
+        if not kept:
+            del self.paused[state]
+        self._room_made = True
+        self._room()
+
     def _let_go(self, state: PartitionState) -> None:
-        """Hand out again what of it is still of use."""
+        """Hand out again what of it is still of use: its partition goes on."""
         entries = self.paused.pop(state)
         for entry in reversed(entries):
             self._count(self._aside, entry.address, -entry.size)

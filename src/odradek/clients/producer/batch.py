@@ -159,18 +159,25 @@ class ProducerBatch:
             batch, index = part.batch, part.at + index - part.first
         return batch, index, False
 
-    def leaves(self) -> list[ProducerBatch]:
-        """This batch, or what it was split into."""
+    def leaves(self) -> dict[ProducerBatch, int]:
+        """This batch, or what it was split into, each with how many records it stands for."""
         if self.parts is None:
-            return [self]
-        batches = dict.fromkeys(part.batch for part in self.parts)
-        return [leaf for batch in batches for leaf in batch.leaves()]
+            return {self: self.count}
+        found: dict[ProducerBatch, int] = {}
+        for part in self.parts:
+            if part.batch.parts is None and not part.batch.count:  # it only says why they failed
+                found[part.batch] = found.get(part.batch, 0) + part.records
+            else:
+                found.update(part.batch.leaves())
+        return found
 
     def metadata(self, index: int, timestamp_ms: int) -> RecordMetadata:
         """Where record `index` of this batch was written; raises the batch's error."""
         if self.parts is not None:
             batch, index, _ = self.find(index)
             return batch.metadata(index, timestamp_ms)
+        if self.done.error is not None:
+            raise self.done.error.with_traceback(None)  # each of its records raises it
         outcome = self.done.result()
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         appended = outcome.log_append_time_ms

@@ -221,9 +221,11 @@ class TransactionManager:
                 self.current, offsets, group, deadline, newest=newest
             )
             yield from self._asked(committing)
-        except KafkaTimeoutError:
-            # It may still be carried out, however late: not in a transaction after this one.
-            self.request_bump("send_offsets_to_transaction() ran out of time")
+        except BaseException as error:
+            # Without an answer (its time is up, its caller was interrupted) it may still be carried
+            # out, however late: not in a transaction after this one.
+            if isinstance(error, KafkaTimeoutError) or not isinstance(error, KafkaError):
+                self.request_bump("send_offsets_to_transaction() ended without an answer")
             raise
         self._begun = Begun.YES
         self._offsets_in_doubt = False

@@ -197,6 +197,7 @@ class TransactionRequests:
             ),
             deadline,
             newest=newest,
+            ordered=True,  # an older call's offsets that arrive after newer ones would count
         )
 
     def end(
@@ -225,6 +226,7 @@ class TransactionRequests:
         *,
         newest: int | None = None,
         wanted: Wanted | None = None,
+        ordered: bool = False,
     ) -> Flow[M]:
         """Ask until it is answered; the end of the last transaction is waited for impatiently."""
         now = yield START
@@ -246,6 +248,7 @@ class TransactionRequests:
                 check,
                 deadline,
                 newest=newest,
+                ordered=ordered,
             )
             error = read(answer)
             if error is None:

@@ -1,0 +1,118 @@
+"""Offsets of a transaction that are carried out late, when their call has ended without an answer.
+
+They count neither over those of a later call nor in a transaction after theirs.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.transactional import P0, Scene
+
+from odradek.api.consumer import Consumer
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from odradek.simulation.broker_handlers import BY_KEY
+
+pytestmark = pytest.mark.simulation
+VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
+P1 = TopicPartition("t", 1)
+
+
+class Interrupted(BaseException):
+    """What a signal handler raises."""
+
+
+class Late:
+    """The next TxnOffsetCommit is carried out so many seconds after it arrived."""
+
+    def __init__(self, scene: Scene, patch: pytest.MonkeyPatch, seconds: float) -> None:
+        self.arrived: list[int] = []
+        self.carried_out: list[int] = []
+        """The offsets of each request."""
+        work = BY_KEY[TxnOffsetCommitRequest.API_KEY]
+
+        def handler(broker, body, version, reply) -> Message | None:  # type: ignore[no-untyped-def]
+            offsets = [p.committed_offset for topic in body.topics for p in topic.partitions]
+            first = not self.arrived
+            self.arrived += offsets
+
+            def carry_out() -> Message | None:
+                self.carried_out.extend(offsets)
+                return work(broker, body, version, reply)
+
+            def later() -> None:
+                if (answer := carry_out()) is not None:
+                    reply(answer)
+
+            if not first:
+                return carry_out()
+            scene.world.after(seconds, later)
+            return None
+
+        patch.setitem(BY_KEY, TxnOffsetCommitRequest.API_KEY, handler)
+
+
+def committed(scene: Scene) -> dict[TopicPartition, int | None]:
+    with Consumer(
+        bootstrap_servers=scene.cluster.bootstrap_servers,
+        group_id="g",
+        _host=scene.world.host("observer"),
+    ) as consumer:
+        found = consumer.committed([P0, P1])
+    return {p: None if at is None else at.offset for p, at in found.items()}
+
+
+@VERSIONS
+def test_a_later_call_in_the_transaction_has_the_last_word(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(version)
+    with scene.producer() as producer:
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 1}, "g")
+        late = Late(scene, monkeypatch, 5.0)
+        with producer.transaction():
+            producer.send("t", b"0", partition=0).result(timeout=10)
+            with pytest.raises(KafkaTimeoutError):
+                producer.send_offsets_to_transaction({P0: 5}, "g", timeout=3)
+            producer.send_offsets_to_transaction({P0: 9}, "g")
+            scene.world.advance(3.0)  # the program works on
+    assert late.carried_out == [5, 9]
+    assert committed(scene)[P0] == 9
+
+
+@VERSIONS
+@pytest.mark.parametrize("how", ["timeout", "interruption"])
+def test_what_an_aborted_transaction_asked_for_is_in_no_later_one(
+    version: int, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(version)
+    cluster, groups = scene.cluster, scene.cluster.groups
+    with scene.producer() as producer:
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 1}, "g")
+        # The group's coordinator isn't the transaction's: nothing else goes through its connection.
+        other = scene.coordinator() % 3 + 1
+        cluster.move_leader("__consumer_offsets", groups.index("g"), to=other)
+        for p in range(3):
+            cluster.move_leader("t", p, to=scene.coordinator())
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 2}, "g")
+        late = Late(scene, monkeypatch, 1.5)
+
+        def interrupt() -> None:
+            raise Interrupted
+
+        with pytest.raises((Interrupted, KafkaTimeoutError)), producer.transaction():
+            producer.send("t", b"0", partition=0).result(timeout=10)
+            if how == "interruption":
+                scene.world.after(0.5, interrupt)
+            producer.send_offsets_to_transaction({P1: 99}, "g", timeout=0.5 + (how != "timeout"))
+        with producer.transaction():
+            producer.send_offsets_to_transaction({P0: 3}, "g")
+    scene.world.advance(2.0)
+    assert late.arrived == [99, 3]
+    assert sorted(late.carried_out) == [3, 99]
+    assert committed(scene) == {P0: 3, P1: None}
