@@ -22,11 +22,14 @@ sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
 
 from tests.soak.soak import TROUBLES, Plan, Report, as_dict, run  # noqa: E402
 
+SHORTEST = 60.0
+"""Seconds of a round after the first one: in less there is nothing to be judged."""
+
 
 def soak(plan: Plan, seconds: float, path: Path) -> Iterator[Report]:
     """Round after round until there were so many seconds of trouble, or one failed."""
     left, number = seconds, 0
-    while left > 0:
+    while not number or left >= SHORTEST:
         round_ = replace(plan, seconds=min(plan.seconds, left), seed=plan.seed + number)
         print(f"round {number}, seed {round_.seed}, {round_.seconds / 60:g} minutes", flush=True)
         keep = path.with_stem(f"{path.stem}-{number}")

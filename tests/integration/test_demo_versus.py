@@ -33,7 +33,7 @@ def test_readers_live_through_a_move(tmp_path: Path) -> None:
     assert ours["client"].startswith("odradek ")
     assert any(one["client"].startswith("confluent-kafka ") for one in others)
     for one in others:
-        assert one["rows_read"] > 0  # how many, until the move, is the machine's speed
+        assert one["rows_read"] > 100
         assert one["client"] in done.stderr
     assert "the whole cluster goes away" in done.stderr
     assert "reads again" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -131,3 +132,36 @@ def test_a_taken_port_is_refused_and_a_closed_door_too(door: FrontDoor) -> None:
     door.close()
     with pytest.raises(ConnectionRefusedError):
         dial(door)
+
+
+def test_closing_leaves_no_end_of_a_connection_open(backends: list[Backend]) -> None:
+    """Neither of one that is just being accepted, nor of one whose bytes a broker doesn't take.
+
+    What is left open warns when it is collected, and pytest makes an error of that.
+    """
+    deaf = socket.create_server(("127.0.0.1", 0))
+    for _ in range(50):
+        door = FrontDoor()
+        door.start()
+        door.lead_to([Address(*deaf.getsockname()[:2]), backends[0].address])
+        dialled: list[socket.socket] = []
+
+        def come(door: FrontDoor = door, dialled: list[socket.socket] = dialled) -> None:
+            with suppress(OSError):
+                for _ in range(20):
+                    one = dial(door)
+                    dialled.append(one)
+                    one.setblocking(False)
+                    one.send(bytes(1 << 20))
+
+        comer = threading.Thread(target=come)
+        comer.start()
+        while not dialled:
+            pass
+        door.close()
+        comer.join(TIMEOUT)
+        for one in dialled:
+            one.close()
+        del door
+    gc.collect()
+    deaf.close()

@@ -5,6 +5,9 @@ They count neither over those of a later call nor in a transaction after theirs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.simulation.transactional import P0, Scene
 
@@ -33,7 +36,9 @@ class Late:
         """The offsets of each request."""
         work = BY_KEY[TxnOffsetCommitRequest.API_KEY]
 
-        def handler(broker, body, version, reply) -> Message | None:  # type: ignore[no-untyped-def]
+        def handler(
+            broker: Any, body: Any, version: int, reply: Callable[[Message | None], None]
+        ) -> Message | None:
             offsets = [p.committed_offset for topic in body.topics for p in topic.partitions]
             first = not self.arrived
             self.arrived += offsets

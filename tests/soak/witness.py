@@ -25,10 +25,11 @@ from odradek.testing import LocalCluster
 PATIENCE = 60.0
 GROUPS = "__consumer_offsets"
 REFUSED = re.compile(
-    rf"Failed to load metadata from {GROUPS}-(\d+) .*?due to (java\.lang\.IllegalStateException.*)"
+    rf"Failed to load metadata from {GROUPS}-(\d+) with epoch .*\n"
+    r"(java\.lang\.IllegalStateException.*)"
 )
-"""What a broker logs whose coordinator takes what stands in its own log for impossible. With other
-exceptions (the leader changed, the disk is slow) it tries again; with this one, never."""
+"""What a broker logs, stack trace and all, whose coordinator takes what stands in its log for
+impossible: every other broker reads the same log."""
 T = TypeVar("T")
 
 
@@ -40,6 +41,7 @@ class ClusterWitness:
         self._theirs, self._ours = cluster.librdkafka_config(), cluster.client_config()
         self._source = source
         self._partitions, self._limit = partitions, limit
+        self._group_partitions = 0
 
     def rows(self, topic: str) -> Rows:
         """Everything, by another client; not before no transaction is open any more."""
@@ -92,9 +94,10 @@ class ClusterWitness:
         refused = {int(m[1]): m[2].strip() for log in logs for m in REFUSED.finditer(log)}
         if not refused:
             return {}
-        with Consumer(self._ours) as consumer:
-            count = len(consumer.partitions_for(GROUPS, timeout=PATIENCE))
-        places = {group: coordinator_partition(group, count) for group in groups}
+        if not self._group_partitions:
+            with Consumer(self._ours) as consumer:
+                self._group_partitions = len(consumer.partitions_for(GROUPS, timeout=PATIENCE))
+        places = {g: coordinator_partition(g, self._group_partitions) for g in groups}
         return {group: refused[place] for group, place in places.items() if place in refused}
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, int]]:

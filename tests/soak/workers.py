@@ -26,7 +26,8 @@ from odradek.simulation.history import History, Outcome, Reading, Transaction
 Config = Mapping[str, Any]
 TICK = 0.02
 PATIENCE = 300.0
-"""Seconds until a thread hangs: some calls in a row that each come to their own deadline."""
+"""Seconds after which a thread counts as hanging: some of its calls may come to their deadlines,
+one after the other."""
 MAX_POLL = 60_000
 
 

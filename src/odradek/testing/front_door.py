@@ -21,17 +21,18 @@ _CONNECT_TIMEOUT_S = 2.0
 class _Pipe(asyncio.Protocol):
     """One end of a forwarded connection; what it receives it writes to its `peer`."""
 
-    def __init__(self, door: FrontDoor | None) -> None:
-        self._door = door  # set on the client's end only
+    def __init__(self, door: FrontDoor, *, client: bool) -> None:
+        self._door = door
+        self.client = client
         self.transport: asyncio.Transport | None = None
         self.peer: _Pipe | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own promise
         self.transport = transport
-        if self._door is not None:
+        if self.client:
             transport.pause_reading()  # until there is somebody to write to
-            self._door.client_arrived(self)
+        self._door.opened(self)
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None and self.peer.transport is not None:
@@ -47,8 +48,7 @@ class _Pipe(asyncio.Protocol):
             self.peer.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._door is not None:
-            self._door.client_left(self)
+        self._door.lost(self)
         peer, self.peer = self.peer, None
         if peer is not None and peer.transport is not None:
             # A reset stays a reset; an orderly end is passed on after the last byte.  Kafka
@@ -67,7 +67,7 @@ class FrontDoor:
         self._bound: Address | None = None
         self._backends: tuple[Address, ...] = ()
         self._turn = itertools.count()
-        self._clients: set[_Pipe] = set()
+        self._pipes: set[_Pipe] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -87,7 +87,10 @@ class FrontDoor:
         try:
             server = loop.run_until_complete(
                 loop.create_server(
-                    lambda: _Pipe(self), self._wanted.host, self._wanted.port, backlog=512
+                    lambda: _Pipe(self, client=True),
+                    self._wanted.host,
+                    self._wanted.port,
+                    backlog=512,
                 )
             )
         except OSError:
@@ -118,17 +121,21 @@ class FrontDoor:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 
-    def client_arrived(self, client: _Pipe) -> None:
-        """Find a broker for a new connection (called by its protocol, in the door's thread)."""
+    def opened(self, pipe: _Pipe) -> None:
+        """Find a broker for a new client (called by its protocol, in the door's thread)."""
+        self._pipes.add(pipe)
+        if not pipe.client:
+            return
         self.accepted += 1
-        self._clients.add(client)
-        task = asyncio.get_running_loop().create_task(self._connect(client))
+        if self._loop is None:
+            return  # the door closes, and its end with it
+        task = asyncio.get_running_loop().create_task(self._connect(pipe))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def client_left(self, client: _Pipe) -> None:
-        """Forget a connection (called by its protocol, in the door's thread)."""
-        self._clients.discard(client)
+    def lost(self, pipe: _Pipe) -> None:
+        """Forget an end of a connection (called by its protocol, in the door's thread)."""
+        self._pipes.discard(pipe)
 
     async def _connect(self, client: _Pipe) -> None:
         loop = asyncio.get_running_loop()
@@ -139,7 +146,7 @@ class FrontDoor:
             try:
                 async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                     _, pipe = await loop.create_connection(
-                        lambda: _Pipe(None), backend.host, backend.port
+                        lambda: _Pipe(self, client=False), backend.host, backend.port
                     )
             except OSError:  # a timeout is one, too
                 continue
@@ -154,18 +161,26 @@ class FrontDoor:
             client.transport.abort()
 
     def _drop(self) -> None:
-        for client in list(self._clients):
-            if client.transport is not None:
-                client.transport.abort()
+        for pipe in list(self._pipes):
+            if pipe.client and pipe.transport is not None:
+                pipe.transport.abort()
+
+    async def _end(self, server: asyncio.Server) -> None:
+        """Leave no end of a connection open, nor one that is just being accepted."""
+        server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if under_way := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(under_way)
+        while self._pipes:
+            for pipe in list(self._pipes):
+                if pipe.transport is not None:
+                    pipe.transport.abort()
+            await asyncio.sleep(0)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, server: asyncio.Server) -> None:
         try:
             loop.run_forever()
-            server.close()
-            for task in list(self._tasks):
-                task.cancel()
-            self._drop()
-            loop.run_until_complete(asyncio.sleep(0))
-            loop.run_until_complete(asyncio.sleep(0))
+            loop.run_until_complete(self._end(server))
         finally:
             loop.close()

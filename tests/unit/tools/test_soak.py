@@ -261,6 +261,17 @@ def test_a_long_soak_goes_in_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert [one["lost_groups"] for one in document["rounds"]] == [{}, lost, {}, {}]
 
 
+@pytest.mark.parametrize("seconds", [0, 30])
+def test_a_short_soak_has_its_round_and_a_rest_of_seconds_has_none(
+    seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A round of seconds would find its topics empty, and fail."""
+    run = FakeRun(soak.Report(trouble_seconds=0.0 if not seconds else 1770.0))
+    minutes = "30" if seconds else "0"
+    code, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", minutes)
+    assert (code, len(document["rounds"])) == (0, 1)
+
+
 def test_a_long_soak_ends_with_the_first_round_that_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -272,15 +283,17 @@ def test_a_long_soak_ends_with_the_first_round_that_failed(
     assert [one["ok"] for one in document["rounds"]] == [True, False]
 
 
-GONE = (
-    "[2026-11-22 20:11:02,113] ERROR [GroupCoordinator id=1] Failed to load metadata from "
-    "__consumer_offsets-2 with epoch 79 due to java.lang.IllegalStateException: Cannot set the "
-    "epoch of y0m5-2 to 2 because the partition is still owned at epoch 759. (org.apache.kafka)\n"
+FAILED = (
+    "2026-11-23T11:05:42,504 ERROR o.a.k.c.c.r.CoordinatorRuntime Failed to load metadata from "
+    "__consumer_offsets-2 with epoch 79 due to {why}.\n{class_name}: {why}\n\tat L.main(L.java:3)\n"
 )
-BUSY = (
-    "[2026-11-22 20:11:02,113] ERROR [GroupCoordinator id=1] Failed to load metadata from "
-    "__consumer_offsets-2 with epoch 79 due to org.apache.kafka.common.errors."
-    "NotLeaderOrFollowerException: gone.\n"
+"""What log4j made, with a cluster's own settings, of the call in Kafka 4.3.1's bytecode."""
+GONE = FAILED.format(
+    why="Cannot set the epoch of y0m5-2 to 2 because the partition is still owned at epoch 759",
+    class_name="java.lang.IllegalStateException",
+)
+BUSY = FAILED.format(
+    why="gone", class_name="org.apache.kafka.common.errors.NotLeaderOrFollowerException"
 )
 
 

@@ -221,11 +221,10 @@ class TransactionManager:
                 self.current, offsets, group, deadline, newest=newest
             )
             yield from self._asked(committing)
-        except BaseException as error:
-            # Without an answer (its time is up, its caller was interrupted) it may still be carried
-            # out, however late: not in a transaction after this one.
-            if isinstance(error, KafkaTimeoutError) or not isinstance(error, KafkaError):
-                self.request_bump("send_offsets_to_transaction() ended without an answer")
+        except (KafkaTimeoutError, GeneratorExit):
+            # Without an answer (its time is up, or its caller was interrupted) it may still be
+            # carried out, however late: not in a transaction after this one.
+            self.request_bump("send_offsets_to_transaction() ended without an answer")
             raise
         self._begun = Begun.YES
         self._offsets_in_doubt = False
@@ -297,7 +296,7 @@ class TransactionManager:
         if self._offsets_in_doubt:
             raise IllegalStateError(
                 "the offsets of this transaction may be missing: send_offsets_to_transaction() "
-                "ran out of time; call it again, or abort_transaction()"
+                "ended without an answer; call it again, or abort_transaction()"
             )
         self._move(_E.COMMIT)
         self._refuse(_WHY_NOT[self.state])

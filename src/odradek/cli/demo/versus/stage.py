@@ -34,6 +34,8 @@ START_S = 30.0
 """Seconds that the readers get for their first row."""
 STEADY_S = 4.0
 """Seconds of undisturbed reading before the move, and after the last reader's return."""
+STEADY_ROWS = 100
+"""Rows that each reader has before the move, however slow the machine; waited for `START_S`."""
 DRAIN_S = 15.0
 """Seconds that our reader gets for what is still under way at the end."""
 REMIND_S = 10.0
@@ -136,6 +138,9 @@ class Versus:
         if silent:
             raise VersusError(f"{', '.join(silent)} read nothing in {START_S:.0f} s; see its log")
         self._wait(children, STEADY_S)
+        self._wait(
+            children, START_S, lambda: all(len(c.heard.rows) > STEADY_ROWS for c in children)
+        )
         gone, first_new_row = self._move(cluster, publishing, children)
         back = time.time()
         self._say(f"the cluster is back, at {', '.join(cluster.broker_addresses)}")
