@@ -23,7 +23,7 @@ from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster, World, disturbances
 from odradek.simulation.trace import Trace
 
 pytestmark = pytest.mark.simulation
@@ -210,6 +210,21 @@ def test_without_rebootstrap_a_move_is_the_end_and_the_error_says_why() -> None:
     ):
         future.result(timeout=60)
     assert "rebootstrap" not in producer._engine.events.counts
+
+
+def test_waiting_for_a_topic_and_for_room_takes_max_block_ms_in_all() -> None:
+    world, cluster, producer = make(
+        10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
+    )
+    producer.send("t", b"0", partition=0).result(timeout=5)
+    disturbances.slow_api(cluster, "Produce", 20.0)
+    for p in range(2):
+        producer.send("t", bytes(9000), partition=p)
+    begin = world.now
+    world.after(2.0, lambda: cluster.create_topic("u", partitions=1))
+    with pytest.raises(BufferExhaustedError, match="max.block.ms"):
+        producer.send("u", bytes(9000))
+    assert world.now - begin == pytest.approx(3.0, abs=0.1)
 
 
 def test_a_full_buffer_blocks_and_then_raises() -> None:

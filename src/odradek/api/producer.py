@@ -134,13 +134,15 @@ class Producer(Transactional):
         `partition`: None leaves it to the option `partitioner`: unless that is given, to the key
         (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
         `timestamp_ms`: milliseconds since the epoch, None for now.
-        It waits at most `max.block.ms` for the topic's metadata, for a `partition` that isn't there
-        (it may just have been added) and for room in `buffer.memory`.
+        It waits at most `max.block.ms` in all: for the topic's metadata, for a `partition` that
+        isn't there (it may just have been added) and for room in `buffer.memory`.
         The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
         called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
         with `error` None, or with the error and an offset of -1. Records of a partition are
-        reported in order. It must be quick and mustn't wait for anything of this producer; what it
-        raises is logged and has no other effect, but for `SystemExit` and `KeyboardInterrupt`:
+        reported in order, but for those of a batch that a broker answered with an error to be
+        tried again: later ones may be written, and reported, first where it had been written all
+        the same. It must be quick and mustn't wait for anything of this producer; what it raises is
+        logged and has no other effect, but for `SystemExit` and `KeyboardInterrupt`:
         those come out of the program's next call of this producer. What `send` itself raises
         isn't reported to it.
 
@@ -157,9 +159,11 @@ class Producer(Transactional):
         if headers is not NO_HEADERS and type(headers) is not tuple:
             headers = tuple(headers) if type(headers) is list else record_headers(headers)
         at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+        deadline: float | None = None
         try:
             lane = self._lanes.get(topic)
             if lane is None or lane.snapshot is not self._metadata.snapshot:
+                deadline = self._deadline(None, "max.block.ms")
                 lane = self._lane(topic)
             if partition is None:
                 if key is None or not lane.by_key:
@@ -180,7 +184,7 @@ class Producer(Transactional):
             raise
         except (TypeError, ValueError, BufferError) as error:
             raise explained(error, topic, value, key, headers, at) from None
-        future = self._append(lane, key, value, headers, partition, at)
+        future = self._append(lane, key, value, headers, partition, at, deadline)
         if on_delivery is not None:
             future.report_to(on_delivery)
         return future
@@ -340,8 +344,11 @@ class Producer(Transactional):
         headers: Sequence[tuple[str, bytes | None]],
         partition: int,
         timestamp_ms: int,
+        deadline: float | None,
     ) -> RecordFuture:
-        """Put a record where its partition has no open batch with room; waits for memory."""
+        """Put a record where its partition has no open batch with room; waits for memory until the
+        deadline, which nobody has to know yet.
+        """
         self._check_open()
         self._check_uninterrupted("send()")
         engine, host = self._engine, self._host
@@ -356,10 +363,10 @@ class Producer(Transactional):
                 f"({self._config['max.request.size']}) or buffer.memory"
             )
         if not 0 <= partition < lane.count:
-            self._await_partition(lane, partition)
+            deadline = deadline or self._deadline(None, "max.block.ms")
+            self._await_partition(lane, partition, deadline)
         target = TopicPartition(lane.topic.name, partition)
         self._metadata.use(target.topic, host.now())
-        deadline: float | None = None
         try:
             while True:
                 place = engine.accumulator.append(
@@ -367,8 +374,7 @@ class Producer(Transactional):
                 )
                 if place is not None:
                     break
-                if deadline is None:
-                    deadline = host.now() + self._config["max.block.ms"]
+                deadline = deadline or self._deadline(None, "max.block.ms")
                 self._await_room(size, deadline)
             if place.wake:
                 host.wake()
@@ -377,7 +383,7 @@ class Producer(Transactional):
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
-    def _await_partition(self, lane: TopicLane, partition: int) -> None:
+    def _await_partition(self, lane: TopicLane, partition: int, deadline: float) -> None:
         """It may have been added since the last look at the topic."""
         name = lane.topic.name
         if partition < 0:
@@ -385,10 +391,9 @@ class Producer(Transactional):
                 f"topic {name} has partitions 0 to {lane.count - 1}, not {partition}"
             )
         self._call(
-            lambda deadline: self._engine.partition(name, partition, deadline),
-            None,
+            lambda until: self._engine.partition(name, partition, until),
+            max(0.0, deadline - self._host.now()),
             f"partition {partition} of topic {name}",
-            "max.block.ms",
         )
 
     def _write(self, name: str, columns: SentColumns, delivery: Delivery) -> None:
@@ -425,5 +430,5 @@ class Producer(Transactional):
         if not host.run(room, deadline + GRACE) or not room.result():
             error = engine.undelivered(f"room for {size} bytes in buffer.memory", host.now())
             raise BufferExhaustedError(
-                f"buffer.memory ({engine.accumulator.limit} bytes) stayed full for max.block.ms"
+                f"buffer.memory ({engine.accumulator.limit} bytes) had no room within max.block.ms"
             ) from error

@@ -204,7 +204,7 @@ class PartitionerError(KafkaError, ValueError):
 
 
 class BufferExhaustedError(KafkaError):
-    """`buffer.memory` stayed full for `max.block.ms`."""
+    """`buffer.memory` had no room for the records within `max.block.ms`."""
 
     retriable = True
 
