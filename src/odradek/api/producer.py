@@ -35,6 +35,7 @@ from odradek.common.errors import (
     ArgumentError,
     BufferExhaustedError,
     ConfigurationError,
+    IllegalStateError,
     KafkaError,
     RecordTooLargeError,
 )
@@ -272,18 +273,35 @@ class Producer(Transactional):
 
         A transaction that is open is aborted instead (with `timeout=0` its coordinator does that,
         after `transaction.timeout.ms`). In a forked child only the child's copies are let go.
+        In a callback of this producer, which can't wait for what is left, it raises
+        `IllegalStateError` and closes nothing; with `timeout=0` it gives that up and closes.
         """
         timeout = checked_timeout(timeout)
         if not self._closed and self._process.here:
             self._check_uninterrupted("close()")
+            if self._host.inside and self._left and timeout > 0:
+                raise IllegalStateError(
+                    "close() was called in a callback of this Producer, which can't wait for what "
+                    "is left: call it in the program's thread, or close(0) to give that up"
+                )
         self._lanes.clear()  # so that every later `send` looks whether this is open
         deadline = self._host.now() + timeout
         self._host.surfacing = False
         try:
-            if self._process.here and not self._closed:
+            if self._process.here and not self._closed and not self._host.inside:
                 self._end_work(timeout)
         finally:
             super().close(max(1.0, deadline - self._host.now()))
+
+    @property
+    def _left(self) -> bool:
+        """Records or a transaction have yet to end."""
+        engine = self._engine
+        if engine.ended is not None:
+            return False
+        return bool(engine.sender.incomplete()) or (
+            engine.transactions is not None and engine.transactions.open
+        )
 
     def _end_work(self, timeout: float) -> None:
         """Have records delivered, or the open transaction aborted."""

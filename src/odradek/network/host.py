@@ -45,6 +45,10 @@ class Host(Protocol):
         """
 
     @property
+    def inside(self) -> bool:
+        """This very thread is in a callback of the client: it can't wait for the client."""
+
+    @property
     def torn(self) -> bool:
         """An exception from outside ended a step halfway: the client needs a new engine."""
 

@@ -138,6 +138,11 @@ class SelectorHost(HostSockets):
         return self.lock.is_mine() or (self._amid and self._at_work.is_mine())
 
     @property
+    def inside(self) -> bool:
+        """What waits here is refused where that isn't safe (`interrupted`)."""
+        return self.interrupted
+
+    @property
     def torn(self) -> bool:
         """An exception from outside ended a pass halfway: nothing in the engine is certain."""
         return self._torn or (self._amid and not self._busy.locked())

@@ -105,7 +105,7 @@ class ThreadHost:
     surfacing = True
 
     def _raise(self) -> None:
-        if not self._inside():
+        if not self.inside:
             with suppress(IndexError):  # another thread has just got it
                 raise self.raised.popleft()
 
@@ -144,7 +144,7 @@ class ThreadHost:
         already = completion.done
         if already:
             return True
-        if self._inside():
+        if self.inside:
             raise IllegalStateError("a callback of the client can't wait for the client")
         if not self._start():
             return self._run_after_end(completion)
@@ -208,7 +208,7 @@ class ThreadHost:
                 self._ended = True
         if thread is None:
             self._inner.close(deadline)
-        elif not self._inside():
+        elif not self.inside:
             thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
 
     def _closing(self, deadline: float) -> None:
@@ -229,7 +229,9 @@ class ThreadHost:
 
     # The thread
 
-    def _inside(self) -> bool:
+    @property
+    def inside(self) -> bool:
+        """This very thread is the one that works, in a callback."""
         return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:

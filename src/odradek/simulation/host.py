@@ -111,7 +111,7 @@ class SimulatedHost:
         """This client's generator: the same numbers whoever else lives in the world."""
         return self._rng
 
-    interrupted = False
+    interrupted = inside = False
     torn = False
     in_use = False
     forked = False

@@ -186,6 +186,42 @@ def test_a_producer_interrupted_under_its_lock_refuses_to_wait() -> None:
         producer.send("t", b"3").result(PATIENCE)
 
 
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_callback_closes_a_producer_only_where_nothing_is_left_or_it_is_given_up(
+    given_up: bool,
+) -> None:
+    seen: list[BaseException | None] = []
+
+    def close(*_: object) -> None:
+        try:
+            producer.close(*[0.0] * given_up)
+        except BaseException as error:
+            seen.append(error)
+        else:
+            seen.append(None)
+
+    with one_broker() as (server, servers):
+        producer = Producer(bootstrap_servers=servers, batch_size=200, linger_ms=60_000)
+        producer.partitions_for("t", PATIENCE)
+        producer.send("t", bytes(150), on_delivery=close)
+        later = producer.send("t", bytes(150))
+        first = producer.send("t", b"")  # its batch stays open
+        while not seen:
+            time.sleep(0.01)
+        if given_up:
+            assert seen == [None]
+            for future in (later, first):
+                assert isinstance(future.exception(PATIENCE), ClientClosedError | None)
+            assert isinstance(first.exception(0), ClientClosedError)
+            with pytest.raises(ClientClosedError):
+                producer.send("t", b"")
+        else:
+            assert isinstance(seen[0], IllegalStateError)
+            producer.flush(PATIENCE)
+            assert first.exception(0) is later.exception(0) is None
+        producer.close()
+
+
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
 def test_what_a_delivery_callback_means_for_the_program_gets_there(
     kind: type[BaseException],
