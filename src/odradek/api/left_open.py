@@ -80,6 +80,13 @@ class Opened:
         return manager if manager is not None and manager.open else None
 
     @property
+    def works(self) -> ProducerEngine | None:
+        """The producer, unless it has ended or was given up."""
+        if self.producer is None or self.given_up or self.producer.ended is not None:
+            return None
+        return self.producer
+
+    @property
     def unfinished(self) -> bool:
         """Something would be lost with it."""
         return not self.given_up and (bool(self.held) or self.transaction is not None)
@@ -176,9 +183,10 @@ def _at_exit() -> None:
     ends = []
     for what in [*_open, *_going]:
         with suppress(KafkaError):
-            if what.used and what.unfinished and what.producer is not None:
+            # One that has nothing left to send may be amid the callbacks of what it has sent.
+            if what.used and what.works:
                 what.host.surfacing = False  # nothing of a callback's may end this
-                ends.append(_going.get(what) or _Ending(what, what.producer))
+                ends.append(_going.get(what) or _Ending(what, what.works))
                 what.host.wake()
     try:
         for end in ends:

@@ -57,6 +57,27 @@ def test_a_program_that_ends_without_close_delivers_everything() -> None:
         assert written(servers) == 1000
 
 
+def test_a_program_that_ends_amid_delivery_callbacks_lets_them_end() -> None:
+    amid = """
+import sys, threading, time
+from odradek import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=50)
+called, begun = [], threading.Event()
+def on_delivery(error, metadata):
+    begun.set()
+    time.sleep(0.005)
+    called.append(metadata.offset)
+    if len(called) == 100:
+        print("all")
+for number in range(100):
+    producer.send("t", b"", on_delivery=on_delivery)
+begun.wait(60)
+"""
+    with one_broker() as (_, servers):
+        done = program(amid, servers)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "all\n", "")
+
+
 def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time() -> None:
     gone = """
 from odradek.simulation import SimulatedCluster

@@ -200,7 +200,7 @@ def test_a_callback_closes_a_producer_only_where_nothing_is_left_or_it_is_given_
         else:
             seen.append(None)
 
-    with one_broker() as (server, servers):
+    with one_broker() as (_, servers):
         producer = Producer(bootstrap_servers=servers, batch_size=200, linger_ms=60_000)
         producer.partitions_for("t", PATIENCE)
         producer.send("t", bytes(150), on_delivery=close)
