@@ -65,6 +65,24 @@ BREAKAGES = (
         "tests/property/test_interruptions.py::test_a_producer_goes_on[send]",
     ),
     broken(
+        "a thread begins without what it waits with, and ends for good",
+        "R-HO-1",
+        "runtime/thread_host.py",
+        "                self._inner.open()\n",
+        "",
+        "tests/unit/runtime/test_thread_host.py"
+        "::test_without_descriptors_a_call_fails_and_a_later_one_works",
+    ),
+    broken(
+        "a selector without its wake-up is left open",
+        "R-HO-1",
+        "runtime/selector_host.py",
+        "                made.close()\n",
+        "                pass\n",
+        "tests/unit/runtime/test_thread_host.py"
+        "::test_without_descriptors_a_call_fails_and_a_later_one_works",
+    ),
+    broken(
         "a torn engine goes on",
         "R-HO-1",
         "api/base.py",

@@ -239,6 +239,8 @@ class ThreadHost:
 
         An exception may end this at any place, `Thread.start` included. So a thread that doesn't
         seem to live is tried once more, and the first that lives is the only one that works.
+        What it waits with is opened here: where the system refuses that, the caller hears of it
+        (`SystemLimitError`), and no thread has ended for good.
         """
         if self._runs:
             return not self._ended
@@ -247,6 +249,7 @@ class ThreadHost:
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
+                self._inner.open()
                 self._thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
                 try:
                     self._thread.start()
