@@ -326,3 +326,36 @@ def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture)
         finally:
             logging.getLogger("odradek").removeHandler(handler)
         assert called
+
+
+def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
+    app, library = logging.getLogger("an-application"), logging.getLogger("odradek")
+    lines: list[str] = []
+    offsets: list[int] = []
+    with one_broker() as (_, servers):
+        # Where this breaks, it ends by itself in seconds.
+        producer = Producer(bootstrap_servers=servers, max_block_ms=5000)
+
+        class ToKafka(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if record.name == app.name:
+                    sent = producer.send("t", record.getMessage().encode())
+                    offsets.append(sent.result(PATIENCE).offset)
+                else:
+                    lines.append(record.getMessage())
+
+        handler, level = ToKafka(), library.level
+        for one in (app, library):
+            one.addHandler(handler)
+        library.setLevel(logging.DEBUG)  # so the I/O thread has lines for it meanwhile
+        try:
+            app.warning("first")
+            app.warning("second")
+            producer.close()
+        finally:
+            library.setLevel(level)
+            for one in (app, library):
+                one.removeHandler(handler)
+    assert offsets == [0, 1]
+    assert any("ready" in line for line in lines)
+    assert "closed" in lines[-1]
