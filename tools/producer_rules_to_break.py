@@ -8,6 +8,8 @@ from __future__ import annotations
 from rules_to_break import SETTLING, Breakage, broken
 
 QUEUE = "clients/producer/partition_queue.py"
+ROOM = "tests/unit/clients/producer/test_room_line.py"
+SIGNALS = "tests/unit/api/test_threads_and_signals.py"
 ONCE = "tests/simulation/test_written_once.py"
 CUT = (
     "tests/simulation/test_explore.py::test_what_once_failed_holds"
@@ -252,5 +254,29 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "part.batch.count",
         "tests/unit/api/test_left_open.py"
         "::test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one",
+    ),
+    broken(
+        "small records overtake a large one that waits for room",
+        "R-PR-1",
+        "clients/producer/record_accumulator.py",
+        "if self.waiters and not granted:",
+        "if False:",
+        f"{ROOM}::test_a_large_record_has_its_turn_before_small_ones_that_came_later",
+    ),
+    broken(
+        "in a full buffer each record is a batch of its own",
+        "R-PR-1",
+        "clients/producer/room_line.py",
+        "max(size, wanted, self._share)",
+        "max(size, wanted)",
+        f"{ROOM}::test_what_a_small_record_gets_holds_those_after_it",
+    ),
+    broken(
+        "whoever is interrupted in the line keeps its place",
+        "R-HO-1",
+        "clients/producer/producer_engine.py",
+        "        self.cancel(room, ",
+        "        str(",
+        f"{SIGNALS}::test_an_interrupted_wait_for_room_leaves_the_line",
     ),
 )

@@ -136,7 +136,8 @@ class Producer(Transactional):
         (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
         `timestamp_ms`: milliseconds since the epoch, None for now.
         It waits at most `max.block.ms` in all: for the topic's metadata, for a `partition` that
-        isn't there (it may just have been added) and for room in `buffer.memory`.
+        isn't there (it may just have been added) and for room in `buffer.memory`, which callers
+        get in the order they came.
         The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
         called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
         with `error` None, or with the error and an offset of -1. Records of a partition are
@@ -385,18 +386,22 @@ class Producer(Transactional):
             self._await_partition(lane, partition, deadline)
         target = TopicPartition(lane.topic.name, partition)
         self._metadata.use(target.topic, host.now())
+        owner: object = None
         try:
             while True:
                 place = engine.accumulator.append(
-                    target, key, value, headers, timestamp_ms, size, host.now()
+                    target, key, value, headers, timestamp_ms, size, host.now(), owner
                 )
                 if place is not None:
                     break
                 deadline = deadline or self._deadline(None, "max.block.ms")
-                self._await_room(size, deadline)
+                owner = object()
+                self._await_room(owner, size, deadline)
             if place.wake:
                 host.wake()
         except BaseException:  # interrupted: what it began lingers, and nobody else says so
+            if owner is not None:
+                engine.accumulator.waive(owner)
             host.wake()
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
@@ -436,16 +441,25 @@ class Producer(Transactional):
         try:
             while missing := writer.advance(host.now(), at):
                 deadline = host.now() + self._config["max.block.ms"]
-                self._await_room(missing, deadline, engine.accumulator.limit // 8)
+                self._await_room(writer, missing, deadline, engine.accumulator.limit // 8)
         except BaseException:
+            engine.accumulator.waive(writer)
             writer.give_up(host.now())
             raise
 
-    def _await_room(self, size: int, deadline: float, wanted: int = 0) -> None:
+    def _await_room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> None:
+        """Stand in line until bytes are granted to `owner`; without, it has left the line."""
         engine, host = self._engine, self._host
-        room = engine.start(engine.room(size, deadline, wanted))
-        host.wake()
-        if not host.run(room, deadline + GRACE) or not room.result():
+        room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
+        try:
+            host.wake()
+            granted = host.run(room, deadline + GRACE) and room.result()
+        except BaseException:
+            engine.waive(room, owner)
+            raise
+        if not granted:
+            engine.waive(room, owner)
+            host.wake()
             error = engine.undelivered(f"room for {size} bytes in buffer.memory", host.now())
             raise BufferExhaustedError(
                 f"buffer.memory ({engine.accumulator.limit} bytes) had no room within max.block.ms"

@@ -65,7 +65,7 @@ class ProducerDriver(Driver):
             lambda topic: self.append(TopicPartition(TOPIC, number % len(topic.partitions))),
         )
 
-    def append(self, partition: TopicPartition) -> None:
+    def append(self, partition: TopicPartition, owner: object = None) -> None:
         """Into the partition's open batch, once there is room."""
         engine = self.engine
         if engine.ended is not None:
@@ -73,13 +73,16 @@ class ProducerDriver(Driver):
         value = b"%s/%d" % (self.name.encode(), self.serial)
         size = estimate_record_size(None, value, ())
         at = int(self.world.wall_clock() * 1000)
-        place = engine.accumulator.append(partition, None, value, (), at, size, self.world.now)
+        place = engine.accumulator.append(
+            partition, None, value, (), at, size, self.world.now, owner
+        )
         if place is None:
+            owner = object()
             self.call(
-                lambda d: engine.room(size, d),
+                lambda d: engine.line.room(owner, size, d),
                 self.config["max.block.ms"],
                 "room in buffer.memory",
-                lambda room: self.append(partition) if room else None,
+                lambda room: self.append(partition, owner) if room else None,
             )
             return
         self.serial += 1

@@ -119,7 +119,7 @@ class ColumnWriter:
                     self._claim(found.partition, found.size, now)
                 case StopReason.ROOM:
                     more = max(found.size - self._room, min(QUOTA, accumulator.limit // 8))
-                    self._room += accumulator.reserve(more)
+                    self._room += accumulator.reserve(more, self)
                     if self._room < found.size:
                         return found.size
                 case StopReason.STICKY:

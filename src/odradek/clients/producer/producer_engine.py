@@ -16,12 +16,13 @@ from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
-from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.errors import ClientClosedError, KafkaError, KafkaTimeoutError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.record import SentColumns
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class ProducerEngine(ClientEngine):
             load=self._load if config["partitioner.adaptive.partitioning.enable"] else None,
         )
         self._partition_load = PartitionLoad(config, self.sender.queues, self.sender.sent_at)
-        self.components.append(self.sender)
+        self.line = RoomLine(self.accumulator)
+        self.components += (self.sender, self.line)
         self.metadata.held_by.append(lambda: {b.partition.topic for b in self.sender.incomplete()})
         self.metadata.on_forgotten.append(self.partitioner.forget)
         self.transactions: TransactionManager | None = None
@@ -89,21 +91,10 @@ class ProducerEngine(ClientEngine):
             now = yield from self.pause(f"metadata of topic {topic.name}", deadline, now)
         return (yield from self.topic(topic.name, deadline))
 
-    def room(self, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
-        """Wait until `size` bytes fit into `buffer.memory`; False when they don't by then.
-
-        `wanted`: rather wait for so much, so that not each batch that ends wakes the caller.
-        """
-        now = yield START
-        accumulator = self.accumulator
-        most = accumulator.limit - max(size, wanted)
-        accumulator.waiters += 1
-        try:
-            while accumulator.used > most and now < deadline:
-                now = yield Wait((self.sender.batch_done,), deadline)
-            return accumulator.used + size <= accumulator.limit
-        finally:
-            accumulator.waiters -= 1
+    def waive(self, room: Completion[bool], owner: object) -> None:
+        """Nobody waits for that room any more, or wants what was granted."""
+        self.cancel(room, ClientClosedError("nobody waits for this room any more"))
+        self.post(lambda now: self.accumulator.waive(owner))
 
     def writer(
         self, columns: SentColumns, topic: Topic, noted: Noted, wake: Callable[[], None]

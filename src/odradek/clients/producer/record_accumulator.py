@@ -29,8 +29,9 @@ and a column's rows come faster than `linger.ms` passes."""
 FIRST_ROOM = 4096
 """What an open batch reserves at first; it takes four times as much whenever that is full. So
 thousands of partitions with a record each don't take `batch.size` each."""
-HURRY_SHARE = 4
-"""While callers wait for room, nothing lingers once open batches hold this part of the memory."""
+HURRY_SHARE = 2
+"""While callers wait for room, nothing lingers once open batches hold this part of what is used. A
+batch of theirs is begun with all it may hold, so a quarter would be two that have just begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,15 @@ class RecordAccumulator:
         self.lock = lock
         self.limit: int = config["buffer.memory"]
         self.used = 0
+        self.granted: dict[object, int] = {}
+        """Bytes of `used` that are in no batch yet, by whom they are for."""
         self.batch_size: int = config["batch.size"]
         self.column_batch_size = self.batch_size
         if "batch.size" not in config.given:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters = 0
-        """Callers that wait for room."""
+        """Callers that stand in line for room: nobody else takes any (`RoomLine`)."""
         self.flushes = 0
         """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
         self.ended: KafkaError | None = None
@@ -102,7 +105,7 @@ class RecordAccumulator:
 
     def _close_books(self) -> None:
         if self._doubted and not self._claimed:
-            self.used = sum(batch.reserved for batch in self._live)
+            self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
         self._torn = False
 
@@ -148,13 +151,43 @@ class RecordAccumulator:
         timestamp_ms: int,
         size: int,
         now: float,
+        owner: object = None,
     ) -> Appended | None:
-        """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it."""
+        """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it.
+
+        `owner`: who was granted room for it; what isn't needed is free again, or its batch's.
+        """
         with self.lock:
             self._open_books()
-            place = self._append(partition, key, value, headers, timestamp_ms, size, now)
+            granted = 0 if owner is None else self._taken_back(owner)
+            place = self._append(partition, key, value, headers, timestamp_ms, size, now, granted)
             self._close_books()
-            return place
+        if granted and place is not None and self.waiters:
+            return Appended(place.batch, place.index, wake=True)  # some of it is left for others
+        return place
+
+    def grant(self, owner: object, size: int) -> bool:
+        """Reserve bytes for somebody who waited; False when there aren't as many."""
+        with self.lock:
+            self._open_books()
+            fits = self.used + size <= self.limit
+            if fits:
+                self.granted[owner] = size
+                self.used += size
+            self._close_books()
+        return fits
+
+    def waive(self, owner: object) -> None:
+        """Whoever it is waits no longer: what was granted is free again."""
+        with self.lock:
+            self._open_books()
+            self._taken_back(owner)
+            self._close_books()
+
+    def _taken_back(self, owner: object) -> int:
+        granted = self.granted.pop(owner, 0)
+        self.used -= granted
+        return granted
 
     def _append(
         self,
@@ -165,6 +198,7 @@ class RecordAccumulator:
         timestamp_ms: int,
         size: int,
         now: float,
+        granted: int,
     ) -> Appended | None:
         lane = self.lane(partition.topic)
         batch = lane.get(partition.partition)
@@ -175,7 +209,7 @@ class RecordAccumulator:
         if batch is not None:
             index = batch.append(key, value, headers, timestamp_ms)
             while index is None and batch.builder.limit_bytes < most:
-                if not self._widen(batch, size, most):
+                if not self._widen(batch, size, most, granted):
                     return None
                 index = batch.append(key, value, headers, timestamp_ms)
             if index is not None:
@@ -186,7 +220,7 @@ class RecordAccumulator:
             self._ripen(batch)
             wake = True
         wake = wake or not self._lingering
-        batch = self._open(partition, size, most, now)
+        batch = self._open(partition, size, most, now, granted)
         if batch is None:
             return None
         lane[partition.partition] = batch
@@ -205,11 +239,16 @@ class RecordAccumulator:
         return min(usual, limit)
 
     def _open(
-        self, partition: TopicPartition, size: int, most: int, now: float
+        self, partition: TopicPartition, size: int, most: int, now: float, granted: int
     ) -> ProducerBatch | None:
-        """Begin a batch whose first record has at most `size` bytes, if there is memory for it."""
+        """Begin a batch whose first record has at most `size` bytes, if there is memory for it.
+
+        With all that was granted: in a full buffer the next records find room there.
+        """
         self.check()
-        reserved = max(size, min(FIRST_ROOM, most - HEADER_SIZE))
+        if self.waiters and not granted:
+            return None
+        reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
         if self.used + reserved > self.limit:
             reserved = size
             if self.used + reserved > self.limit:
@@ -231,8 +270,10 @@ class RecordAccumulator:
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         return ProducerBatch(partition, builder, now, self._delivery)
 
-    def _widen(self, batch: ProducerBatch, size: int, most: int) -> bool:
+    def _widen(self, batch: ProducerBatch, size: int, most: int, granted: int) -> bool:
         """Reserve more for an open batch, for a record of at most `size` bytes at least."""
+        if self.waiters and not granted:
+            return False
         builder = batch.builder
         least = min(builder.estimated_size + size, most)
         wanted = min(max(least, 4 * builder.limit_bytes), most)
@@ -279,12 +320,17 @@ class RecordAccumulator:
 
     # Claimed batches: whoever fills them by columns has them alone, and needs no lock to do so
 
-    def reserve(self, most: int) -> int:
-        """Reserve up to `most` bytes for records that are yet to be put into claimed batches."""
+    def reserve(self, most: int, owner: object = None) -> int:
+        """Reserve up to `most` bytes for records that are yet to be put into claimed batches.
+
+        None while others stand in line, but what the owner was granted there.
+        """
         with self.lock:
             self._open_books()
-            granted = max(0, min(most, self.limit - self.used))
-            self.used += granted
+            granted = self.granted.pop(owner, 0)
+            if not granted and not self.waiters:
+                granted = max(0, min(most, self.limit - self.used))
+                self.used += granted
             self._torn = False  # what is granted isn't in any batch, so nothing is counted anew
         return granted
 
@@ -373,7 +419,7 @@ class RecordAccumulator:
                         batch.lingers = True
                         self._lingering.append(batch)
             self._close_books()
-        return wake
+        return wake or bool(self.waiters)
 
     # The sender's side
 
