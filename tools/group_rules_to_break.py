@@ -23,6 +23,22 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         f"{MEMBERS}[0]",
     ),
     broken(
+        "a member begins at an offset that an open transaction is about to move",
+        "KIP-447",
+        "clients/consumer/offset_lookup.py",
+        "stable = version >= STABLE_FROM",
+        "stable = False",
+        "tests/simulation/test_group_commits.py::test_who_takes_over_amid_a_transaction_begins_after_it",
+    ),
+    broken(
+        "a partition whose offset isn't stable holds up the others",
+        "KIP-447",
+        "clients/consumer/group_commits.py",
+        "deadline, told=told)",
+        "deadline)",
+        "tests/simulation/test_group_commits.py",
+    ),
+    broken(
         "a partition that is revoked is handed out still",
         "R-GR-1",
         GROUP,

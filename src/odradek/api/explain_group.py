@@ -36,6 +36,9 @@ class GroupExplanation:
     """No heartbeat was answered for session.timeout.ms: nothing is handed out until one is."""
     callback_due: bool
     """A callback waits for the application's next poll()."""
+    awaited: tuple[tuple[str, float, str], ...]
+    """Partitions that nothing is read of as yet, because their committed offset can't be had: since
+    how many seconds, and why."""
     last_poll: float | None
     """How long ago the application asked for records; None while it is asking, or never did."""
     error: str | None
@@ -46,7 +49,8 @@ class GroupExplanation:
         who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
         where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
         if self.state is None:
-            return f"{who}: no member, commits only; coordinator: {where}"
+            parts = [f"{who}: no member, commits only", f"coordinator: {where}"]
+            return "; ".join([*parts, *self._awaited_words()])
         what = f"pattern {self.pattern!r}" if self.pattern else ", ".join(self.subscription[:5])
         more = f" and {len(self.subscription) - 5} more" if len(self.subscription) > 5 else ""
         parts = [f"{who}: {self.state}", f"{self.assigned} partitions of {what}{more}"]
@@ -60,11 +64,22 @@ class GroupExplanation:
             )
         if self.callback_due:
             parts.append("a callback waits for poll()")
+        parts += self._awaited_words()
         if self.last_poll is not None:
             parts.append(f"last poll() {self.last_poll:.1f} s ago")
         if self.error:
             parts.append(self.error)
         return "; ".join(parts)
+
+    def _awaited_words(self) -> list[str]:
+        words = [
+            f"nothing of {partition} is read: its committed offset can't be had for "
+            f"{seconds:.1f} s ({why})"
+            for partition, seconds, why in self.awaited[:5]
+        ]
+        if len(self.awaited) > 5:
+            words.append(f"nor is anything of {len(self.awaited) - 5} more partitions")
+        return words
 
 
 def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
@@ -83,6 +98,18 @@ def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
         assigned=len(group.owned()),
         suspended=group.engine.subscription.suspended,
         callback_due=bool(group.turns),
+        awaited=_awaited(group, now),
         last_poll=group.last_poll(now),
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )
+
+
+def _awaited(group: ConsumerGroup, now: float) -> tuple[tuple[str, float, str], ...]:
+    here = group.engine.subscription.partitions
+    found = []
+    for partition, waits in list(group.commits.awaited.items()):
+        state = here.get(partition)
+        if state is not None and state.position is None:
+            why = f"{type(waits.why).__name__}: {waits.why}"
+            found.append((str(partition), max(0.0, now - waits.since), why))
+    return tuple(found)

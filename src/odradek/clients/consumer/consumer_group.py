@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.committed_offsets import Identity
 from odradek.clients.consumer.group_commits import GroupCommits
 from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
+from odradek.clients.consumer.offset_lookup import Identity
 from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.topic_watch import TopicWatch
