@@ -253,4 +253,36 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "tests/unit/api/test_left_open.py"
         "::test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one",
     ),
+    broken(
+        "send() waits for room as if it hadn't waited for the topic",
+        "R-RT-2",
+        "api/producer.py",
+        'deadline or self._deadline(None, "max.block.ms")\n                self._await_room(',
+        'self._deadline(None, "max.block.ms")\n                self._await_room(',
+        "tests/simulation/test_producer.py",
+    ),
+    broken(
+        "a callback closes its producer, and what is left is given up",
+        "R-HO-2",
+        "api/producer.py",
+        "if self._host.inside and self._left and timeout > 0:",
+        "if False:",
+        "tests/unit/api/test_threads_and_signals.py",
+    ),
+    broken(
+        "a program's end cuts delivery callbacks off",
+        "R-HO-4",
+        "api/left_open.py",
+        "if what.used and what.works:",
+        "if what.used and what.unfinished and what.works:",
+        "tests/unit/api/test_left_open.py",
+    ),
+    broken(
+        "a topic that our own request made is taken for another's",
+        "R-RT-1",
+        "clients/admin/admin_engine.py",
+        "doubtful.add(topic)",
+        "pass",
+        "tests/simulation/test_admin.py",
+    ),
 )

@@ -43,7 +43,6 @@ class Leader:
         self._counts: dict[str, int] | None = None
         """How many partitions each topic of the group had; None for followers."""
         self._gone_since = math.inf
-        group.engine.metadata.held_by.append(lambda: self._counts or ())
 
     def divide(
         self, protocol: str, members: Sequence[JoinGroupResponseMember]
@@ -104,7 +103,9 @@ class Leader:
         """Somebody else leads: topics that only others subscribe to are no concern any more."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
-            self._group.engine.metadata.forget_topics(t for t in self._counts if t not in own)
+            metadata = self._group.engine.metadata
+            metadata.held_by.remove(self._topics)
+            metadata.forget_topics(t for t in self._counts if t not in own)
             self._counts = None
             self._gone_since = math.inf
 
@@ -134,10 +135,15 @@ class Leader:
 
     def _lead(self, topics: Iterable[str], cluster: Cluster) -> None:
         self._gone_since = math.inf
+        if self._counts is None:
+            self._group.engine.metadata.held_by.append(self._topics)
         self._counts = {}
         for topic in topics:
             found = cluster.topic(topic)
             self._counts[topic] = len(found.partitions) if found is not None else 0
+
+    def _topics(self) -> Iterable[str]:
+        return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
         """A snapshot with all of these topics, as far as they exist."""
