@@ -136,4 +136,12 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "pass",
         "tests/simulation/test_group_resubscribing.py",
     ),
+    broken(
+        "a leader that names a useless replica is asked at the pace of its answers",
+        "KIP-392",
+        "clients/consumer/read_replicas.py",
+        "return not unasked",
+        "return True",
+        "tests/simulation/test_closest_replica.py",
+    ),
 )
