@@ -108,8 +108,9 @@ _LIMITS = (
         "Bytes of keys, values and headers in one micro-batch (not compressed), like 64m or 1g. "
         "The driver fetches a few records of the partitions that are furthest behind where the "
         "batch starts and reckons with their average: exact where records are alike, off by as "
-        "much as their sizes change within a batch. At least one offset of each partition that "
-        "has any. The smaller one counts where maxOffsetsPerTrigger is given too.",
+        "much as their sizes change within a batch. Where it can't (yet), offsets count as 1 MiB "
+        "each. At least one offset of each partition that has any. The smaller one counts where "
+        "maxOffsetsPerTrigger is given too.",
         STREAMS,
         own=True,
         warned=True,
