@@ -209,7 +209,9 @@ _REST = (
         "Path of a file on the driver's machine. While it is there, whatever it holds, the source "
         "says that nothing is new: the query finishes the batch it is in and begins no other, so "
         "it can be stopped between two. For availableNow and once that is the query's end. A new "
-        "query plans its first batch all the same. `odradek pipeline` stops its queries by this.",
+        "query plans its first batch all the same. Where nobody can tell whether it is there (a "
+        "folder that can't be searched), the query fails. `odradek pipeline` stops its queries by "
+        "this.",
         STREAMS,
         own=True,
     ),
