@@ -1,4 +1,4 @@
-"""What `break_rules` breaks of the promise that maxBytesPerTrigger makes to Spark's users."""
+"""What `break_rules` breaks of promises to Spark's users: maxBytesPerTrigger and its like."""
 
 from __future__ import annotations
 
@@ -81,5 +81,21 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
         "            self._rates.forget(losses.recreated)\n",
         "",
         f"{WEIGHED}::test_a_topic_that_was_made_anew_is_weighed_anew",
+    ),
+    broken(
+        "a pause file that can't be looked for is taken for none",
+        "R-RT-2",
+        "spark/stream_source.py",
+        "except (FileNotFoundError, NotADirectoryError):",
+        "except OSError:",
+        "tests/unit/spark/test_source.py::test_a_pause_file_that_nobody_can_look_for_is_an_error",
+    ),
+    broken(
+        "a task waits in vain in a log that an election has cut",
+        "R-RT-2",
+        "spark/reading.py",
+        "if begin <= at <= end and not cut:",
+        "if begin <= at <= end:",
+        "tests/simulation/test_spark_tasks.py",
     ),
 )
