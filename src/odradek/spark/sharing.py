@@ -53,8 +53,8 @@ def ends_for_bytes(
         left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
     weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
     total = sum(lags[tp] * size for tp, size in weighed.items())
-    if total > left:
-        offsets = max(1, int(sum(lags[tp] for tp in weighed) * (left / total)))
+    if weighed and total > left:  # rounding may leave a little less than nothing
+        offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
         found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
     return found
 

@@ -168,6 +168,14 @@ def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others
     assert little == {A: 1, B: 200, C: 8}
 
 
+def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
+    begins = {TopicPartition("t", n): 0 for n in range(49)}
+    for limit in range(1, 50):  # 49 times a 49th is more than the whole, as floats have it
+        for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
+            ends = dict.fromkeys(begins, 9)
+            assert sharing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(begins, 1)
+
+
 @given(lags, st.integers(1, 10**10), st.data())
 def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
     given: dict[TopicPartition, tuple[int, int]], limit: int, data: st.DataObject
