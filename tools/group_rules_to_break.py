@@ -152,4 +152,12 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "return",
         "tests/simulation/test_console.py",
     ),
+    broken(
+        "a seek to the same offset keeps the epoch of a log that was cut",
+        "KIP-320",
+        "clients/consumer/subscription_state.py",
+        "state.position_epoch = -1  # in",
+        "pass  # in",
+        "tests/simulation/test_truncation.py",
+    ),
 )

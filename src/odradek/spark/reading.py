@@ -347,8 +347,6 @@ class RangeReader:
             raise DataLossError([text]) from cause
         goal = min(max(begin, at), until) if at <= end else until
         logger.warning("%s; going on at %d because failOnDataLoss is false", text, goal)
-        if cut:
-            self._consumer.assign([])  # a seek to the same offset would keep the old log's epoch
         self._assign_at(goal)
         return None
 

@@ -354,6 +354,9 @@ class SubscriptionState:
         self.changes += 1
         state = self.get(partition)
         state.losses = 0
+        state.position_epoch = (
+            -1
+        )  # whatever log this is: also where it is the same offset (KIP-320)
         state.move_to(offset)
         self.hand_over.forget(state)  # also where it is the same offset
 
