@@ -91,6 +91,10 @@ def _event(_: EventLog, at: float, kind: str, **fields: Any) -> None:
         watch.look(f"the event {kind}", str(Event(at, kind, fields)))
 
 
+def _usual_error(error: KafkaError, *args: object, **named: object) -> None:
+    super(KafkaError, error).__init__(*args, **named)  # an `OSError`'s, where it is one, too
+
+
 def _error(error: KafkaError, *args: object, **named: object) -> None:
     if watch.planted:
         watch.look(f"a {type(error).__name__}", f"{args!r} {named!r}")
@@ -107,7 +111,7 @@ def hooks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Secret, "__init__", _hooked(Secret.__init__, _secret))
         patch.setattr(EventLog, "emit", _hooked(EventLog.emit, _event))
-        patch.setattr(KafkaError, "__init__", _hooked(Exception.__init__, _error))
+        patch.setattr(KafkaError, "__init__", _hooked(_usual_error, _error))
         patch.setattr(Explanation, "__init__", _hooked(Explanation.__init__, _explanation))
         yield
 

@@ -45,6 +45,7 @@ SETTLING = "clients/producer/settling.py"
 
 SIGNALS = "tests/unit/api/test_threads_and_signals.py"
 LEFT_OPEN = "tests/unit/api/test_left_open.py"
+IO_LOG = "tests/unit/runtime/test_io_log.py"
 
 BREAKAGES = (
     # Hosts
@@ -63,6 +64,48 @@ BREAKAGES = (
         "        if self._torn:\n            self._mend()",
         "        if False:\n            self._mend()",
         "tests/property/test_interruptions.py::test_a_producer_goes_on[send]",
+    ),
+    broken(
+        "a thread begins without what it waits with, and ends for good",
+        "R-HO-1",
+        "runtime/thread_host.py",
+        "                self._inner.open()\n",
+        "",
+        "tests/unit/runtime/test_thread_host.py"
+        "::test_without_descriptors_a_call_fails_and_a_later_one_works",
+    ),
+    broken(
+        "a selector without its wake-up is left open",
+        "R-HO-1",
+        "runtime/selector_host.py",
+        "                made.close()\n",
+        "                pass\n",
+        "tests/unit/runtime/test_thread_host.py"
+        "::test_without_descriptors_a_call_fails_and_a_later_one_works",
+    ),
+    broken(
+        "an I/O thread runs logging handlers itself",
+        "R-HO-2",
+        "runtime/io_log.py",
+        "        self._io_threads.add(threading.get_ident())\n",
+        "",
+        f"{SIGNALS}::test_a_logging_handler_may_wait_for_the_client_under_its_own_lock",
+    ),
+    broken(
+        "a forked child hands on its parent's lines",
+        "R-HO-2",
+        "runtime/io_log.py",
+        "        self._begin()\n\n    # I/O",
+        "        self._running = False\n\n    # I/O",
+        f"{IO_LOG}::test_a_forked_child_hands_on_nothing_of_its_parent",
+    ),
+    broken(
+        "the program's end doesn't wait for lines of I/O threads",
+        "R-HO-4",
+        "api/left_open.py",
+        "        io_log.drain()\n",
+        "",
+        f"{IO_LOG}::test_what_was_logged_before_the_programs_end_is_there",
     ),
     broken(
         "a torn engine goes on",

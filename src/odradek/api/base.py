@@ -168,10 +168,10 @@ class Client(Generic[E]):
         engine, host = self._engine, self._host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline)
-        host.wake()
         try:
+            host.wake()
             done = host.run(completion, deadline + GRACE)
-        except BaseException:  # Ctrl-C, a fork: nobody waits for it any more
+        except BaseException:  # Ctrl-C, a fork, no descriptors: nobody waits for it any more
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
         if not done:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import ClientClosedError, ClientForkedError, KafkaError
+from odradek.runtime.io_log import io_log
 
 if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine
@@ -200,6 +201,7 @@ def _at_exit() -> None:
         for what in list(_open):
             if what.used:
                 what.warn()
+        io_log.drain()
 
 
 def _at_last() -> None:

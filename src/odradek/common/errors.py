@@ -152,6 +152,15 @@ class IllegalStateError(KafkaError, RuntimeError):
     """The call doesn't fit what was done before (for example `poll` without `assign`)."""
 
 
+class SystemLimitError(KafkaError, OSError):
+    """The system refuses what a client needs to work at all, as file descriptors (`errno`).
+
+    Nothing was done; once it is to be had, a later call of the same client works.
+    """
+
+    retriable = True
+
+
 class UnsupportedFeatureError(KafkaError):
     """Asked for something that this release of Odradek doesn't do yet."""
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
 from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.flow import Completion
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+REFUSED = (
+    "the system gives this client no descriptors to wait with ({}): close what isn't needed, or "
+    "raise the limit (ulimit -n); a later call tries again"
+)
 CLOSING_LOOK = 0.05
 """Seconds between two looks whether the thread that works has gone without closing."""
 
@@ -159,6 +163,11 @@ class SelectorHost(HostSockets):
         engine.from_outside = from_outside
         self._engine = engine
         self._amid = self._torn = False
+
+    def open(self) -> None:
+        """Open what it waits with, for a thread that is to run it; raises `SystemLimitError`."""
+        self.guard.check()
+        self._opened_selector()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Work until the completion is done or the deadline passed; say whether it is done."""
@@ -376,7 +385,6 @@ class SelectorHost(HostSockets):
     def _sleep(
         self, selector: selectors.BaseSelector, timeout: float | None
     ) -> list[tuple[selectors.SelectorKey, int]]:
-        self._wake_up.open(selector)
         try:
             self._wake_up.sleeping = True
             if self._interrupts.pending:
@@ -399,10 +407,27 @@ class SelectorHost(HostSockets):
             raise
 
     def _opened_selector(self) -> selectors.BaseSelector:
-        if self._selector is None:
-            self._selector = selectors.DefaultSelector()
+        """The selector, with the wake-up in it: both are there, or neither.
+
+        Raises `SystemLimitError`.
+        """
+        if self._selector is not None:
+            return self._selector
+        made: selectors.BaseSelector | None = None
+        try:
+            made = selectors.DefaultSelector()
+            self._wake_up.open(made)
             watch(self)
-        return self._selector
+            self._selector = made
+        except BaseException as error:
+            self._selector = None
+            self._wake_up.close()
+            if made is not None:
+                made.close()
+            if isinstance(error, OSError) and not from_outside(error):
+                raise SystemLimitError(error.errno, REFUSED.format(error.strerror)) from error
+            raise
+        return made
 
     # Effects
 

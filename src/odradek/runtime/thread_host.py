@@ -20,6 +20,7 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
+from odradek.runtime.io_log import io_log
 from odradek.runtime.locks import new_lock
 from odradek.runtime.selector_host import SelectorHost
 
@@ -192,8 +193,9 @@ class ThreadHost:
     def close(self, deadline: float) -> None:
         """End the thread after it wrote what is queued; wait for it until the deadline.
 
-        From within the thread (a callback) it ends by itself, a moment later. In a forked child
-        only the child's copies of the file descriptors are closed.
+        What it logged is with the handlers then, unless they take their time. From within the
+        thread (a callback) it ends by itself, a moment later. In a forked child only the child's
+        copies of the file descriptors are closed.
         """
         if self._guard.forked:
             self._inner.abandon()
@@ -210,6 +212,7 @@ class ThreadHost:
             self._inner.close(deadline)
         elif not self.inside:
             thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
+            io_log.drain(deadline - self._clock() + JOIN_GRACE)
 
     def _closing(self, deadline: float) -> None:
         if self._close_deadline is None:
@@ -239,6 +242,8 @@ class ThreadHost:
 
         An exception may end this at any place, `Thread.start` included. So a thread that doesn't
         seem to live is tried once more, and the first that lives is the only one that works.
+        What it waits with is opened here: where the system refuses that, the caller hears of it
+        (`SystemLimitError`), and no thread has ended for good.
         """
         if self._runs:
             return not self._ended
@@ -247,6 +252,7 @@ class ThreadHost:
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
+                self._inner.open()
                 self._thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
                 try:
                     self._thread.start()
@@ -262,6 +268,7 @@ class ThreadHost:
     def _main(self) -> None:
         if self._runs.setdefault("thread", threading.get_ident()) != threading.get_ident():
             return
+        io_log.enter()
         try:
             self._inner.run(self._end, None)
         except BaseException as error:  # a bug: whoever waits has to hear of it
@@ -277,6 +284,7 @@ class ThreadHost:
             self._ended = True
             for waiter in list(self._waiters):
                 waiter.wake()
+            io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
         """Without a thread nothing can come any more but what the engine itself ends."""

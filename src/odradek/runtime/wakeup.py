@@ -1,7 +1,7 @@
 """How other threads end the sleep of a host.
 
-In: `wake` from any thread. Out: a selector that returns. The socket pair exists from the first
-sleep on, and a byte is written only when somebody sleeps. Must not: take a lock.
+In: `wake` from any thread. Out: a selector that returns. The socket pair exists as long as
+the selector does, and a byte is written only when somebody sleeps. Must not: take a lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 
 class WakeUp:
-    """A flag and, once somebody has slept, a socket pair."""
+    """A flag and, once there is a selector, a socket pair."""
 
     __slots__ = ("_pair", "pending", "sleeping")
 
@@ -25,13 +25,11 @@ class WakeUp:
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
     def open(self, selector: selectors.BaseSelector) -> None:
-        """Make the pair, unless it exists."""
-        if self._pair is None:
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            theirs.setblocking(False)
-            self._pair = (ours, theirs)
-            selector.register(ours.fileno(), selectors.EVENT_READ, None)
+        """Make the pair; where that fails, `close` and the selector's end leave nothing open."""
+        ours, theirs = self._pair = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        selector.register(ours.fileno(), selectors.EVENT_READ, None)
 
     def wake(self) -> None:
         """End the sleep. The input must have been recorded before: no wake-up is lost then."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -277,6 +279,36 @@ def test_the_same_of_a_rebalance_callback() -> None:
             assert len(consumer.poll(PATIENCE)) == 10
 
 
+LIMITED = """
+import os, resource, sys
+from odradek import Producer, SystemLimitError
+import odradek.runtime
+producer = Producer(bootstrap_servers=sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = [os.open("/dev/null", os.O_RDONLY)]
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    os.close(held.pop())  # one is left: for the selector, and not for its wake-up
+try:
+    producer.send("t", b"first")
+except SystemLimitError as error:
+    print(error.errno)
+for descriptor in held:
+    os.close(descriptor)
+print(producer.send("t", b"second").result(20).offset)
+producer.close()
+"""
+
+
+def test_a_producer_without_descriptors_at_its_first_call_works_at_the_next() -> None:
+    with one_broker() as (_, servers):
+        command = [sys.executable, "-c", LIMITED, servers]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == (f"{errno.EMFILE}\n0\n", "")
+
+
 def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture) -> None:
     with one_broker() as (_, servers), consumer_of(servers, GROUP) as consumer:
         called: list[object] = []
@@ -294,3 +326,36 @@ def test_a_logging_handler_may_call_the_client(caplog: pytest.LogCaptureFixture)
         finally:
             logging.getLogger("odradek").removeHandler(handler)
         assert called
+
+
+def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
+    app, library = logging.getLogger("an-application"), logging.getLogger("odradek")
+    lines: list[str] = []
+    offsets: list[int] = []
+    with one_broker() as (_, servers):
+        # Where this breaks, it ends by itself in seconds.
+        producer = Producer(bootstrap_servers=servers, max_block_ms=5000)
+
+        class ToKafka(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if record.name == app.name:
+                    sent = producer.send("t", record.getMessage().encode())
+                    offsets.append(sent.result(PATIENCE).offset)
+                else:
+                    lines.append(record.getMessage())
+
+        handler, level = ToKafka(), library.level
+        for one in (app, library):
+            one.addHandler(handler)
+        library.setLevel(logging.DEBUG)  # so the I/O thread has lines for it meanwhile
+        try:
+            app.warning("first")
+            app.warning("second")
+            producer.close()
+        finally:
+            library.setLevel(level)
+            for one in (app, library):
+                one.removeHandler(handler)
+    assert offsets == [0, 1]
+    assert any("ready" in line for line in lines)
+    assert "closed" in lines[-1]

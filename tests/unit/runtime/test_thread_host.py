@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import selectors
+import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.own_time import ends_at
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
 
-from odradek.common.errors import ClientBrokenError, IllegalStateError
+from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
 from odradek.network.flow import Completion
 from odradek.runtime import ThreadHost
 
@@ -152,6 +157,37 @@ def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> N
     thread_host.defer(fail)
     with pytest.raises(ClientBrokenError, match="a bug"):
         thread_host.run(Completion(), thread_host.now() + PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "opener", [(selectors, "DefaultSelector"), (socket, "socketpair")], ids=["selector", "pair"]
+)
+@pytest.mark.parametrize("by_run", [True, False], ids=["run", "wake"])
+def test_without_descriptors_a_call_fails_and_a_later_one_works(
+    thread_host: ThreadHost,
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    opener: tuple[Any, str],
+    by_run: bool,
+) -> None:
+    done: Completion[None] = Completion()
+    engine.finish(done)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*opener, refuse)
+        for _ in range(2):
+            with pytest.raises(SystemLimitError, match="Too many open files") as caught:
+                run(thread_host, done) if by_run else thread_host.wake()
+            assert caught.value.errno == errno.EMFILE
+            assert isinstance(caught.value, OSError)
+        assert not io_threads()
+        assert len(list(Path("/proc/self/fd").iterdir())) == opened
+    run(thread_host, done)
+    assert len(io_threads()) == 1
 
 
 PROGRAM = """

@@ -1,0 +1,154 @@
+"""The log of I/O threads: their lines reach handlers in a thread that nobody waits for (R-HO-2).
+
+In: records of our loggers, logged in a thread that has entered itself. Out: the same records as
+they are, in their order, to what filters and handlers their logger has; that happens in a thread
+of its own, which ends when nothing comes. So a handler may hold its lock for as long as it likes:
+one that sends to Kafka waits for room under it, and room comes from the thread that logged. Levels
+were looked at before. What finds the queue full is dropped and counted, and the count is a line.
+Must not: run a handler in an I/O thread, touch lines of other threads, begin a thread where nothing
+is logged, or do anything for the parent in a forked child.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from odradek.common.log_filter import LOGGERS
+from odradek.runtime.fork import watch
+
+logger = logging.getLogger("odradek")
+
+LIMIT = 10_000
+"""Lines that wait, at most."""
+IDLE_S = 0.2
+"""Seconds without a line after which the thread ends."""
+DRAIN_S = 1.0
+"""How long `close()` and the program's end wait, at most, for handlers that take their time."""
+
+
+class IoLog(logging.Filter):
+    """A filter of our loggers that takes the lines of I/O threads out, and hands them on later."""
+
+    def __init__(self, limit: int = LIMIT, idle: float = IDLE_S) -> None:
+        super().__init__()
+        self._limit, self._idle = limit, idle
+        self._begin()
+
+    def _begin(self) -> None:
+        self._io_threads: set[int] = set()
+        self._waiting: SimpleQueue[logging.LogRecord | threading.Lock] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Held by the thread that hands on: a second one waits, so that lines keep their order."""
+        self._thread = -1
+        self._running = False
+        self._count = threading.Lock()
+        self._dropped = 0
+
+    def abandon(self) -> None:
+        """In a forked child: the parent hands on what waits, and its threads aren't here."""
+        self._begin()
+
+    # I/O threads
+
+    def enter(self) -> None:
+        """The thread that calls is an I/O thread from now on."""
+        for name in LOGGERS:
+            filters = logging.getLogger(name).filters
+            if self not in filters:
+                filters.insert(0, self)  # the others look at a line where it is handed on
+        self._io_threads.add(threading.get_ident())
+
+    def leave(self) -> None:
+        """Its number may be another thread's from now on."""
+        self._io_threads.discard(threading.get_ident())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let lines of all other threads through."""
+        if threading.get_ident() not in self._io_threads:
+            return True
+        if self._waiting.qsize() >= self._limit:
+            with self._count:
+                self._dropped += 1
+            return False
+        self._waiting.put(record)
+        self._start()
+        return False
+
+    def _start(self) -> bool:
+        """After something was put in: whoever sees that nobody runs begins a thread.
+
+        False where none is to be had, as at the program's end: what waits there is `drain`'s.
+        """
+        if self._running:
+            return True
+        try:
+            self._running = True
+            watch(self)
+            threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
+        except RuntimeError:
+            self._running = False
+        except BaseException:  # from outside: it may have begun or not, and a second one only waits
+            self._running = False
+            raise
+        return self._running
+
+    # The thread that hands on
+
+    def _run(self) -> None:
+        with self._turn:
+            self._thread = threading.get_ident()
+            self._running = True
+            while True:
+                try:
+                    line = self._waiting.get(timeout=self._idle)
+                except Empty:
+                    self._running = False
+                    if self._waiting.empty():
+                        break
+                    self._running = True  # it was put in before that could be seen
+                    continue
+                self._hand_on(line)
+            self._thread = -1
+
+    def _hand_on(self, line: logging.LogRecord | threading.Lock) -> None:
+        if not isinstance(line, logging.LogRecord):
+            line.release()  # all before it has been handed on
+            return
+        try:
+            logging.getLogger(line.name).handle(line)
+            if self._dropped and self._waiting.qsize() < self._limit // 2:
+                with self._count:
+                    count, self._dropped = self._dropped, 0
+                logger.warning(
+                    "%d lines of I/O threads were dropped: handlers took too long", count
+                )
+        except BaseException:  # a handler's fault: logging says so on stderr, and goes on
+            if logging.raiseExceptions and sys.stderr is not None:
+                traceback.print_exc()
+
+    def drain(self, timeout: float = DRAIN_S) -> None:
+        """Wait, for `DRAIN_S` seconds at most, until handlers have had what was logged before.
+
+        What is left after that isn't lost: the thread goes on as long as the program does.
+        """
+        if not self._running and self._waiting.empty():
+            return
+        if threading.get_ident() in (self._thread, *self._io_threads):
+            return  # a handler, or a callback: it can't wait for itself
+        done = threading.Lock()
+        done.acquire()
+        self._waiting.put(done)
+        if self._start():
+            done.acquire(timeout=max(0.0, min(timeout, DRAIN_S)))
+            return
+        with self._turn, suppress(Empty):
+            while True:
+                self._hand_on(self._waiting.get_nowait())
+
+
+io_log = IoLog()

@@ -1,0 +1,238 @@
+"""Lines of I/O threads reach their handlers in another thread (R-HO-2)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
+
+from odradek.network.flow import Completion
+from odradek.runtime import ThreadHost
+from odradek.runtime.io_log import IoLog
+
+logger = logging.getLogger("odradek")
+
+
+class Keeping(logging.Handler):
+    """Keeps what it is given, and who gave it; `held` keeps it from going on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.held = threading.Event()
+        self.held.set()
+        self.entered = threading.Event()
+        self.records: list[logging.LogRecord] = []
+        self.threads: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.entered.set()
+        assert self.held.wait(PATIENCE)
+        self.records.append(record)
+        self.threads.append(threading.current_thread().name)
+
+    @property
+    def lines(self) -> list[str]:
+        return [record.getMessage() for record in self.records]
+
+
+@pytest.fixture
+def handler() -> Iterator[Keeping]:
+    made = Keeping()
+    logger.addHandler(made)
+    yield made
+    made.held.set()
+    logger.removeHandler(made)
+
+
+@pytest.fixture
+def io_log() -> Iterator[IoLog]:
+    made = IoLog(limit=4, idle=0.001)
+    yield made
+    for name in ("odradek", "odradek.consumer", "odradek.metadata"):
+        logging.getLogger(name).removeFilter(made)
+
+
+def numbered(text: str, count: int) -> None:
+    for number in range(count):
+        logger.warning(text, number)
+
+
+def in_io_thread(io_log: IoLog, action: Callable[[], object]) -> None:
+    """Do something as an I/O thread does it."""
+
+    def work() -> None:
+        io_log.enter()
+        action()
+        io_log.leave()
+
+    thread = threading.Thread(target=work, name="some-io")
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "it waits for a handler"
+
+
+def test_the_io_thread_never_waits_for_a_handler(
+    thread_host: ThreadHost, engine: ScriptedEngine, handler: Keeping
+) -> None:
+    with handler.lock:  # type: ignore[union-attr]  # the state of a handler amid its `emit`
+        thread_host.defer(lambda: logger.warning("from %s", "within"))
+        done: Completion[None] = Completion()
+        engine.finish(done)
+        assert thread_host.run(done, thread_host.now() + PATIENCE), "it waits for the handler"
+    thread_host.close(thread_host.now() + PATIENCE)
+    (record,) = handler.records
+    assert (record.msg, record.args) == ("from %s", ("within",))
+    assert (record.threadName, record.funcName) == ("odradek-io", "<lambda>")
+    assert handler.threads == ["odradek-log"]
+
+
+def test_lines_keep_their_order_and_others_go_the_straight_way(
+    io_log: IoLog, handler: Keeping
+) -> None:
+    children = [logger, logging.getLogger("odradek.consumer")]
+
+    def log() -> None:
+        for number in range(4):
+            children[number % 2].warning("%d", number)
+
+    for _ in range(50):  # with a thread that begins, or is about to end, each time
+        handler.records.clear()
+        in_io_thread(io_log, log)
+        io_log.drain(PATIENCE)
+        assert handler.lines == ["0", "1", "2", "3"]
+    handler.threads.clear()
+    logger.warning("here")
+    assert handler.threads == [threading.current_thread().name]
+
+
+def test_without_a_line_there_is_no_thread(io_log: IoLog, handler: Keeping) -> None:
+    before = threading.active_count()
+    in_io_thread(io_log, lambda: logger.debug("not wanted"))
+    io_log.drain(PATIENCE)
+    assert (threading.active_count(), handler.records) == (before, [])
+
+
+def test_what_finds_no_room_is_counted(io_log: IoLog, handler: Keeping) -> None:
+    handler.held.clear()
+    in_io_thread(io_log, lambda: logger.warning("first"))
+    assert handler.entered.wait(PATIENCE)
+    in_io_thread(io_log, lambda: numbered("%d", 10))
+    handler.held.set()
+    io_log.drain(PATIENCE)
+    io_log.drain(PATIENCE)
+    assert [line for line in handler.lines if line.isdigit() or line == "first"] == [
+        *("first", "0", "1", "2", "3")
+    ]
+    (count,) = (r.args for r in handler.records if "were dropped" in r.getMessage())
+    assert count == (6,)
+
+
+def test_a_handler_that_fails_ends_nothing(
+    io_log: IoLog, handler: Keeping, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(record: logging.LogRecord) -> bool:
+        raise ValueError("a filter's fault")
+
+    logger.addFilter(fail)
+    try:
+        in_io_thread(io_log, lambda: logger.warning("lost"))
+        io_log.drain(PATIENCE)
+    finally:
+        logger.removeFilter(fail)
+    in_io_thread(io_log, lambda: logger.warning("after"))
+    io_log.drain(PATIENCE)
+    assert handler.lines == ["after"]
+    assert "a filter's fault" in capsys.readouterr().err
+
+
+def test_a_handler_may_wait_for_the_lines_before_it(io_log: IoLog, handler: Keeping) -> None:
+    waited: list[str] = []
+
+    def emit(record: logging.LogRecord) -> None:
+        io_log.drain(PATIENCE)
+        waited.append(record.getMessage())
+
+    handler.emit = emit  # type: ignore[method-assign]
+    in_io_thread(io_log, lambda: logger.warning("closes the client"))
+    io_log.drain(PATIENCE)
+    assert waited == ["closes the client"]
+
+
+def test_without_a_thread_to_be_had_drain_hands_on(
+    io_log: IoLog, handler: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    def log() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            logger.warning("late")
+
+    in_io_thread(io_log, log)
+    assert handler.lines == []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        io_log.drain(PATIENCE)
+    assert handler.lines == ["late"]
+
+
+def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: Keeping) -> None:
+    handler.held.clear()
+    in_io_thread(io_log, lambda: numbered("parent %d", 3))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            handler.held.set()
+            handler.records.clear()
+            io_log.drain(PATIENCE)
+            logger.warning("straight")
+            in_io_thread(io_log, lambda: logger.warning("later"))
+            io_log.drain(PATIENCE)
+            status = 0 if handler.lines == ["straight", "later"] else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    handler.held.set()
+    io_log.drain(PATIENCE)
+    assert handler.lines == ["parent 0", "parent 1", "parent 2"]
+
+
+PROGRAM = """
+import logging, sys, time
+from tests.unit.runtime.peers import ScriptedEngine
+from odradek.network.flow import Completion
+from odradek.runtime import ThreadHost
+from odradek.api.left_open import _at_exit
+import atexit
+atexit.register(_at_exit)
+
+class Slow(logging.StreamHandler):
+    def emit(self, record):
+        time.sleep(0.01)
+        super().emit(record)
+
+logging.getLogger().addHandler(Slow(sys.stdout))
+host = ThreadHost()
+host.attach(ScriptedEngine())
+for number in range(20):
+    host.defer(lambda number=number: logging.getLogger("odradek").warning("%d", number))
+done = Completion()
+host.defer(lambda: done.complete(None))
+assert host.run(done, host.now() + 20)
+"""
+
+
+def test_what_was_logged_before_the_programs_end_is_there() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.split() == [str(number) for number in range(20)]
