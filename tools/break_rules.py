@@ -29,6 +29,7 @@ from rules_to_break import BREAKAGES as OTHERS
 from rules_to_break import Breakage, Patch
 from security_rules_to_break import SECURITY_BREAKAGES
 from slow_rules_to_break import SLOW_BREAKAGES
+from spark_rules_to_break import SPARK_BREAKAGES
 
 BREAKAGES = (
     *OTHERS,
@@ -37,6 +38,7 @@ BREAKAGES = (
     *PRODUCER_BREAKAGES,
     *SECURITY_BREAKAGES,
     *SLOW_BREAKAGES,
+    *SPARK_BREAKAGES,
 )
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -211,3 +211,27 @@ def test_who_was_put_out_of_its_group_sends_no_offsets(
         assert member.committed([place]) == {place: None}
     running.close()
     story.check()
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_committed_offsets_wait_for_the_transaction_that_moves_them(
+    isolation: str, cluster: LocalCluster, topic: str
+) -> None:
+    """Whoever takes a partition over begins after what the transaction has processed (KIP-447)."""
+    story = Story(cluster, topic)
+    running = story.producer()
+    story.commit(running)
+    first, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with story.consumer(group_id=topic, isolation_level=isolation) as reader:
+        running.begin_transaction()
+        running.send_offsets_to_transaction({first: 10}, ConsumerGroupMetadata(topic))
+        reader.assign([first, other])
+        seen = {r.partition for r in reader.poll(10)}
+        assert seen == {1}  # of the partition that nobody moves, at once
+        with pytest.raises(KafkaError, match="UNSTABLE_OFFSET_COMMIT"):
+            reader.committed([first], timeout=1)
+        assert f"nothing of {first} is read" in str(reader.explain())
+        running.commit_transaction()
+        assert reader.position(first, timeout=20) == 10
+    running.close()
+    story.check()

@@ -21,6 +21,7 @@ from odradek.common.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.injected_errors import Injection
 
 pytestmark = pytest.mark.simulation
 
@@ -83,6 +84,42 @@ def test_a_crash_in_mid_call_is_survived() -> None:
     assert admin.list_topics(timeout=20) == []
     assert world.now - begin < 5
     assert len(admin.create_topics([NewTopic("t", 2, 3)], timeout=20)) == 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("code", [7, 13, 41])  # out of time, cut off, another controller
+def test_what_a_controller_in_trouble_did_all_the_same_is_no_refusal(code: int, done: bool) -> None:
+    _, cluster, admin = make(4)
+
+    def trouble(api: str) -> None:
+        one = Injection(api, code, 1, done=done)
+        for broker in cluster.brokers.values():
+            broker.injections.append(one)
+
+    with admin:
+        trouble("CreateTopics")
+        assert list(admin.create_topics([NewTopic("t", 1, 1)])) == ["t"]
+        trouble("DeleteTopics")
+        admin.delete_topics(["t"])
+        assert list(cluster.topics) == []
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_topics(["t"])
+
+
+def test_who_is_asked_for_patience_is_told_that_another_made_the_topic() -> None:
+    world, cluster, admin = make(5)
+    one = Injection("CreateTopics", 89, 1)  # KIP-599: it hasn't begun
+    for broker in cluster.brokers.values():
+        broker.injections.append(one)
+
+    def another(_: object) -> None:
+        if not one.left and "t" not in cluster.topics:
+            cluster.create_topic("t", partitions=7)
+
+    admin.listen(another)
+    with admin, pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics([NewTopic("t", 1, 1)])
+    assert world.now < 5
 
 
 def test_a_lost_answer_is_no_refusal() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -192,3 +193,21 @@ def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
         reader.client.poll(1.0)
     reader.write(20)
     assert set(reader.read_all()) == {LEADER}
+
+
+@pytest.mark.parametrize("rack", [None, "b"])
+@pytest.mark.parametrize("node", [99, LEADER])
+def test_a_leader_that_names_a_useless_replica_whatever_it_is_asked_is_not_stormed(
+    node: int, rack: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name(answer: Any) -> None:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                partition.preferred_read_replica, partition.records = node, b""
+
+    spoil_answers(monkeypatch, FetchRequest.API_KEY, name)
+    reader = Reader(9, rack)
+    assert reader.client.poll(10.0) == []
+    assert sum(reader.fetches.values()) < 30
+    monkeypatch.undo()
+    reader.read_all(limit=10.0)

@@ -12,6 +12,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, KafkaTimeoutError
+from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -75,6 +76,33 @@ def test_each_version_of_fetch(fetch: int, known: bool) -> None:
     assert b.committed([T0, T1]) == {T0: OffsetAndMetadata(5, "mine", epoch), T1: None}
     assert b.committed([]) == {}
     b.close()
+
+
+def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, cluster = make()
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, _host=world.host("p")) as producer:
+        for topic in ("t", "u"):
+            producer.send(topic, topic.encode(), partition=0)
+
+    def refuse(answer: Any) -> None:
+        for topic in (t for group in answer.groups for t in group.topics):
+            if topic.topic_id == cluster.topics["u"].id or topic.name == "u":
+                for partition in topic.partitions:
+                    partition.error_code = 29
+
+    spoil_answers(monkeypatch, OffsetFetchRequest.API_KEY, refuse)
+    a = consumer(world, cluster)
+    a.assign([T0, U0])
+    read: list[str] = []
+    refusals: list[str] = []
+    while not (read and len(refusals) > 3):
+        try:
+            read += [r.topic for r in a.poll(1)]
+        except TopicAuthorizationError as error:
+            refusals.append(str(error))
+    assert read == ["t"]
+    assert all("u-0" in text for text in refusals)
+    a.close()
 
 
 def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:

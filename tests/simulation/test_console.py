@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,12 +14,13 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_dict, as_text
-from odradek.cli.console.consuming import Records, assign, subscribe
+from odradek.cli.console.consuming import AT_ONCE, CutOffError, Records, assign, subscribe
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.lines import LineParser
 from odradek.cli.console.producing import INTERRUPTED_FLUSH, LOST_KEPT, Lines, Result, run
 from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -320,9 +323,10 @@ def test_nobody_reads_on() -> None:
     with scene.consumer() as consumer:
         assign(consumer, "t", None, None, patience=10)
         records = scene.records(consumer)
-        records.run(most=None, idle=None)
+        with pytest.raises(CutOffError):
+            records.run(most=None, idle=None)
     assert records.cut_off
-    assert scene.written == b""
+    assert (scene.written, records.count) == (b"", 0)
 
 
 def test_nobody_reads_on_while_no_record_comes() -> None:
@@ -416,3 +420,36 @@ def test_a_group_goes_on_where_it_ended() -> None:
     assert sorted(map(int, scene.written.split())) == list(range(30))
     with scene.consumer(group_id="g") as third, pytest.raises(UnknownTopicOrPartitionError):
         subscribe(third, "nix", patience=10, tell=scene.said.append)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "disk full")], ids=str)
+def test_what_could_not_be_written_is_not_committed(
+    error: OSError, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(32)
+    scene.produce(numbers(3 * AT_ONCE))
+    write, written = scene.write, 0
+
+    def fails_at_the_second(data: bytes) -> None:
+        nonlocal written
+        written += 1
+        if written > 1:
+            raise error
+        write(data)
+
+    monkeypatch.setattr(scene, "write", fails_at_the_second)
+    place = TopicPartition("t", 0)
+    with suppress(OSError, CutOffError), scene.consumer(group_id="g", group_protocol=protocol) as a:
+        subscribe(a, "t", patience=10, tell=scene.said.append)
+        scene.records(a).run(most=None, idle=None)
+    there = scene.written.count(b"\n")
+    assert there > 0
+    monkeypatch.undo()
+    with scene.consumer(group_id="g", group_protocol=protocol) as b:
+        committed = b.committed([place])[place]
+        assert committed is not None
+        assert committed.offset == there
+        subscribe(b, "t", patience=10, tell=scene.said.append)
+        scene.records(b).run(most=None, idle=3)
+    assert scene.written == b"".join(numbers(3 * AT_ONCE))

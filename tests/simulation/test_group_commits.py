@@ -394,14 +394,15 @@ def test_close_of_a_static_member_that_was_fenced_is_quiet(
     b.close()
 
 
-def test_committed_waits_for_offsets_of_an_open_transaction() -> None:
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> None:
     scene = Scene()
     scene.write(range(4))
     servers = scene.cluster.bootstrap_servers
     host = scene.world.host("transactional")
     producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
     producer.init_transactions()
-    a = one_partition(scene, isolation_level="read_committed", enable_auto_commit=False)
+    a = one_partition(scene, isolation_level=isolation, enable_auto_commit=False)
     a.commit({PARTITIONS[0]: 1})
     producer.begin_transaction()
     producer.send_offsets_to_transaction({PARTITIONS[0]: 3}, ConsumerGroupMetadata("g"))
@@ -409,10 +410,6 @@ def test_committed_waits_for_offsets_of_an_open_transaction() -> None:
     with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
         a.committed(PARTITIONS[:1], timeout=2)
     assert scene.world.now - began == pytest.approx(2, abs=0.1)
-    other = one_partition(scene, isolation_level="read_uncommitted")
-    found = other.committed(PARTITIONS[:1], timeout=2)[PARTITIONS[0]]
-    assert found is not None
-    assert found.offset == 1
 
     def end() -> None:
         transactions = producer._engine.transactions
@@ -426,5 +423,65 @@ def test_committed_waits_for_offsets_of_an_open_transaction() -> None:
     assert found is not None
     assert found.offset == 3
     assert 1.4 < scene.world.now - began < 4
-    for client in (a, other, producer):
+    for client in (a, producer):
+        client.close()
+
+
+def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.write(range(8))
+    host = scene.world.host("hangs")
+    servers = scene.cluster.bootstrap_servers
+    producer = Producer(
+        bootstrap_servers=servers, transactional_id="x", transaction_timeout_ms=100_000, _host=host
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, ConsumerGroupMetadata("g"))
+    a = scene.member(enable_auto_commit=False)
+    a.assign(PARTITIONS[:2])
+    assert scene.read(a, 2) == [1, 5]  # of the other partition, at once
+    assert scene.world.now < 5
+    assert "nothing of t-0 is read: its committed offset" in str(a.explain())
+    while scene.world.now < 80:  # beyond the time of one look-up
+        assert a.poll(1.0) == []
+    said = [r.getMessage() for r in caplog.records if "its committed offset" in r.getMessage()]
+    assert len(said) == 1
+    assert "UNSTABLE_OFFSET_COMMIT" in said[0]
+    assert "transaction.timeout.ms" in said[0]
+    # The transaction ends by its own time.
+    assert scene.read(a, 2) == [0, 4]
+    assert "its committed offset" not in str(a.explain())
+    for client in (a, producer):
+        client.close(0)
+
+
+@PROTOCOLS
+def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> None:
+    """The isolation.level of who reads and processes is its own affair: the topic that it reads
+    needn't be written by transactions at all. Exactly once is promised all the same (KIP-447).
+    """
+    scene = Scene(protocol)
+    scene.write(range(8))
+    servers = scene.cluster.bootstrap_servers
+    config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}
+    a = scene.subscribed("a", **config)
+    host = scene.world.host("producer of a")
+    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    producer.init_transactions()
+    assert scene.read(a, 8) == list(range(8))
+    producer.begin_transaction()
+    ends = {p: a.position(p) for p in PARTITIONS}
+    producer.send_offsets_to_transaction(ends, a.group_metadata())
+    scene.world.advance(12.0)  # the application stalls; its group goes on without it
+    b = scene.subscribed("b", **config)
+    while len(b.assignment()) < 4:
+        assert b.poll(0.5) == []
+    producer.commit_transaction()  # it wasn't too late: nobody has read on meanwhile
+    for _ in range(20):
+        assert b.poll(0.5) == []
+    assert {p: b.position(p) for p in PARTITIONS} == ends
+    for client in (a, b, producer):
         client.close()

@@ -146,3 +146,61 @@ def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
     assert left
     assert engine.ended is None
     assert a.assignment() == []
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("what", [{"topics": ["t", "u"]}, {"pattern": "t|u"}], ids=str)
+def test_the_same_subscription_again_replaces_the_callbacks_alone(
+    protocol: str, what: dict[str, Any]
+) -> None:
+    scene = Scene(protocol)
+    scene.cluster.create_topic("u", partitions=1)
+    a, b = scene.member("a"), scene.member("b")
+    a.subscribe(**what, **scene.callbacks("old"))
+    b.subscribe(**what)
+    until = scene.world.now + 30
+    while len(a.assignment()) + len(b.assignment()) < 5 or not b.assignment():
+        a.poll(0.2), b.poll(0.2)
+        assert scene.world.now < until
+    for _ in range(10):
+        a.poll(0.2), b.poll(0.2)
+    generation, held = a.group_metadata().generation_id, len(a._engine.metadata.held_by)
+    scene.log.clear()
+    for _ in range(50):  # as loops do it that subscribe in each turn
+        a.subscribe(**what, **scene.callbacks("new"))
+        a.poll(0.2), b.poll(0.2)
+    assert scene.log == []
+    assert a.group_metadata().generation_id == b.group_metadata().generation_id == generation
+    assert len(a._engine.metadata.held_by) == held
+    b.close()
+    while len(a.assignment()) < 5:
+        a.poll(0.2)
+    assert scene.log
+    assert all(line.startswith("new ") for line in scene.log)
+    a.close()
+
+
+@PROTOCOLS
+def test_subscriptions_that_follow_each_other_leave_nothing_of_those_before(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.cluster.create_topic("u", partitions=1)
+    a = scene.subscribed()
+    until = scene.world.now + 30
+    while len(a.assignment()) < 4:
+        a.poll(0.2)
+        assert scene.world.now < until
+    waiting = []
+    for n in range(30):
+        a.subscribe(["t", "u"] if n % 2 else ["t"])
+        a.poll(0.5)
+        waiting.append(len(a._engine.metadata.changed._waiters))
+    assert max(waiting) <= waiting[0] + 1
+    held = []
+    for _ in range(10):
+        a.unsubscribe()
+        a.subscribe(["t"])
+        while not a.assignment():
+            a.poll(0.2)
+        held.append(len(a._engine.metadata.held_by))
+    assert len(set(held)) == 1
+    a.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.group_scene import PARTITIONS, Scene
+from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.clients.consumer.membership import MemberState
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.simulation.broker import SimulatedBroker
 from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.injected_errors import Injection
 
 pytestmark = pytest.mark.simulation
 
@@ -103,3 +104,40 @@ def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
         a.poll(0.1)
         b.poll(0.1)
         assert scene.world.now < end
+
+
+@PROTOCOLS
+def test_explain_says_since_when_a_group_gives_nothing(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(4))
+    with scene.subscribed() as a:
+        scene.read(a, 4)
+        found = a.explain()
+        assert found.group is not None
+        assert found.group.unsettled_for is None
+        assert found.diagnosis.endswith("dialled when they are needed.")
+    api = "ConsumerGroupHeartbeat" if protocol == "consumer" else "JoinGroup"
+    for broker in scene.cluster.brokers.values():
+        broker.injections.append(Injection(api, 15, 1000))  # COORDINATOR_NOT_AVAILABLE
+    with scene.subscribed("b") as b:
+        assert b.poll(20) == []
+        picture = b.explain()
+        assert "But its group has given it nothing to read for " in picture.diagnosis
+        assert picture.group is not None
+        assert picture.group.unsettled_for == pytest.approx(20, abs=1)
+        assert f"(not stable for {picture.group.unsettled_for:.1f} s)" in str(picture.group)
+        for broker in scene.cluster.brokers.values():
+            broker.injections.clear()
+
+
+@PROTOCOLS
+def test_explain_names_what_is_subscribed_and_not_there(protocol: str) -> None:
+    scene = Scene(protocol)
+    with scene.member() as a:
+        a.subscribe(["tt"])
+        assert a.poll(10) == []
+        picture = a.explain()
+        assert picture.group is not None
+        assert picture.group.missing == ("tt",)
+        assert picture.diagnosis.endswith("But what it subscribes to isn't there: tt.")
+        assert "not there: tt" in str(picture.group)

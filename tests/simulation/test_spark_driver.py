@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odradek.common.types import TopicPartition
+from odradek.simulation.disturbances import delete_records, slow_api
 from odradek.spark.offsets import SENTINEL
 from odradek.spark.options import BATCH, STREAM, parse_options
 from odradek.spark.tracker import OffsetTracker
@@ -99,3 +100,71 @@ def test_bytes_are_weighed_by_the_real_client() -> None:
         tracker = Driver(simulation).tracker(startingOffsets="earliest", maxBytesPerTrigger="5000")
         end = tracker.latest(SENTINEL)
         assert [r.size for r in tracker.plan(SENTINEL, end).ranges] == [25, 25]
+
+
+LIMIT, EACH = 1_000_000, 100_000
+"""maxBytesPerTrigger below, and what one record weighs."""
+
+
+def sizes_of_batches(simulation: KafkaSimulation, batches: int) -> Iterator[tuple[int, float]]:
+    """Records that are there in each of so many batches of 3 × 100, and seconds it took."""
+    tracker = Driver(simulation).tracker(
+        startingOffsets="earliest", maxBytesPerTrigger=str(LIMIT), failOnDataLoss="false"
+    )
+    offset: dict[str, Any] = dict(SENTINEL)
+    for _ in range(batches):
+        begun = simulation.now
+        end = tracker.latest(offset)
+        took, ranges = simulation.now - begun, tracker.plan(offset, end).ranges
+        logs = simulation.cluster.topics["t"].partitions
+        heads = [logs[r.tp.partition].log.start_offset for r in ranges]
+        there = (r.until - max(r.start, head) for r, head in zip(ranges, heads, strict=True))
+        yield sum(max(0, records) for records in there), took
+        offset = end
+        simulation.advance(1.0)
+    tracker.stop()
+
+
+def filled(simulation: KafkaSimulation) -> None:
+    simulation.create_topic("t", partitions=3)
+    for n in range(300):
+        simulation.send("t", bytes(EACH), partition=n % 3)
+    simulation.producer().flush(60)
+    simulation.advance(1.0)
+
+
+def test_the_limit_in_bytes_holds_where_the_heads_of_logs_are_gone() -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        filled(simulation)
+        batches = sizes_of_batches(simulation, 4)
+        found = [next(batches)[0]]
+        for partition in range(3):
+            delete_records(simulation.cluster, "t", partition, 0.1)
+        found += [records for records, _ in batches]
+        assert found == [9, 9, 9, 9]
+
+
+def test_the_limit_in_bytes_holds_where_fetches_take_three_seconds(caplog: Any) -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        filled(simulation)
+        slow_api(simulation.cluster, "Fetch", 3)
+        first, second, *more = sizes_of_batches(simulation, 4)
+        assert first[0] == 3  # one of each partition, as nobody knows what they weigh
+        assert second[0] == 9
+        assert all(records == 9 for records, _ in more)
+        assert all(seconds < 2.2 for _, seconds in (first, second, *more))
+        said = [r.getMessage() for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
+        assert len(said) == 2
+        assert "can't weigh records of t-0, t-1, t-2 (no answer" in said[0]
+        assert "again" in said[1]
+
+
+def test_the_limit_in_bytes_holds_where_nothing_is_ever_weighed(caplog: Any) -> None:
+    with KafkaSimulation(brokers=3) as simulation:
+        filled(simulation)
+        slow_api(simulation.cluster, "Fetch", 10_000)
+        found = list(sizes_of_batches(simulation, 100))
+        assert [records for records, _ in found] == [3] * 100  # all of it, at last
+        assert sum(seconds for _, seconds in found) < 20
+        said = [r for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
+        assert len(said) == 1

@@ -79,7 +79,8 @@ def test_the_position_goes_back_to_where_the_logs_part() -> None:
     stage.close()
 
 
-def test_without_a_policy_the_next_poll_raises_the_divergent_offset() -> None:
+@pytest.mark.parametrize("to", [10, 20])
+def test_without_a_policy_the_next_poll_raises_the_divergent_offset(to: int) -> None:
     stage = Stage(1, **{"auto.offset.reset": "none"})
     stage.consumer.seek(TP, 0)
     stage.write(4)
@@ -93,8 +94,8 @@ def test_without_a_policy_the_next_poll_raises_the_divergent_offset() -> None:
         assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
         assert caught.value.leader_epoch == 0
         assert stage.consumer.position(TP) == 20
-    stage.consumer.seek(TP, 10)
-    assert numbers(stage.read(15)) == list(range(20, 35))
+    stage.consumer.seek(TP, to)  # there, or to the same offset of the log that is
+    assert numbers(stage.read(25 - to)) == list(range(10 + to, 35))
     stage.close()
 
 

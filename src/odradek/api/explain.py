@@ -270,10 +270,12 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     if due and dials:  # else the updater's next look at it may be minutes away
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
+    group = _group(engine, now)
+    trouble = group.trouble() if group is not None and ended is None and outage is None else ""
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],
-        diagnosis=diagnosis(ended, metadata.cluster_id, outage, addresses, soon),
+        diagnosis=diagnosis(ended, metadata.cluster_id, outage, addresses, soon) + trouble,
         ended=ended,
         cluster_id=metadata.cluster_id,
         metadata_age=None if snapshot is None else max(0.0, now - snapshot.updated_at),
@@ -305,7 +307,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
             for a in list(updater.attempts)
         ),
         buffers=_buffers(engine),
-        group=_group(engine, now),
+        group=group,
         transaction=_transaction(engine),
     )
 

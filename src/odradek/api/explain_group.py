@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_group import ConsumerGroup
 
 
+LONG = 5.0
+"""Seconds that joining may take before it is trouble."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupExplanation:
     """One consumer in its group. Times are in seconds."""
@@ -23,6 +27,8 @@ class GroupExplanation:
     """classic, or consumer (KIP-848)."""
     state: str | None
     """Kafka's words; None for a consumer that only commits (`assign`)."""
+    unsettled_for: float | None
+    """For how long it has been anything but stable; None while it is, and without membership."""
     member_id: str
     generation: int
     """Or the member's epoch; -1 without membership."""
@@ -30,12 +36,17 @@ class GroupExplanation:
     """The id of its broker; None while it has to be found."""
     subscription: tuple[str, ...]
     pattern: str | None
+    missing: tuple[str, ...]
+    """Subscribed topics that the cluster doesn't have, or doesn't show to this client."""
     assigned: int
     """Partitions."""
     suspended: bool
     """No heartbeat was answered for session.timeout.ms: nothing is handed out until one is."""
     callback_due: bool
     """A callback waits for the application's next poll()."""
+    awaited: tuple[tuple[str, float, str], ...]
+    """Partitions that nothing is read of as yet, because their committed offset can't be had: since
+    how many seconds, and why."""
     last_poll: float | None
     """How long ago the application asked for records; None while it is asking, or never did."""
     error: str | None
@@ -46,13 +57,18 @@ class GroupExplanation:
         who += f", instance {self.group_instance_id})" if self.group_instance_id else ")"
         where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
         if self.state is None:
-            return f"{who}: no member, commits only; coordinator: {where}"
-        what = f"pattern {self.pattern!r}" if self.pattern else ", ".join(self.subscription[:5])
-        more = f" and {len(self.subscription) - 5} more" if len(self.subscription) > 5 else ""
-        parts = [f"{who}: {self.state}", f"{self.assigned} partitions of {what}{more}"]
+            parts = [f"{who}: no member, commits only", f"coordinator: {where}"]
+            return "; ".join([*parts, *self._awaited_words()])
+        what = f"pattern {self.pattern!r}" if self.pattern else _some(self.subscription)
+        state = self.state
+        if self.unsettled_for is not None:
+            state += f" (not stable for {self.unsettled_for:.1f} s)"
+        parts = [f"{who}: {state}", f"{self.assigned} partitions of {what}"]
         if self.generation >= 0:
             parts[0] += f", generation {self.generation}, member {self.member_id}"
         parts.append(f"coordinator: {where}")
+        if self.missing:
+            parts.append(f"not there: {_some(self.missing)}")
         if self.suspended:
             parts.append(
                 "no heartbeat was answered for session.timeout.ms: nothing is handed out until one "
@@ -60,29 +76,82 @@ class GroupExplanation:
             )
         if self.callback_due:
             parts.append("a callback waits for poll()")
+        parts += self._awaited_words()
         if self.last_poll is not None:
             parts.append(f"last poll() {self.last_poll:.1f} s ago")
         if self.error:
             parts.append(self.error)
         return "; ".join(parts)
 
+    def trouble(self) -> str:
+        """Why it gives this consumer nothing to read, in a sentence; empty if that isn't so."""
+        if self.error:
+            return f" But its group refuses it: {self.error}."
+        if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
+            return (
+                f" But its group has given it nothing to read for {self.unsettled_for:.1f} s "
+                f"({self.state})."
+            )
+        if self.assigned == 0 and self.missing:
+            return f" But what it subscribes to isn't there: {_some(self.missing)}."
+        if self.awaited:
+            return f" But {len(self.awaited)} partitions wait for their committed offsets."
+        return ""
+
+    def _awaited_words(self) -> list[str]:
+        words = [
+            f"nothing of {partition} is read: its committed offset can't be had for "
+            f"{seconds:.1f} s ({why})"
+            for partition, seconds, why in self.awaited[:5]
+        ]
+        if len(self.awaited) > 5:
+            words.append(f"nor is anything of {len(self.awaited) - 5} more partitions")
+        return words
+
 
 def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
     """Take the picture."""
     membership, who = group.membership, group.identity()
+    since = None if membership is None else membership.unsettled_since
     return GroupExplanation(
         group_id=group.group_id,
         group_instance_id=group.instance_id,
         protocol=group.config["group.protocol"],
         state=None if membership is None else membership.state.value,
+        unsettled_for=None if since is None else max(0.0, now - since),
         member_id=who.member_id,
         generation=who.generation,
         coordinator=group.coordinator.broker,
         subscription=tuple(group.topics()),
         pattern=group.pattern,
+        missing=_missing(group),
         assigned=len(group.owned()),
         suspended=group.engine.subscription.suspended,
         callback_due=bool(group.turns),
+        awaited=_awaited(group, now),
         last_poll=group.last_poll(now),
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",
     )
+
+
+def _awaited(group: ConsumerGroup, now: float) -> tuple[tuple[str, float, str], ...]:
+    here = group.engine.subscription.partitions
+    found = []
+    for partition, waits in list(group.commits.awaited.items()):
+        state = here.get(partition)
+        if state is not None and state.position is None:
+            why = f"{type(waits.why).__name__}: {waits.why}"
+            found.append((str(partition), max(0.0, now - waits.since), why))
+    return tuple(found)
+
+
+def _missing(group: ConsumerGroup) -> tuple[str, ...]:
+    snapshot = group.engine.metadata.snapshot
+    if snapshot is None:
+        return ()
+    return tuple(t for t in group.topics() if t not in snapshot.topics)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

@@ -77,7 +77,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         Give topics, or a `pattern`: a regular expression that a topic's *whole* name has to match.
         In a classic group it is Python's and is looked up every `metadata.max.age.ms`; with
         `group.protocol=consumer` (KIP-848) it is the broker's (RE2). A topic that isn't there yet
-        is waited for. Another call replaces subscription and callbacks; the group stays.
+        is waited for. Another call replaces subscription and callbacks; the group stays. One with
+        the same topics or pattern replaces the callbacks alone, and nobody rebalances.
 
         Returns at once: a thread of the client's own joins, sends heartbeats and fetches, so a
         slow loop doesn't cost the membership. But the application must ask for records at least

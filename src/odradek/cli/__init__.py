@@ -9,7 +9,9 @@ To add a command: a module whose attribute is a function (typer reads its signat
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from dataclasses import dataclass
 
@@ -87,10 +89,26 @@ def build(wanted: str | None) -> typer.Typer:
     return app
 
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
+"""What a full disk, a broken one or a reader that has gone answers to what a command prints."""
+
+
 def main() -> None:
     """Run the command line of this process."""
     wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
-    build(wanted)()
+    try:
+        try:
+            build(wanted)()
+        finally:
+            sys.stdout.flush()  # here, where somebody can be told that it can't be done
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush
+        if error.errno != errno.EPIPE:
+            text = f"what it writes doesn't get there: {error.strerror}"
+            sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
+        sys.exit(1)
 
 
 def _not_called() -> None:

@@ -18,7 +18,7 @@ from odradek.common.option_values import (
     choice,
     milliseconds,
     optional,
-    text,
+    sent_name,
 )
 
 CLASSIC, NEW = "classic", "consumer"
@@ -79,10 +79,10 @@ def _assignor(name: str, value: Any) -> Any:
 GROUP_OPTIONS: dict[str, Option] = {
     o.name: o
     for o in (
-        Option("group.id", optional(text), None, "The group to belong to.", OF_CONSUMERS),
+        Option("group.id", optional(sent_name), None, "The group to belong to.", OF_CONSUMERS),
         Option(
             "group.instance.id",
-            optional(text),
+            optional(sent_name),
             None,
             "A name that outlives restarts: the group keeps this member's partitions for "
             "session.timeout.ms. Each member needs one of its own.",
@@ -99,7 +99,7 @@ GROUP_OPTIONS: dict[str, Option] = {
         ),
         Option(
             "group.remote.assignor",
-            optional(text),
+            optional(sent_name),
             None,
             "With group.protocol=consumer: the broker's assignor, uniform or range; its own choice "
             "where none is named.",

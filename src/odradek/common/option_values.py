@@ -101,6 +101,27 @@ def text(name: str, value: Any) -> str:
     return value.strip()
 
 
+LONGEST_NAME = 32_767
+"""Bytes. More than a request's header can say."""
+
+
+def sent_name(name: str, value: Any) -> str:
+    """A text that goes to brokers: who asks."""
+    found = text(name, value)
+    try:
+        size = len(found.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{name} can't be sent to a broker: {value!r} holds a lone surrogate, as arguments and "
+            "names of files do that aren't UTF-8"
+        ) from None
+    if size > LONGEST_NAME:
+        raise ConfigurationError(
+            f"{name} must have {LONGEST_NAME} bytes at most, and has {size}: {found[:40]!r}…"
+        )
+    return found
+
+
 def optional(parse: Parse) -> Parse:
     """None, or what `parse` reads."""
     return lambda name, value: None if value is None else parse(name, value)

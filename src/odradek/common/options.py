@@ -23,6 +23,7 @@ from odradek.common.option_values import (
     optional,
     partitioner,
     reset,
+    sent_name,
     text,
 )
 
@@ -30,7 +31,7 @@ OPTIONS: dict[str, Option] = {
     o.name: o
     for o in (
         Option("bootstrap.servers", addresses, None, "Where to start: host:port, with commas."),
-        Option("client.id", text, "odradek", "Name that brokers' logs and quotas use."),
+        Option("client.id", sent_name, "odradek", "Name that brokers' logs and quotas use."),
         Option(
             "reconnect.backoff.ms",
             milliseconds(),
@@ -101,14 +102,14 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "cluster.id.expected",
-            optional(text),
+            optional(sent_name),
             None,
             "Fail unless the cluster has this id, also at the first contact.",
             kip="KIP-899",
         ),
         Option("client.dns.lookup", choice("use_all_dns_ips"), "use_all_dns_ips", "Kafka's."),
         Option("events.dir", optional(text), None, "Append events as JSON lines there."),
-        Option("events.topic", optional(text), None, "Publish events as JSON to this topic."),
+        Option("events.topic", optional(sent_name), None, "Publish events as JSON to this topic."),
         Option(
             "events.bootstrap.servers",
             optional(addresses),
@@ -219,7 +220,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "transactional.id",
-            optional(text),
+            optional(sent_name),
             None,
             "Who writes transactions: one producer at a time, the newest, goes by this name.",
             OF_PRODUCERS,
@@ -259,7 +260,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "client.rack",
-            optional(text),
+            optional(sent_name),
             None,
             "Where this client is; with a replica.selector.class of the brokers' that knows racks, "
             "partitions are read from a replica there.",

@@ -36,7 +36,7 @@ OF_OTHERS = frozenset(
         *("broker.version.fallback", "broker.address.ttl", "broker.address.family"),
         *("socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails"),
         *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "socket.blocking.max.ms"),
-        *("socket.timeout.ms", "message.max.bytes", "message.copy.max.bytes"),
+        *("socket.timeout.ms", "message.copy.max.bytes"),
         *("receive.message.max.bytes", "topic.metadata.refresh.interval.ms"),
         *("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt"),
         *("topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"),

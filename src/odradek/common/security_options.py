@@ -19,6 +19,7 @@ from odradek.common.option_values import (
     integer,
     milliseconds,
     optional,
+    sent_name,
     text,
 )
 from odradek.common.proxy import proxy_url
@@ -248,7 +249,7 @@ _SASL = (
         "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Where it isn't "
         "given, the login module in sasl.jaas.config says it, else it is GSSAPI as in Java.",
     ),
-    Option("sasl.username", optional(text), None, "Who logs in, with PLAIN and SCRAM."),
+    Option("sasl.username", optional(sent_name), None, "Who logs in, with PLAIN and SCRAM."),
     Option("sasl.password", optional(secret), None, "The password, with PLAIN and SCRAM."),
     Option(
         "sasl.jaas.config",

@@ -34,6 +34,7 @@ ALIASES: dict[str, str] = {
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
     "queue.buffering.max.ms": "linger.ms",
     "message.timeout.ms": "delivery.timeout.ms",
+    "message.max.bytes": "max.request.size",
     "message.send.max.retries": "retries",
     "compression.codec": "compression.type",
     "request.required.acks": "acks",

@@ -72,10 +72,13 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     static = 0.0 if grows or cooperative else 0.25
     raises = rng.random() < 0.1
     count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
+    isolation = derived_rng(seed, "isolation")
     clients = []
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
+        if writes:  # exactly once is promised whatever it is: what they read has no transactions
+            config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < static:
             config["group.instance.id"] = f"instance-{number}"
         if raises:

@@ -410,7 +410,7 @@ def settings(client: Client) -> Config:
         if client.kind in GROUPED:
             given.setdefault("group.id", GROUP_ID)
         if client.kind == PROCESSOR:
-            given |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+            given = {"isolation.level": "read_committed", **given, "enable.auto.commit": False}
         if transactional:
             given.setdefault("transactional.id", client.name)
         found = Config(KINDS[client.kind], given)

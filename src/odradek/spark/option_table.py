@@ -108,8 +108,9 @@ _LIMITS = (
         "Bytes of keys, values and headers in one micro-batch (not compressed), like 64m or 1g. "
         "The driver fetches a few records of the partitions that are furthest behind where the "
         "batch starts and reckons with their average: exact where records are alike, off by as "
-        "much as their sizes change within a batch. At least one offset of each partition that "
-        "has any. The smaller one counts where maxOffsetsPerTrigger is given too.",
+        "much as their sizes change within a batch. Where it can't (yet), offsets count as 1 MiB "
+        "each. At least one offset of each partition that has any. The smaller one counts where "
+        "maxOffsetsPerTrigger is given too.",
         STREAMS,
         own=True,
         warned=True,
@@ -208,7 +209,9 @@ _REST = (
         "Path of a file on the driver's machine. While it is there, whatever it holds, the source "
         "says that nothing is new: the query finishes the batch it is in and begins no other, so "
         "it can be stopped between two. For availableNow and once that is the query's end. A new "
-        "query plans its first batch all the same. `odradek pipeline` stops its queries by this.",
+        "query plans its first batch all the same. Where nobody can tell whether it is there (a "
+        "folder that can't be searched), the query fails. `odradek pipeline` stops its queries by "
+        "this.",
         STREAMS,
         own=True,
     ),

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.discovery import CONFIRM_S
@@ -235,8 +236,7 @@ class RangeReader:
         """Give the range's records in batches of exactly the target schema."""
         fetched = [*columns, *(("offset",) if decoder and "offset" not in columns else ())]
         gatherer, silence = Gatherer(), self._silence
-        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
-        self._consumer.seek(self._wanted.tp, self._wanted.start)
+        self._assign_at(self._wanted.start)
         if not self._is_planned_topic():
             return
         at = self._wanted.start
@@ -258,6 +258,10 @@ class RangeReader:
         # Before the last batch goes out: an error here fails the task, and with it all it gave.
         if self._is_planned_topic():
             yield from gatherer.flush()
+
+    def _assign_at(self, offset: int) -> None:
+        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
+        self._consumer.seek(self._wanted.tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
         """Give what came, and the error because of which nothing did; raises what won't pass."""
@@ -327,18 +331,23 @@ class RangeReader:
             _pass_on_unless_retriable(error)
             self._clock.pause(PAUSE_S)
             return error
-        if begin <= at <= end:
+        cut = isinstance(cause, LogTruncationError)
+        if begin <= at <= end and not cut:
             self._clock.pause(PAUSE_S)
             return cause  # a leader that had only just taken over; the next fetch will do
+        wanted = f"the range {self._wanted.start} to {until}"
         text = (
-            f"{tp}: offset {at} of the range {self._wanted.start} to {until} isn't in the log, "
-            f"which holds {begin} to {end} (OFFSET_OUT_OF_RANGE)"
+            f"{tp}: an election without all records cut the log while {wanted} was read; up to "
+            f"offset {at} it was read from the old log (OFFSET_OUT_OF_RANGE)"
+            if cut
+            else f"{tp}: offset {at} of {wanted} isn't in the log, which holds {begin} to {end} "
+            "(OFFSET_OUT_OF_RANGE)"
         )
         if self._limits.fail_on_data_loss:
             raise DataLossError([text]) from cause
-        goal = min(begin, until) if begin > at else until
-        logger.warning("%s; skipped to %d because failOnDataLoss is false", text, goal)
-        self._consumer.seek(tp, goal)
+        goal = min(max(begin, at), until) if at <= end else until
+        logger.warning("%s; going on at %d because failOnDataLoss is false", text, goal)
+        self._assign_at(goal)
         return None
 
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import Positions
 
+UNWEIGHED_BYTES = 1 << 20
+"""What an offset is taken for that nobody could weigh: `message.max.bytes` as brokers have it."""
+
 
 def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[TopicPartition, int]:
     """Share `limit` offsets out over partitions by their lag, as the JVM connector does.
@@ -30,21 +33,30 @@ def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[To
     return found
 
 
-def offsets_for_bytes(
-    limit: int, begins: Positions, ends: Positions, weights: Mapping[TopicPartition, float]
-) -> int | None:
-    """How many offsets weigh `limit` bytes when all partitions give the same part of their lag.
+def ends_for_bytes(
+    limit: int,
+    starts: Positions,
+    ends: Positions,
+    sizes: Mapping[TopicPartition, float | None],
+) -> dict[TopicPartition, int]:
+    """Share `limit` bytes out: all weighed partitions give the same part of their lag.
 
-    None where everything weighs less, so that there is nothing to limit.
+    Those without a size are no reason to drop the limit, nor to slow the others down. Each gets
+    an equal part of it, and as many offsets as fit in if they are as large as brokers usually take;
+    at least one, so that it goes on. What they leave is for the weighed ones.
     """
-    offsets, total = 0, 0.0
-    for tp, end in ends.items():
-        size = max(0, end - begins.get(tp, end))
-        offsets += size
-        total += size * weights[tp]
-    if total <= limit:
-        return None
-    return max(1, int(offsets * (limit / total)))
+    lags = {tp: end - starts[tp] for tp, end in ends.items() if end > starts.get(tp, end)}
+    found, left = dict(ends), float(limit)
+    for tp in [tp for tp in lags if sizes[tp] is None]:
+        few = max(1, int(limit / len(lags) / UNWEIGHED_BYTES))
+        found[tp] = starts[tp] + min(few, lags[tp])
+        left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
+    weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
+    total = sum(lags[tp] * size for tp, size in weighed.items())
+    if weighed and total > left:  # rounding may leave a little less than nothing
+        offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
+        found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
+    return found
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from odradek.spark.group_progress import GroupProgress, make_committer
 from odradek.spark.offsets import SENTINEL, parse_offset
 from odradek.spark.option_values import LONG_MAX
 from odradek.spark.options import SourceOptions
+from odradek.spark.problems import OptionError
 from odradek.spark.schema import check_schema
 from odradek.spark.source import PlanningClients
 from odradek.spark.tasks import input_partitions, read_partition
@@ -82,9 +83,24 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tracking().latest(start, everything=isinstance(limit, ReadAllAvailable))
 
     def _paused(self) -> bool:
-        """Whether somebody asks for no further batch (option pauseFile)."""
+        """Whether somebody asks for no further batch (option pauseFile).
+
+        Raises `OptionError` where nobody can tell: `Path.exists()` would say no (all of it from
+        Python 3.14 on), and the query that was asked to pause would go on.
+        """
         path = self._options.pause_file
-        return path is not None and path.exists()
+        if path is None:
+            return False
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise OptionError(
+                f"option pauseFile: nobody can tell whether {path} is there ({error.strerror}). "
+                "The driver's user must be able to look into its folder"
+            ) from error
+        return True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Give the newest known ends for the query's progress."""

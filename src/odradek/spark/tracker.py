@@ -195,6 +195,7 @@ class OffsetTracker:
             joined = begins = self._first_begins(view)
         else:
             self._lose(losses.sentences())
+            self._rates.forget(losses.recreated)
             joined = self._joined(start, view, losses, until)
             begins = {**start.positions, **joined}
         begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}
@@ -214,17 +215,19 @@ class OffsetTracker:
 
     def _limited(self, begins: Positions, view: View) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
-        limits = []
+        found = view.ends
         if self._options.max_offsets_per_trigger is not None:
-            limits.append(self._options.max_offsets_per_trigger)
+            found = sharing.proportional_ends(
+                self._options.max_offsets_per_trigger, begins, view.ends
+            )
         if self._options.max_bytes_per_trigger is not None:
             config = self._options.sample_config(view.topics.cluster)
-            weights = self._rates.weights(config, begins, view.ends)
-            found = sharing.offsets_for_bytes(
-                self._options.max_bytes_per_trigger, begins, view.ends, weights
+            weighed = self._rates.weigh(config, begins, view.ends)
+            light = sharing.ends_for_bytes(
+                self._options.max_bytes_per_trigger, weighed.starts, view.ends, weighed.sizes
             )
-            limits += [] if found is None else [found]
-        return sharing.proportional_ends(min(limits), begins, view.ends) if limits else view.ends
+            found = {tp: min(end, light[tp]) for tp, end in found.items()}
+        return found
 
     def _joined(
         self, start: StreamOffset, view: View, losses: loss.Losses, until: float | None

@@ -59,6 +59,13 @@ def test_wrong_use(words: list[str]) -> None:
     assert call(*words).exit_code == 2
 
 
+def test_where_failures_go_is_settled_before_there_are_any(tmp_path: Path) -> None:
+    for place, status in ((tmp_path / "new" / "folder", 0), (tmp_path / "file", 2)):
+        (tmp_path / "file").touch()
+        assert call("explore", "--seeds", "7", "--directory", str(place)).exit_code == status
+    assert (tmp_path / "new" / "folder").is_dir()
+
+
 def test_a_failure_is_shrunk_and_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -217,6 +217,36 @@ def test_times_that_requests_carry_have_32_bits(name: str) -> None:
             Config(client, {**B, name: value})
 
 
+NAMES = [
+    *("client.id", "group.id", "group.instance.id", "group.remote.assignor", "client.rack"),
+    *("transactional.id", "cluster.id.expected", "events.topic", "sasl.username"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_no_request_can_hold_are_refused_at_once(name: str) -> None:
+    """Found when a request is encoded, they would look like trouble with the brokers."""
+    client = next(iter(sorted(OPTIONS[name].clients)))
+    assignor = {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
+    kept = Config(client, {**B, **assignor, name: "ü" * 16_383})
+    assert len(kept[name]) == 16_383
+    with pytest.raises(ConfigurationError, match=f"^{name} .*32767 bytes at most, and has 32768"):
+        Config(client, {**B, name: "ü" * 16_384})
+    with pytest.raises(ConfigurationError, match=f"^{name} .*lone surrogate"):
+        Config(client, {**B, name: "app-\udcfc"})
+
+
+def test_a_password_that_no_request_can_hold_is_refused_unseen() -> None:
+    with pytest.raises(ConfigurationError, match="lone surrogate") as caught:
+        Config(PRODUCER, {**B, "sasl.password": "hush-\udcfc"})
+    assert "hush" not in str(caught.value)
+    assert caught.value.__context__ is None  # an error of encoding would hold the text
+
+
+def test_librdkafka_s_limit_of_a_request_is_kafka_s() -> None:
+    assert Config(PRODUCER, {**B, "message.max.bytes": 5_000_000})["max.request.size"] == 5_000_000
+
+
 def test_idle_connections() -> None:
     assert config()[IDLE] == 540.0
     assert Config(PRODUCER, {**B, IDLE: 100})[IDLE] == 0.1

@@ -14,8 +14,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.spark.options import STREAM, SourceOptions, parse_options
 from odradek.spark.tracker import OffsetTracker
@@ -66,6 +67,8 @@ class MemoryCluster:
     configs: list[Mapping[str, str]] = field(default_factory=list)
     dropped: int = 0
     gaps: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    """What a poll raises for a partition, at most once a second; the others go on."""
     stuck: bool = False
     waits_through: bool = False
     """A question waits for the end of an outage, where that comes within its timeout."""
@@ -91,6 +94,7 @@ class MemoryConsumer:
         self._cluster = cluster
         self._until: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._backoffs: dict[TopicPartition, float] = {}
         self.closed = False
 
     def _ask(self, what: str, timeout: float | None) -> None:
@@ -180,14 +184,22 @@ class MemoryConsumer:
         if clock.now() < self._cluster.down_until or self._cluster.stuck:
             clock.at += timeout or 0.0
             return None
+        readable = {tp: at for tp, at in self._positions.items() if tp not in self._cluster.refused}
+        for tp in self._positions.keys() - readable.keys():
+            if self._backoffs.get(tp, 0.0) <= clock.now():
+                self._backoffs[tp] = clock.now() + 1.0
+                raise self._cluster.refused[tp]
+        if not readable:
+            clock.at += timeout or 0.0
+            return None
         # A poll gives records of one partition: the first that has any left.
         tp, at = next(
-            (found for found in self._positions.items() if found[1] < self._until.get(found[0], 0)),
-            next(iter(self._positions.items())),
+            (found for found in readable.items() if found[1] < self._until.get(found[0], 0)),
+            next(iter(readable.items())),
         )
         begin, end = self._cluster.bounds(tp)
         if not begin <= at <= end:
-            raise OffsetOutOfRangeError(f"{tp} at {at}")
+            raise NoSuchOffsetError(tp, at, begin, end)
         stop = min(at + self._cluster.per_poll, end, self._until.get(tp, end))
         self._positions[tp] = stop
         offsets = [o for o in range(at, stop) if o not in self._cluster.gaps.get(tp, ())]

@@ -148,12 +148,49 @@ def test_times_become_offsets_or_the_end_or_an_error() -> None:
 
 def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 1000, B: 600, C: 7}
-    weights = {A: 10.0, B: 100.0, C: 1.0}  # 60,000 bytes are there
-    limit = sharing.offsets_for_bytes(6000, begins, ends, weights)
-    assert limit == 150
-    assert sharing.proportional_ends(limit, begins, ends) == {A: 100, B: 150, C: 7}
-    assert sharing.offsets_for_bytes(60_000, begins, ends, weights) is None
-    assert sharing.offsets_for_bytes(1, begins, ends, weights) == 1
+    sizes = {A: 10.0, B: 100.0, C: None}  # 60,000 bytes are there; C has nothing to read
+    assert sharing.ends_for_bytes(6000, begins, ends, sizes) == {A: 100, B: 150, C: 7}
+    assert sharing.ends_for_bytes(60_000, begins, ends, sizes) == ends
+    assert sharing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
+
+
+def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others_the_rest() -> None:
+    begins, ends = {A: 0, B: 100, C: 7}, {A: 10**9, B: 10**6, C: 8}
+    limit = 30 << 20
+    found = sharing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
+    assert found == {A: 10, B: 100 + (20 << 10) - 1, C: 8}
+    assert sharing.ends_for_bytes(limit, begins, ends, dict.fromkeys(ends)) == {
+        A: 10,
+        B: 110,
+        C: 8,
+    }
+    little = sharing.ends_for_bytes(3000, begins, ends, {A: None, B: 10.0, C: None})
+    assert little == {A: 1, B: 200, C: 8}
+
+
+def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
+    begins = {TopicPartition("t", n): 0 for n in range(49)}
+    for limit in range(1, 50):  # 49 times a 49th is more than the whole, as floats have it
+        for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
+            ends = dict.fromkeys(begins, 9)
+            assert sharing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(begins, 1)
+
+
+@given(lags, st.integers(1, 10**10), st.data())
+def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
+    given: dict[TopicPartition, tuple[int, int]], limit: int, data: st.DataObject
+) -> None:
+    begins = {tp: begin for tp, (begin, _) in given.items()}
+    ends = {tp: begin + lag for tp, (begin, lag) in given.items()}
+    size = st.none() | st.floats(1.0, 10**7)
+    sizes = {tp: data.draw(size) for tp in given}
+    found = sharing.ends_for_bytes(limit, begins, ends, sizes)
+    reckoned = {tp: sizes[tp] or float(sharing.UNWEIGHED_BYTES) for tp in given}
+    taken = {tp: found[tp] - begins[tp] for tp in given}
+    # One offset of each partition is always allowed.
+    assert sum((n - 1) * reckoned[tp] for tp, n in taken.items() if n > 0) <= limit * 1.000001
+    assert all(0 < taken[tp] <= lag for tp, (_, lag) in given.items() if lag)
+    assert all(found[tp] == ends[tp] for tp, (_, lag) in given.items() if not lag)
 
 
 def test_a_batch_waits_for_enough_or_long_enough() -> None:

@@ -177,6 +177,24 @@ def test_nothing_is_new_while_the_pause_file_is_there(
         assert reader.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
 
 
+def test_a_pause_file_that_nobody_can_look_for_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Tracker:
+        def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
+            return {"newer": "end"}
+
+    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
+    path = tmp_path / "pause"
+    path.symlink_to(path)  # a loop: `exists()` says no, and the query would go on
+    start = StreamOffset({TopicPartition("t", 0): 5}, "c").to_json()
+    reader = source(pauseFile=str(path)).streamReader(VALUE)
+    with pytest.raises(OptionError, match=r"pauseFile: nobody can tell whether .*pause is there"):
+        reader.latestOffset(start, ReadMaxRows(7))
+    gone = source(pauseFile=str(tmp_path / "nowhere" / "pause")).streamReader(VALUE)
+    assert gone.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
+
+
 def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.byte_rates import ByteRates
 from odradek.spark.offsets import SENTINEL
@@ -137,7 +136,7 @@ def test_a_limit_in_bytes_goes_by_what_records_weigh(
     driver = tracker(maxBytesPerTrigger="6400")
     offset: Any = dict(SENTINEL)
     read_in_all, batches = 0, 0
-    weights = ByteRates(cluster, clock).weights({}, {P0: 0, P1: 0}, {P0: 1000, P1: 9000})
+    weights: Any = ByteRates(cluster, clock).weigh({}, {P0: 0, P1: 0}, {P0: 1000, P1: 9000}).sizes
     assert 5 < weights[P0] < 30
     while (end := following(driver, offset)) != offset and batches < 200:
         found = driver.plan(offset, end).ranges
@@ -151,26 +150,6 @@ def test_a_limit_in_bytes_goes_by_what_records_weigh(
     assert batches < 60
     everything = tracker(maxBytesPerTrigger="1k").latest(dict(SENTINEL), everything=True)
     assert everything["o"]["t"] == {"0": 1000, "1": 9000}
-
-
-def test_what_can_not_be_weighed_goes_by_what_it_weighed_before(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rates = ByteRates(cluster, clock)
-    cluster.stuck = True
-    assert rates.weights({}, {P0: 0}, {P0: 100}) == {P0: 1024.0}
-    cluster.stuck = False
-    known = rates.weights({}, {P0: 0}, {P0: 100})[P0]
-    asked = cluster.calls.count("poll")
-    assert rates.weights({}, {P0: 0, P1: 20}, {P0: 100, P1: 20}) == {P0: known, P1: known}
-    assert cluster.calls.count("poll") == asked  # weighed there already
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise KafkaTimeoutError("nobody")
-
-    monkeypatch.setattr("tests.unit.spark.conftest.MemoryConsumer.poll_arrow", broken)
-    assert rates.weights({}, {P0: 50}, {P0: 100}) == {P0: known}
-    assert cluster.dropped == 1
 
 
 def test_tasks_are_divided(tracker: Any) -> None:

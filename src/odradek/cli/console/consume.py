@@ -17,13 +17,14 @@ import select
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import typer
 
 from odradek.api.consumer import Consumer
 from odradek.cli.console import flags
-from odradek.cli.console.consuming import Records, assign, start_offset, subscribe
+from odradek.cli.console.consuming import CutOffError, Records, assign, start_offset, subscribe
 from odradek.cli.console.formatting import PROPERTIES, RecordFormatter
 from odradek.cli.console.properties import (
     client_config,
@@ -122,7 +123,8 @@ def consume(
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
         patience = config["default.api.timeout.ms"]
-        with Consumer(given) as consumer, terminable():
+        # By an exception: so what wasn't written isn't committed.
+        with suppress(CutOffError), Consumer(given) as consumer, terminable():
             records = Records(
                 consumer,
                 shape,
@@ -157,12 +159,17 @@ class _Stdout:
         self._descriptor = sys.stdout.fileno()
         self._poll = select.poll()
         self._poll.register(self._descriptor, 0)  # only the end is of interest
+        self._room = select.poll()
+        self._room.register(self._descriptor, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
         """Write all of it now."""
         view = memoryview(data)
         while view:
-            view = view[os.write(self._descriptor, view) :]
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:  # whoever made it doesn't want to wait; we do
+                self._room.poll()
 
     def gone(self) -> bool:
         """Whether the reader has closed its end."""

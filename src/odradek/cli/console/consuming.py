@@ -28,11 +28,17 @@ AT_ONCE = 500
 """Records of one poll."""
 
 
+class CutOffError(Exception):
+    """Nobody reads the output any more, and not all of it was written."""
+
+
 class Output(Protocol):
     """Where records go."""
 
     def write(self, data: bytes) -> None:
-        """Write, down to the reader. Raises `BrokenPipeError` when nobody reads any more."""
+        """Write, down to the reader. Raises `BrokenPipeError` when nobody reads any more, and
+        another `OSError` where it can't be written.
+        """
 
     def gone(self) -> bool:
         """Whether nobody reads any more, as far as that shows without writing."""
@@ -118,12 +124,16 @@ class Records:
         self._skip = skip_on_error
         self._tell = tell
         self.count = 0
-        """Records that were taken from the consumer."""
+        """Records that were taken from the consumer, and written unless they were left out."""
         self.cut_off = False
         """Nobody reads the output any more."""
 
     def run(self, *, most: int | None, idle: float | None) -> None:
-        """Go on until `most` records, or until none came for `idle` seconds."""
+        """Go on until `most` records, or until none came for `idle` seconds.
+
+        Raises where what was taken last isn't all written: `CutOffError` when nobody reads any
+        more, or what the output raised. Who leaves its consumer by that commits nothing of it.
+        """
         heard = self._clock()
         while most is None or self.count < most:
             turn = TURN
@@ -138,7 +148,6 @@ class Records:
                 return
             elif self._output.gone():
                 self.cut_off = True
-            if self.cut_off:
                 return
 
     def _write(self, records: list[ConsumerRecord]) -> None:
@@ -157,6 +166,11 @@ class Records:
         try:
             self._output.write(b"".join(lines))
         except BrokenPipeError:
+            self.count -= len(lines)
             self.cut_off = True
+            raise CutOffError from None
+        except OSError:
+            self.count -= len(lines)
+            raise
         if failure is not None:
             raise failure

@@ -112,6 +112,10 @@ def explore(
         raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
     first, last = seed_range(seeds)
     of = _family(family)
+    try:  # not after hours, when there is something to write
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--directory {directory}: {error.strerror}") from None
     begin = time.monotonic()
     until = None if seconds is None else begin + seconds
     totals, failed = _explore(_tasks(first, last, until, short=short, family=of), jobs)

@@ -24,6 +24,7 @@ from odradek.clients.descriptions import (
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
+    ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     error_for,
@@ -79,6 +80,7 @@ class AdminEngine(ClientEngine):
         names = [t.name for t in topics]
         call = AnyBrokerCall(self, f"creation of {', '.join(names)}", deadline)
         done: set[str] = set()
+        doubtful: set[str] = set()
 
         def body(left: float) -> CreateTopicsRequest:
             return CreateTopicsRequest(
@@ -95,10 +97,11 @@ class AdminEngine(ClientEngine):
                     continue
                 error = error_for(item.error_code, _words(item.name, item.error_message))
                 error.needing("CREATE", item.name)
-                if isinstance(error, TopicAlreadyExistsError) and call.answer_lost:
-                    done.add(item.name)  # our own request, whose answer was lost, made it
+                ours = call.answer_lost or item.name in doubtful
+                if isinstance(error, TopicAlreadyExistsError) and ours:
+                    done.add(item.name)  # our own request made it, in spite of what came of it
                 elif error.retriable:
-                    retriable = error
+                    retriable = _noted(item.name, error, doubtful)
                 else:
                     raise error
             return retriable
@@ -129,6 +132,7 @@ class AdminEngine(ClientEngine):
             return
         call = AnyBrokerCall(self, f"deletion of {', '.join(names)}", deadline)
         done: set[str] = set()
+        doubtful: set[str] = set()
 
         def body(left: float) -> DeleteTopicsRequest:
             wanted = [n for n in names if n not in done]
@@ -148,10 +152,10 @@ class AdminEngine(ClientEngine):
                 error = error_for(item.error_code, _words(name, item.error_message))
                 error.needing("DELETE", name)
                 missing = isinstance(error, UnknownTopicOrPartitionError)
-                if missing and call.answer_lost:
-                    done.add(name)  # our own request, whose answer was lost, deleted it
+                if missing and (call.answer_lost or name in doubtful):
+                    done.add(name)  # our own request deleted it, in spite of what came of it
                 elif error.retriable and not missing:
-                    retriable = error
+                    retriable = _noted(name, error, doubtful)
                 else:
                     raise error
             return retriable
@@ -209,6 +213,15 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         replication_factor=topic.replication_factor,
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
     )
+
+
+def _noted(topic: str, error: KafkaError, doubtful: set[str]) -> KafkaError:
+    """A controller that runs out of time, or loses its office, may still have done it; one that
+    asks for patience (KIP-599) hasn't begun.
+    """
+    if not isinstance(error, ThrottlingQuotaExceededError):
+        doubtful.add(topic)
+    return error
 
 
 def _words(topic: str, reason: str | None) -> str:

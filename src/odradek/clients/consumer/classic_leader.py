@@ -43,7 +43,6 @@ class Leader:
         self._counts: dict[str, int] | None = None
         """How many partitions each topic of the group had; None for followers."""
         self._gone_since = math.inf
-        group.engine.metadata.held_by.append(lambda: self._counts or ())
 
     def divide(
         self, protocol: str, members: Sequence[JoinGroupResponseMember]
@@ -51,7 +50,8 @@ class Leader:
         """Assign with the assignor that all members know."""
         yield START
         subscriptions = {
-            m.member_id: decode_subscription(m.metadata, m.group_instance_id) for m in members
+            m.member_id: decode_subscription(m.metadata, m.group_instance_id, m.member_id)
+            for m in members
         }
         topics = dict.fromkeys(t for s in subscriptions.values() for t in s.topics)
         cluster = yield from self._cluster(topics)
@@ -95,7 +95,7 @@ class Leader:
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:
         """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
-        subscriptions = [decode_subscription(m.metadata) for m in members]
+        subscriptions = [decode_subscription(m.metadata, None, m.member_id) for m in members]
         topics = dict.fromkeys(t for s in subscriptions for t in s.topics)
         self._group.engine.metadata.want(topics)
         self._lead(topics, self._group.engine.metadata.snapshot or Cluster())
@@ -104,7 +104,9 @@ class Leader:
         """Somebody else leads: topics that only others subscribe to are no concern any more."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
-            self._group.engine.metadata.forget_topics(t for t in self._counts if t not in own)
+            metadata = self._group.engine.metadata
+            metadata.held_by.remove(self._topics)
+            metadata.forget_topics(t for t in self._counts if t not in own)
             self._counts = None
             self._gone_since = math.inf
 
@@ -134,10 +136,15 @@ class Leader:
 
     def _lead(self, topics: Iterable[str], cluster: Cluster) -> None:
         self._gone_since = math.inf
+        if self._counts is None:
+            self._group.engine.metadata.held_by.append(self._topics)
         self._counts = {}
         for topic in topics:
             found = cluster.topic(topic)
             self._counts[topic] = len(found.partitions) if found is not None else 0
+
+    def _topics(self) -> Iterable[str]:
+        return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
         """A snapshot with all of these topics, as far as they exist."""

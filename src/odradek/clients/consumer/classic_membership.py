@@ -18,7 +18,12 @@ from odradek.clients.consumer.classic_join import NO_GENERATION, NO_MEMBER, Iden
 from odradek.clients.consumer.classic_leader import Leader
 from odradek.clients.consumer.classic_state import MemberEvent, move
 from odradek.clients.consumer.embedded_protocol import decode_assignment
-from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.membership import (
+    Group,
+    MemberState,
+    PollOverdueError,
+    unsettled,
+)
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
@@ -63,6 +68,7 @@ class ClassicMembership:
         self._joining = Joining(group, self._identity, assignors)
         self._leader = Leader(group, assignors)
         self.state = MemberState.UNJOINED
+        self.unsettled_since: float | None = None
         self._interval: float = config["heartbeat.interval.ms"]
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
@@ -452,6 +458,7 @@ class ClassicMembership:
 
     def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
         self.state = move(self.state, event)
+        self.unsettled_since = unsettled(self.unsettled_since, self.state, now)
         self._group.engine.events.emit(
             now,
             "group",

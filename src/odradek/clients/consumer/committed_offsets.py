@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from odradek.clients.consumer.commit_queue import CommitQueue
+from odradek.clients.consumer.offset_lookup import (
+    AgainError,
+    Identity,
+    OffsetLookup,
+    Told,
+    by_topic,
+    graver,
+)
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.kafka_errors import (
@@ -32,22 +40,11 @@ from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from odradek.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
 
 if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine
     from odradek.clients.coordinator import Coordinator
 
-BATCHED_FROM = 8
-"""OffsetFetch asks for several groups from this version on (KIP-709)."""
-STABLE_FROM = 7
-"""OffsetFetch can wait for open transactions from this version on (KIP-447)."""
 INSTANCES_FROM = 7
 """OffsetCommit names static members from this version on (KIP-345)."""
 TOPIC_IDS_FROM = 10
@@ -70,35 +67,10 @@ OVERTAKEN = (
 """A rebalance came between: with the new generation it may work."""
 
 
-class OffsetFetchByName(OffsetFetchRequest):
-    """For topics whose ids aren't known."""
-
-    MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
-
-
 class OffsetCommitByName(OffsetCommitRequest):
     """For topics whose ids aren't known."""
 
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
-
-
-class Identity(NamedTuple):
-    """Who commits, right now."""
-
-    member_id: str = ""
-    generation: int = -1
-    """Or the member's epoch."""
-    instance_id: str | None = None
-    by_epoch: bool = False
-    """KIP-848."""
-    joining: bool = False
-    """A JoinGroup is out (or about to be): its answer brings another generation, or the end."""
-
-
-class _AgainError(KafkaError):
-    """The group has moved on between question and answer, or the answer isn't whole."""
-
-    retriable = True
 
 
 class CommittedOffsets:
@@ -111,11 +83,9 @@ class CommittedOffsets:
         *,
         identity: Callable[[], Identity],
         owner: Callable[[TopicPartition], object],
-        stable: bool,
     ) -> None:
         """`owner`: what stands for a partition while it is this member's, and another thing when it
-        was given away and came back; `stable`: wait for open transactions that have sent offsets
-        to the group.
+        was given away and came back.
         """
         self._engine = engine
         self.coordinator = coordinator
@@ -124,7 +94,6 @@ class CommittedOffsets:
         self.owner = owner
         self.refused: Identity | None = None
         """Who the last commit was refused to."""
-        self._stable = stable
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
         """When a topic was first and last met as unknown: of commits in a row only one waits."""
@@ -137,35 +106,14 @@ class CommittedOffsets:
     # Asking
 
     def fetch(
-        self, partitions: Iterable[TopicPartition], deadline: float
+        self, partitions: Iterable[TopicPartition], deadline: float, *, told: Told | None = None
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
-        """What is committed; None where nothing is."""
-        wanted = _by_topic(partitions)
-        if not wanted:
-            yield START
-            return {}
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        asked = [TopicPartition(topic, p) for topic, numbers in wanted.items() for p in numbers]
-        names: dict[bytes, str] = {}
-        """Of all requests: the answer to an earlier one may come late (R-RB-9)."""
+        """What is committed; None where nothing is. Offsets of open transactions are waited for.
 
-        def body(_: float) -> OffsetFetchRequest:
-            ids = self.ids(wanted)
-            names.update(ids)
-            return self._fetch_request(wanted, ids)
-
-        def check(answer: OffsetFetchResponse) -> KafkaError | None:
-            found.clear()
-            error = self._read(answer, names, found)
-            missing = next((p for p in asked if p not in found), None)
-            if error is None and missing is not None:
-                # To take it for "nothing is committed" would begin at auto.offset.reset.
-                return _AgainError(f"{what}: the answer leaves {missing} out")
-            return error
-
-        what = f"committed offsets of group {self.group_id!r}"
-        yield from self.coordinator.ask(what, body, OffsetFetchResponse, check, deadline)
-        return {partition: found[partition] for partition in asked}
+        `told` hears of each partition as soon as something is known of it: also where others wait
+        or are refused. Of its offset, of an error for good, or of one that is asked through.
+        """
+        return OffsetLookup(self, partitions, told).run(deadline)
 
     def ids(self, topics: Iterable[str]) -> dict[bytes, str]:
         """The topics by id; empty unless all ids are known."""
@@ -177,62 +125,6 @@ class CommittedOffsets:
                 return {}
             names[topic.topic_id] = name
         return names
-
-    def _fetch_request(
-        self, wanted: Mapping[str, list[int]], names: Mapping[bytes, str]
-    ) -> OffsetFetchRequest:
-        ids = {name: topic_id for topic_id, name in names.items()}
-        kind = OffsetFetchRequest if ids else OffsetFetchByName
-        version = self.coordinator.version(kind) or 0
-        stable = self._stable and version >= STABLE_FROM
-        if version < BATCHED_FROM:
-            topics = [OffsetFetchRequestTopic(name, p) for name, p in wanted.items()]
-            return kind(self.group_id, topics, require_stable=stable)
-        group = OffsetFetchRequestGroup(
-            self.group_id,
-            topics=[
-                OffsetFetchRequestTopics(name, ids.get(name, NO_ID), numbers)
-                for name, numbers in wanted.items()
-            ],
-        )
-        who = self.identity()
-        if who.by_epoch and who.generation >= 0 and version > BATCHED_FROM:
-            group.member_id, group.member_epoch = who.member_id, who.generation
-        return kind(groups=[group], require_stable=stable)
-
-    def _read(
-        self,
-        answer: OffsetFetchResponse,
-        names: Mapping[bytes, str],
-        found: dict[TopicPartition, OffsetAndMetadata | None],
-    ) -> KafkaError | None:
-        what = f"OffsetFetch of group {self.group_id!r}"
-        code = answer.error_code
-        error: KafkaError | None = None
-        parts = [(t.name, p) for t in answer.topics for p in t.partitions]
-        for group in answer.groups:
-            code = code or group.error_code
-            for topic in group.topics:
-                name = topic.name or names.get(topic.topic_id, "")
-                parts += [(name, p) for p in topic.partitions]  # type: ignore[misc]  # same fields
-        if code:
-            error = error_for(code, what).needing("DESCRIBE", self.group_id, "group")
-        for name, p in parts:
-            tp = TopicPartition(name, p.partition_index)
-            if p.error_code:
-                refusal = error_for(p.error_code, f"{what}: {tp}")
-                error = _graver(error, refusal.needing("DESCRIBE", name, "topic"))
-            elif p.committed_offset >= 0:
-                found[tp] = OffsetAndMetadata(
-                    p.committed_offset, p.metadata or "", p.committed_leader_epoch
-                )
-            else:
-                found[tp] = None
-        if isinstance(
-            error, StaleMemberEpochError | UnknownMemberIdError | RebalanceInProgressError
-        ):
-            return _AgainError(str(error))  # the membership sees to it
-        return error
 
     # Telling
 
@@ -291,7 +183,7 @@ class CommittedOffsets:
         ids = {name: topic_id for topic_id, name in names.items()}
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics = []
-        for name, numbers in _by_topic(offsets).items():
+        for name, numbers in by_topic(offsets).items():
             parts = []
             for number in numbers:
                 o = offsets[TopicPartition(name, number)]
@@ -351,7 +243,7 @@ class _Commit:
                 tp = TopicPartition(name, p.partition_index)
                 if p.error_code:
                     refusal = error_for(p.error_code, f"{self.what}: {tp}")
-                    error = _graver(error, refusal.needing("READ", name, "topic"))
+                    error = graver(error, refusal.needing("READ", name, "topic"))
                     if unknown is not None and p.error_code in UNKNOWN:
                         unknown.add(name)
                     else:
@@ -362,7 +254,7 @@ class _Commit:
                     if self._accepted is not None:
                         self._accepted(tp, offset)
         if error is None and self._left:
-            return _AgainError(f"{self.what}: the answer leaves {next(iter(self._left))} out")
+            return AgainError(f"{self.what}: the answer leaves {next(iter(self._left))} out")
         if unknown:
             self._wait_for(unknown)
         return self._judged(error)
@@ -402,7 +294,7 @@ class _Commit:
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)
         if isinstance(error, OVERTAKEN) and self._still(now) and again:
-            return _AgainError(str(error))
+            return AgainError(str(error))
         if isinstance(error, (*NOT_A_MEMBER, *OVERTAKEN)):
             self._stored.refused = sent
             failed = _refusal(self._stored.group_id, sent, error)
@@ -429,17 +321,3 @@ def _refusal(group_id: str, who: Identity, error: KafkaError) -> CommitFailedErr
             "group.id."
         )
     return lost_membership(group_id, error)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    wanted: dict[str, list[int]] = {}
-    for partition in partitions:
-        wanted.setdefault(partition.topic, []).append(partition.partition)
-    return wanted
-
-
-def _graver(before: KafkaError | None, error: KafkaError) -> KafkaError:
-    """The one that counts: of several, one that can't be retried."""
-    if before is None or (before.retriable and not error.retriable):
-        return error
-    return before

@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.committed_offsets import Identity
 from odradek.clients.consumer.group_commits import GroupCommits
 from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
+from odradek.clients.consumer.offset_lookup import Identity
 from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.topic_watch import TopicWatch
@@ -152,23 +152,26 @@ class ConsumerGroup:
         self.turns.check("subscribe()")
         refused = self.membership is not None and self.membership.state is MemberState.FATAL
         first = refused or not self.subscribed
-        self._watch.subscribe(topics, pattern)
+        another = self._watch.subscribe(topics, pattern) or self.error is not None
         self._listeners = listeners
         self.error = None
+        if not (first or another):
+            return
         if first or self.membership is None:
             self.asked_at = now
             self.membership = _membership(self)
             self.engine.post(self._watch.begin)
             return
+        named = set(topics)
         for state in self._subscription.partitions.values():
-            if pattern is None and state.partition.topic not in topics:
+            if pattern is None and state.partition.topic not in named:
                 if not state.revoked:
                     self._unwanted[state] = None
                 self._subscription.withhold(state)
             elif state in self._unwanted:  # subscribed again before the group took it away
                 del self._unwanted[state]
                 self._subscription.release(state)
-        self.engine.post(self._watch.changed)
+        self.engine.post(self._watch.begin)
 
     @property
     def by_epoch(self) -> bool:

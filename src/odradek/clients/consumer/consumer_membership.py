@@ -16,7 +16,12 @@ from collections.abc import Mapping
 
 from odradek.clients.consumer.consumer_heartbeats import JOIN, Heartbeats
 from odradek.clients.consumer.consumer_state import MEMBER, ConsumerEvent, move
-from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.membership import (
+    Group,
+    MemberState,
+    PollOverdueError,
+    unsettled,
+)
 from odradek.clients.consumer.topic_names import TopicNames
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
@@ -68,6 +73,7 @@ class ConsumerMembership:
         engine = group.engine
         self._group, self._engine = group, engine
         self._state = MemberState.UNJOINED
+        self.unsettled_since: float | None = None
         self._beats = Heartbeats(group)
         self._names = TopicNames(engine)
         self._held: Held = {}
@@ -449,6 +455,7 @@ class ConsumerMembership:
 
     def _move(self, event: ConsumerEvent, why: str, now: float) -> None:
         before, self._state = self._state, move(self._state, event)
+        self.unsettled_since = unsettled(self.unsettled_since, self._state, now)
         if self._state is not before:
             self._engine.events.emit(
                 now, "group", what=self._group.group_id, state=self._state, event=event, why=why

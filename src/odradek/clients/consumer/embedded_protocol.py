@@ -14,6 +14,7 @@ from struct import error as StructError  # noqa: N812  # an exception class with
 
 from odradek.clients.consumer.assignors.assignor import NO_GENERATION, MemberSubscription
 from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
+from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import malformed
 from odradek.protocol.primitives import (
@@ -60,8 +61,10 @@ def encode_subscription(subscription: MemberSubscription, version: int = NEWEST)
     return bytes(out)
 
 
-def decode_subscription(buffer: Buffer, instance_id: str | None = None) -> MemberSubscription:
-    """Read what a member said; MalformedMessageError when it can't be read."""
+def decode_subscription(
+    buffer: Buffer, instance_id: str | None = None, member_id: str = ""
+) -> MemberSubscription:
+    """Read what a member said; MalformedMessageError, which names it, when it can't be read."""
     view = as_bytes_view(buffer)
     pos = 0
     owned: list[TopicPartition] = []
@@ -80,7 +83,9 @@ def decode_subscription(buffer: Buffer, instance_id: str | None = None) -> Membe
         if version >= 3 and pos < len(view):
             rack, pos = read_nullable_string(view, pos)
     except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
-        raise malformed("a member's subscription", len(view), error, pos) from error
+        who = f"member {printable(member_id)}" if member_id else "a member"
+        who += f" (group.instance.id {printable(instance_id)})" if instance_id else ""
+        raise malformed(f"the subscription of {who}", len(view), error, pos) from error
     return MemberSubscription(
         tuple(topics), tuple(owned), max(generation, NO_GENERATION), rack or None, instance_id, data
     )

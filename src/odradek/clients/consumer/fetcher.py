@@ -376,9 +376,12 @@ class Fetcher:
             self._failed(state, offset, data, brokers, now)
             return
         state.missing_since = None
-        if data.preferred_read_replica >= 0:  # there are no records then
-            self._replicas.prefer(state, data.preferred_read_replica, now)
+        node = data.preferred_read_replica
+        sound = node < 0 or self._replicas.prefer(state, node, now)
         records = records_view(data.records)
+        if not records and not sound:
+            self._retry(state, KafkaError(f"replica {node} can't be read, the leader says it"), now)
+            return
         if not records:
             state.fetched_well()
             return

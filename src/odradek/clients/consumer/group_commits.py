@@ -23,7 +23,7 @@ from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.consumer.turns import COMMIT_CALLBACK, Turn
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
-from odradek.common.kafka_errors import FencedInstanceIdError
+from odradek.common.kafka_errors import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Signal, Wait
 
@@ -46,6 +46,25 @@ def patience(config: Config) -> float:
     request: float = config["request.timeout.ms"]
     call: float = config["default.api.timeout.ms"]
     return max(call, request)
+
+
+TELL_AFTER = 10.0
+"""Seconds for which a partition may wait for its committed offset before the log tells of it."""
+OPEN_TRANSACTION = (
+    ". A transaction that has sent one is open: it ends when its producer ends it, or after that "
+    "one's transaction.timeout.ms"
+)
+
+
+class Awaited:
+    """A partition whose committed offset can't be had."""
+
+    __slots__ = ("since", "told", "why")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.why: KafkaError | None = None
+        self.told = False
 
 
 class Told:
@@ -71,8 +90,9 @@ class GroupCommits:
             group.coordinator,
             identity=group.identity,
             owner=lambda p: subscription.partitions.get(p),
-            stable=group.config["isolation.level"] == "read_committed",
         )
+        self.awaited: dict[TopicPartition, Awaited] = {}
+        """Partitions that have no position yet, because their committed offset can't be had."""
         self._open: dict[Told, None] = {}
         self.closed = False
         """Nothing is begun any more that a caller would have to be told of."""
@@ -216,28 +236,64 @@ class GroupCommits:
         now = yield START
         wanted = {s.partition: (s, s.generation) for s in states}
         deadline = now + patience(self._group.config)
+        subscription = self._group.engine.subscription
+        refused = False
+
+        def take(partition: TopicPartition) -> PartitionState | None:
+            state, generation = wanted.pop(partition)
+            if state.generation != generation or not subscription.holds(state):
+                return None
+            state.resetting = False
+            subscription.changes += 1
+            return state
+
+        def told(partition: TopicPartition, found: OffsetAndMetadata | KafkaError | None) -> None:
+            nonlocal refused
+            if partition not in wanted:
+                return
+            if isinstance(found, KafkaError) and found.retriable:
+                self._wait_for(partition, found)
+                return
+            self.awaited.pop(partition, None)
+            state = take(partition)
+            if isinstance(found, KafkaError):
+                refused = True
+                if state is not None:
+                    subscription.fail(state, found, self._group.engine.now)
+            elif state is not None and found is None:
+                state.reset = subscription.policy
+            elif state is not None and found is not None:
+                state.move_to(found.offset, found.leader_epoch)
+                state.committed = found.offset
+            subscription.changed.notify()
+            self._group.engine.fetcher.changed.notify()
+
         error: KafkaError | None = None
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         try:
-            found = yield from self.stored.fetch(list(wanted), deadline)
+            yield from self.stored.fetch(list(wanted), deadline, told=told)
         except KafkaError as failure:
             error = failure
-        subscription = self._group.engine.subscription
-        subscription.changes += 1
-        for partition, (state, generation) in wanted.items():
-            if state.generation != generation or not subscription.holds(state):
-                continue
-            state.resetting = False
-            offset = found.get(partition)
-            if error is not None and error.retriable:
-                state.backoff.failed(self._group.engine.now)
-                continue  # the fetcher asks again
-            if error is not None:
-                subscription.fail(state, error, self._group.engine.now)
-            elif offset is None:
-                state.reset = subscription.policy
+        for partition in list(wanted):
+            state = take(partition)
+            if state is None:
+                self.awaited.pop(partition, None)
+            elif error is None or error.retriable or refused:
+                state.backoff.failed(self._group.engine.now)  # the fetcher asks again
             else:
-                state.move_to(offset.offset, offset.leader_epoch)
-                state.committed = offset.offset
+                subscription.fail(state, error, self._group.engine.now)
         subscription.changed.notify()
         self._group.engine.fetcher.changed.notify()
+
+    def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
+        """Its offset can't be had yet; the log tells once of one that waits for long."""
+        now = self._group.engine.now
+        waits = self.awaited.setdefault(partition, Awaited(now))
+        waits.why = why
+        if not waits.told and now - waits.since >= TELL_AFTER:
+            waits.told = True
+            logger.warning(
+                "group %s: nothing of %s is read: its committed offset can't be had for %.0f s "
+                "(%s)%s",
+                *(self._group.group_id, partition, now - waits.since, why),
+                OPEN_TRANSACTION if isinstance(why, UnstableOffsetCommitError) else "",
+            )

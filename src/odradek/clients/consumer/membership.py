@@ -47,6 +47,13 @@ class MemberState(StrEnum):
     """The group refused this consumer for good: `Group.failed` has been told why."""
 
 
+def unsettled(since: float | None, state: MemberState, now: float) -> float | None:
+    """Since when a member has been on its way to stable, whatever it went through meanwhile."""
+    if state in (MemberState.STABLE, MemberState.UNJOINED):
+        return None
+    return now if since is None else since
+
+
 class PollOverdueError(KafkaError):
     """The application hasn't called `poll()` for `max.poll.interval.ms`."""
 
@@ -65,6 +72,10 @@ class Membership(Protocol):
     @property
     def state(self) -> MemberState:
         """Where it stands."""
+
+    @property
+    def unsettled_since(self) -> float | None:
+        """Since when it has been anything but stable; None while it is, or isn't subscribed."""
 
     def start(self, now: float) -> None:
         """Begin to join; what follows runs as flows of the engine until `leave`."""

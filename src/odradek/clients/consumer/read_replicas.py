@@ -67,22 +67,27 @@ class ReadReplicas:
             return leader
         return found
 
-    def prefer(self, state: PartitionState, node: int, now: float) -> None:
-        """Take a leader's advice, unless we know better."""
+    def prefer(self, state: PartitionState, node: int, now: float) -> bool:
+        """Take a leader's advice, unless we know better.
+
+        False where it gives such advice unasked, again and again: then asking at once is no use.
+        """
         engine = self._engine
         snapshot = engine.metadata.snapshot
         name, number = state.partition.topic, state.partition.partition
         partition = None if snapshot is None else snapshot.partition(name, number)
         if snapshot is None or partition is None:
-            return
+            return True
         broker = snapshot.brokers.get(node)
         if broker is None:
             engine.metadata.request(f"{state.partition}: replica {node} isn't known")
         if broker is None or node in (partition.leader, *partition.offline) or self._down(broker):
+            unasked = not self.rack(now)
             self._leaders_until = now + LEADERS_ONLY
-            return
+            return not unasked
         until = now + self._max_age
         state.replica = ReadReplica(node, until, partition.leader, partition.leader_epoch)
+        return True
 
     def _down(self, broker: Broker) -> bool:
         network = self._engine.network

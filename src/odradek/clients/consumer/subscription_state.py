@@ -354,6 +354,7 @@ class SubscriptionState:
         self.changes += 1
         state = self.get(partition)
         state.losses = 0
+        state.position_epoch = -1  # in whatever log that is, at the same offset, too (KIP-320)
         state.move_to(offset)
         self.hand_over.forget(state)  # also where it is the same offset
 

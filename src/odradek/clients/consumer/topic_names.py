@@ -12,6 +12,7 @@ from collections.abc import Collection
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import check_metadata
+from odradek.metadata.cluster import Cluster
 from odradek.network.flow import Flow
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
@@ -26,14 +27,21 @@ class TopicNames:
     def __init__(self, engine: ClientEngine) -> None:
         self._engine = engine
         self._known: dict[bytes, str] = {}
+        self._read: Cluster | None = None
+        """The snapshot that `_here` is of."""
+        self._here: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
         """The name, if it is known without asking."""
         name = self._known.get(topic_id)
-        if name is None and self._engine.metadata.snapshot is not None:
-            for topic in self._engine.metadata.snapshot.topics.values():
-                if topic.topic_id == topic_id:
-                    name = self._known[topic_id] = topic.name
+        snapshot = self._engine.metadata.snapshot
+        if name is None and snapshot is not None:
+            if self._read is not snapshot:  # once for all that are looked up
+                self._read = snapshot
+                self._here = {t.topic_id: t.name for t in snapshot.topics.values()}
+            name = self._here.get(topic_id)
+            if name is not None:
+                self._known[topic_id] = name
         return name
 
     def keep(self, topic_ids: Collection[bytes]) -> None:

@@ -51,8 +51,11 @@ class TopicWatch:
 
     # The caller's thread
 
-    def subscribe(self, topics: Collection[str], pattern: str | re.Pattern[str] | None) -> None:
-        """Take another subscription; refuses what can't be one, and leaves the old one then."""
+    def subscribe(self, topics: Collection[str], pattern: str | re.Pattern[str] | None) -> bool:
+        """Take another subscription; refuses what can't be one, and leaves the old one then.
+
+        Says whether it is another: the same one again, as loops do it, is no reason to rebalance.
+        """
         compiled, text = None, None
         if pattern is not None:
             if topics:
@@ -69,11 +72,15 @@ class TopicWatch:
             raise ConfigurationError("subscribe() needs topics or a pattern")
         for topic in topics:
             check_topic(topic)
-        self._names = tuple(sorted(set(topics)))
-        self.pattern, self._compiled = text, compiled
+        names = tuple(sorted(set(topics)))
+        before = self._names, self.pattern, self._compiled
+        if self.active and before == (names, text, compiled):
+            return False
+        self._names, self.pattern, self._compiled = names, text, compiled
         self._matched = ()
         self._list_at = 0.0
         self.active = True
+        return True
 
     def topics(self) -> list[str]:
         """What is subscribed now; empty for a pattern that the broker resolves."""
@@ -82,15 +89,10 @@ class TopicWatch:
     # The engine's step
 
     def begin(self, _: float) -> None:
-        """Join once the topics are known."""
+        """There is a subscription, or another one: join with it once the topics are known."""
         self._serial += 1
         self._told.clear()
-        self._engine.start(self._run(self._serial))
-
-    def changed(self, _: float) -> None:
-        """There is another subscription: join again with it."""
-        self._serial += 1
-        self._told.clear()
+        self._asked.notify()  # whoever watched the one before
         self._engine.start(self._run(self._serial))
 
     def end(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.commit_queue import CommitQueue
-from odradek.clients.consumer.committed_offsets import CommittedOffsets, Identity
+from odradek.clients.consumer.committed_offsets import CommittedOffsets
+from odradek.clients.consumer.offset_lookup import Identity
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator
 from odradek.common.errors import (
@@ -105,7 +106,6 @@ class Scene:
             cast(Coordinator, self.asked),
             identity=lambda: self.who,
             owner=lambda _: self.owner,
-            stable=False,
         )
 
     def commit(self, offset: int, deadline: float = 1e9) -> Completion[None]:

@@ -66,9 +66,17 @@ def test_every_cut_is_a_typed_error_or_a_field_less() -> None:
     for size in range(len(written)):
         if size in whole:
             continue
-        with pytest.raises(MalformedMessageError, match="subscription"):
+        with pytest.raises(MalformedMessageError, match="the subscription of a member"):
             decode_subscription(written[:size])
     with pytest.raises(MalformedMessageError, match="version -1"):
         decode_subscription(b"\xff\xff" + written[2:])
     with pytest.raises(MalformedMessageError, match="assignment"):
         decode_assignment(b"\x00\x03\x7f\xff\xff\xff")
+
+
+def test_the_member_that_said_what_cannot_be_read_is_named() -> None:
+    odd = b"\x00\x01\x7f\xff\xff\xff"
+    with pytest.raises(
+        MalformedMessageError, match=r"of member app-1 \(group.instance.id i\\x1b\)"
+    ):
+        decode_subscription(odd, "i\x1b", "app-1")

@@ -1,0 +1,173 @@
+"""One look-up of a group's committed offsets (OffsetFetch), partition by partition.
+
+In: partitions; who asks, at the moment a request goes out. Out: each partition's offset as soon as
+an answer has it, or its error. What is known isn't asked again. Offsets that an open transaction
+has sent are waited for, whatever the isolation.level (KIP-447, as Java's consumer does): a member
+that began at the offset before them would process records that another has processed.
+Must not: decide where to begin, or commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import BrokerError, KafkaError
+from odradek.common.kafka_errors import (
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID
+from odradek.network.flow import START, Flow
+from odradek.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.committed_offsets import CommittedOffsets
+
+BATCHED_FROM = 8
+"""OffsetFetch asks for several groups from this version on (KIP-709)."""
+STABLE_FROM = 7
+"""OffsetFetch can wait for open transactions from this version on (KIP-447)."""
+TOPIC_IDS_FROM = 10
+MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
+Told = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], object]
+
+
+class OffsetFetchByName(OffsetFetchRequest):
+    """For topics whose ids aren't known."""
+
+    MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
+
+
+class Identity(NamedTuple):
+    """Who commits, right now."""
+
+    member_id: str = ""
+    generation: int = -1
+    """Or the member's epoch."""
+    instance_id: str | None = None
+    by_epoch: bool = False
+    """KIP-848."""
+    joining: bool = False
+    """A JoinGroup is out (or about to be): its answer brings another generation, or the end."""
+
+
+class AgainError(KafkaError):
+    """The group has moved on between question and answer, or the answer isn't whole."""
+
+    retriable = True
+
+
+class OffsetLookup:
+    """One call: what is found, and what is left to be asked."""
+
+    def __init__(
+        self, stored: CommittedOffsets, partitions: Iterable[TopicPartition], told: Told | None
+    ) -> None:
+        self._stored = stored
+        self._told = told
+        self._what = f"committed offsets of group {stored.group_id!r}"
+        self._asked = list(dict.fromkeys(partitions))
+        self._left = dict.fromkeys(self._asked)
+        self._found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self._names: dict[bytes, str] = {}
+        """Of all requests: the answer to an earlier one may come late (R-RB-9)."""
+
+    def run(self, deadline: float) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
+        """Ask until all is found, or some of it is refused for good."""
+        if not self._asked:
+            yield START
+            return {}
+        ask = self._stored.coordinator.ask
+        yield from ask(self._what, self._body, OffsetFetchResponse, self._check, deadline)
+        return {partition: self._found[partition] for partition in self._asked}
+
+    def _body(self, _: float) -> OffsetFetchRequest:
+        wanted = by_topic(self._left)
+        names = self._stored.ids(wanted)
+        self._names.update(names)
+        ids = {name: topic_id for topic_id, name in names.items()}
+        kind = OffsetFetchRequest if ids else OffsetFetchByName
+        group_id = self._stored.group_id
+        version = self._stored.coordinator.version(kind) or 0
+        stable = version >= STABLE_FROM
+        if version < BATCHED_FROM:
+            topics = [OffsetFetchRequestTopic(name, p) for name, p in wanted.items()]
+            return kind(group_id, topics, require_stable=stable)
+        group = OffsetFetchRequestGroup(
+            group_id,
+            topics=[
+                OffsetFetchRequestTopics(name, ids.get(name, NO_ID), numbers)
+                for name, numbers in wanted.items()
+            ],
+        )
+        who = self._stored.identity()
+        if who.by_epoch and who.generation >= 0 and version > BATCHED_FROM:
+            group.member_id, group.member_epoch = who.member_id, who.generation
+        return kind(groups=[group], require_stable=stable)
+
+    def _check(self, answer: OffsetFetchResponse) -> KafkaError | None:
+        code = answer.error_code or next((g.error_code for g in answer.groups if g.error_code), 0)
+        if code:
+            return _meant(error_for(code, self._what), self._stored.group_id, "group")
+        error = self._read(answer)
+        if error is None and self._left:
+            # To take it for "nothing is committed" would begin at auto.offset.reset.
+            return AgainError(f"{self._what}: the answer leaves {next(iter(self._left))} out")
+        return error
+
+    def _read(self, answer: OffsetFetchResponse) -> KafkaError | None:
+        parts = [(t.name, p) for t in answer.topics for p in t.partitions]
+        for topic in (t for group in answer.groups for t in group.topics):
+            name = topic.name or self._names.get(topic.topic_id, "")
+            parts += [(name, p) for p in topic.partitions]  # type: ignore[misc]  # same fields
+        error: KafkaError | None = None
+        for name, p in parts:
+            tp = TopicPartition(name, p.partition_index)
+            if tp not in self._left:
+                continue  # an earlier question's answer has come, too
+            found: OffsetAndMetadata | KafkaError | None = None
+            if p.error_code:
+                found = _meant(error_for(p.error_code, f"{self._what}: {tp}"), name, "topic")
+                error = graver(error, found)
+            elif p.committed_offset >= 0:
+                found = OffsetAndMetadata(
+                    p.committed_offset, p.metadata or "", p.committed_leader_epoch
+                )
+            if not isinstance(found, KafkaError):
+                del self._left[tp]
+                self._found[tp] = found
+            if self._told is not None:
+                self._told(tp, found)
+        return error
+
+
+def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
+    if isinstance(error, MEMBERSHIP_SEES_TO_IT):
+        return AgainError(str(error))
+    return error.needing("DESCRIBE", name, kind)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """The numbers of each topic's partitions."""
+    wanted: dict[str, list[int]] = {}
+    for partition in partitions:
+        wanted.setdefault(partition.topic, []).append(partition.partition)
+    return wanted
+
+
+def graver(before: KafkaError | None, error: KafkaError) -> KafkaError:
+    """The one that counts: of several, one that can't be retried."""
+    if before is None or (before.retriable and not error.retriable):
+        return error
+    return before

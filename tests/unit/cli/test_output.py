@@ -1,0 +1,62 @@
+"""What commands write where there is no room, no reader, or nobody who likes to wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.console.consume import _Stdout
+
+RUN = "from odradek.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    "words", [["version"], ["--help"], ["simulate", "explore", "--seeds", "1"]]
+)
+def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, *words], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    line = done.stderr.decode()
+    assert line.endswith("what it writes doesn't get there: No space left on device\n")
+    assert line.count("\n") == 1
+
+
+def test_a_reader_that_has_gone_is_no_news() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "version"], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_an_output_that_would_not_wait_gets_every_byte_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    given = b"".join(b"%d\n" % n for n in range(200_000))
+    taken: list[bytes] = []
+
+    def read() -> None:
+        while piece := os.read(reader, 5000):
+            taken.append(piece)
+
+    with os.fdopen(writer, "wb", buffering=0) as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        stdout = _Stdout()
+        thread = threading.Thread(target=read)
+        thread.start()
+        stdout.write(given)
+    thread.join()
+    os.close(reader)
+    assert b"".join(taken) == given

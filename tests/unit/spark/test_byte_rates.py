@@ -1,0 +1,211 @@
+"""What records weigh for maxBytesPerTrigger, and what is said where that can't be found out."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from odradek.common.errors import ClusterIdMismatchError, KafkaTimeoutError
+from odradek.common.kafka_errors import TopicAuthorizationError
+from odradek.common.types import Address, TopicPartition
+from odradek.spark.byte_rates import SAMPLED, ByteRates
+from odradek.spark.offsets import SENTINEL
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+OTHER = TopicPartition("u", 0)
+POLL = "tests.unit.spark.conftest.MemoryConsumer.poll_arrow"
+
+
+@pytest.fixture
+def rates(cluster: Any, clock: Any) -> ByteRates:
+    return ByteRates(cluster, clock)
+
+
+def warnings(caplog: Any) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "maxBytesPerTrigger" in r.getMessage()]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def poll(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(POLL, poll)
+
+
+# -- what is gone, and what is empty --------------------------------------------------------------
+
+
+def test_where_the_head_of_a_log_is_gone_it_is_weighed_from_its_beginning_on(
+    rates: ByteRates, cluster: Any, caplog: Any
+) -> None:
+    everything = rates.weigh({}, {P0: 60, P1: 10}, {P0: 100, P1: 20})
+    cluster.topics["t"][1][0] = (60, 100)
+    found = ByteRates(cluster, cluster.clock).weigh({}, {P0: 0, P1: 10}, {P0: 100, P1: 20})
+    assert found.sizes == everything.sizes
+    assert found.starts == {P0: 60, P1: 10}  # the limit counts what is there, not what is gone
+    assert not warnings(caplog)
+
+
+def test_a_gap_before_the_first_record_makes_nothing_lighter(
+    rates: ByteRates, cluster: Any
+) -> None:
+    cluster.gaps[P0] = set(range(90))
+    found = rates.weigh({}, {P0: 0}, {P0: 100})
+    size = found.sizes[P0]
+    assert found.starts == {P0: 90}
+    assert size is not None
+    assert size > 2  # ten offsets, and not a hundred
+
+
+def test_a_partition_with_nothing_but_gaps_is_no_outage(
+    rates: ByteRates, cluster: Any, caplog: Any
+) -> None:
+    cluster.gaps[P0] = set(range(100))
+    assert rates.weigh({}, {P0: 0}, {P0: 100}).starts == {P0: 100}  # all of it: it weighs nothing
+    assert not warnings(caplog)
+
+
+# -- what doesn't answer --------------------------------------------------------------------------
+
+
+def test_what_was_never_weighed_has_no_size(rates: ByteRates, cluster: Any) -> None:
+    cluster.stuck = True
+    assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes == {P0: None}
+    cluster.stuck = False
+    known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
+    assert known is not None
+    asked = cluster.calls.count("poll")
+    again = rates.weigh({}, {P0: 0, P1: 20}, {P0: 100, P1: 20})
+    assert again.sizes == {P0: known, P1: known}
+    assert cluster.calls.count("poll") == asked  # weighed there already
+
+
+def test_a_late_answer_counts_for_the_next_batch(
+    rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sought: list[int] = []
+    seek = "tests.unit.spark.conftest.MemoryConsumer.seek"
+
+    def noted(self: Any, tp: TopicPartition, offset: int) -> None:
+        sought.append(offset)
+        self._positions[tp] = offset
+
+    monkeypatch.setattr(seek, noted)
+    cluster.stuck = True
+    assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0] is None
+    cluster.stuck = False
+    found = rates.weigh({}, {P0: 3}, {P0: 100})  # a small sample was read meanwhile
+    assert found.sizes[P0] is not None
+    assert found.starts == {P0: 3}
+    assert sought == [0]  # a seek would have thrown the answer away
+
+
+def test_a_partition_that_never_answers_does_not_cost_every_batch_two_seconds(
+    rates: ByteRates, cluster: Any, clock: Any
+) -> None:
+    cluster.stuck = True
+    begun = clock.now()
+    for n in range(50):
+        assert rates.weigh({}, {P0: n}, {P0: 100}).sizes == {P0: None}
+    assert clock.now() - begun == 10.0
+
+
+def test_an_error_keeps_the_client_and_what_was_known(
+    rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
+    failing(monkeypatch, KafkaTimeoutError("nobody"))
+    assert rates.weigh({}, {P0: 50}, {P0: 100}).sizes == {P0: known}
+    assert cluster.dropped == 0
+
+
+def test_after_a_fatal_error_another_client_asks_again(
+    rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    with monkeypatch.context() as broken:
+        failing(broken, ClusterIdMismatchError("A", "B", Address("h", 1)))
+        assert rates.weigh({}, {P0: 5}, {P0: 100}).sizes == {P0: None}
+    assert cluster.dropped == 1
+    assert rates.weigh({}, {P0: 6}, {P0: 100}).sizes[P0] is not None
+    assert [line.split(" (")[0] for line in warnings(caplog)] == [
+        "maxBytesPerTrigger: the driver can't weigh records of t-0",
+        "maxBytesPerTrigger: the partitions can be weighed again",
+    ]
+
+
+def test_one_partition_that_can_not_be_read_takes_nothing_from_the_others(
+    rates: ByteRates, cluster: Any, caplog: Any
+) -> None:
+    cluster.topics["u"] = (str(UUID(int=2)), {0: (0, 1000)})
+    cluster.refused[OTHER] = TopicAuthorizationError("Fetch of u-0").needing("READ", "u")
+    found = rates.weigh({}, {P0: 0, OTHER: 0}, {P0: 100, OTHER: 1000})
+    assert found.sizes[P0] is not None
+    assert found.sizes[OTHER] is None  # what the records of another topic weigh says nothing
+    (line,) = warnings(caplog)
+    assert "u-0 (" in line
+    assert "needs READ on topic 'u'" in line
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(
+    rates: ByteRates, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.stuck = True
+    for n in range(20):
+        rates.weigh({}, {P0: n, P1: 10}, {P0: 100, P1: 20})
+        clock.at += 1
+    (line,) = warnings(caplog)
+    assert "can't weigh records of t-0, t-1 (no answer to a fetch for 2 s)" in line
+    assert "the limit holds" in line
+    cluster.stuck = False
+    for n in range(20, 25):
+        rates.weigh({}, {P0: n, P1: 10}, {P0: 100, P1: 20})
+    assert warnings(caplog)[1:] == ["maxBytesPerTrigger: the partitions can be weighed again"]
+    cluster.stuck = True
+    clock.at += 1
+    rates.weigh({}, {P0: 30}, {P0: 100})
+    assert len(warnings(caplog)) == 2  # it goes by what it weighed a moment ago
+
+
+def test_old_sizes_are_not_used_for_ever_without_a_word(
+    rates: ByteRates, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
+    cluster.stuck = True
+    for n in range(1, 30):
+        assert rates.weigh({}, {P0: n}, {P0: 100}).sizes[P0] == known
+        clock.at += 10
+    (line,) = warnings(caplog)
+    assert "go by the last known sizes" in line
+
+
+# -- which ones are weighed -----------------------------------------------------------------------
+
+
+def test_of_topics_that_nobody_knows_one_partition_comes_first(
+    rates: ByteRates, cluster: Any
+) -> None:
+    cluster.topics = {"t": (str(UUID(int=1)), dict.fromkeys(range(40), (0, 1000)))}
+    cluster.topics |= {f"s{n}": (str(UUID(int=n)), {0: (0, 9)}) for n in range(SAMPLED - 1)}
+    ends = {TopicPartition("t", n): 1000 for n in range(40)}
+    ends |= {TopicPartition(f"s{n}", 0): 9 for n in range(SAMPLED - 1)}
+    found = rates.weigh({}, dict.fromkeys(ends, 0), ends)
+    assert None not in found.sizes.values()
+
+
+def test_a_topic_that_was_made_anew_is_weighed_anew(
+    tracker: Any, cluster: Any, clock: Any, caplog: Any
+) -> None:
+    cluster.topics["t"] = (str(UUID(int=1)), {0: (0, 10**6)})
+    driver = tracker(maxBytesPerTrigger="1k", failOnDataLoss="false")
+    first = driver.latest(SENTINEL)
+    cluster.topics["t"] = (str(UUID(int=2)), {0: (0, 10**6)})
+    cluster.stuck = True
+    clock.at += 60
+    second = driver.latest(first)
+    assert second["from"] == {"t": {"0": 0}}
+    assert second["o"]["t"]["0"] == 1  # the old topic's sizes say nothing of the new one

@@ -1,0 +1,101 @@
+"""What `break_rules` breaks of promises to Spark's users: maxBytesPerTrigger and its like."""
+
+from __future__ import annotations
+
+from rules_to_break import Breakage, broken
+
+RATES, SHARING = "spark/byte_rates.py", "spark/sharing.py"
+WEIGHED = "tests/unit/spark/test_byte_rates.py"
+LIMITED = "tests/simulation/test_spark_driver.py"
+SHARED = "tests/unit/spark/test_planning.py"
+
+SPARK_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "a limit in bytes is dropped where the head of a log is gone",
+        "R-RT-2",
+        RATES,
+        "if not self._goes_to_beginning(client, error):",
+        "if True:",
+        f"{LIMITED}::test_the_limit_in_bytes_holds_where_the_heads_of_logs_are_gone",
+    ),
+    broken(
+        "the records that are gone count against a limit in bytes",
+        "R-RT-2",
+        RATES,
+        "return begin if found is None or found[0] != begin else max(found)",
+        "return begin",
+        f"{LIMITED}::test_the_limit_in_bytes_holds_where_the_heads_of_logs_are_gone",
+    ),
+    broken(
+        "a sample that comes late is thrown away",
+        "R-RB-9",
+        RATES,
+        "{tp: s for tp, s in self._under_way.items() if tp in lags}",
+        "{}",
+        f"{WEIGHED}::test_a_late_answer_counts_for_the_next_batch",
+    ),
+    broken(
+        "what nobody could weigh is taken for light",
+        "R-RT-2",
+        SHARING,
+        "UNWEIGHED_BYTES = 1 << 20",
+        "UNWEIGHED_BYTES = 1 << 10",
+        f"{LIMITED}::test_the_limit_in_bytes_holds_where_nothing_is_ever_weighed",
+    ),
+    broken(
+        "one partition that can't be weighed takes the limit from the others",
+        "R-RT-2",
+        SHARING,
+        "        found |= proportional_ends(",
+        "        _ = proportional_ends(",
+        f"{SHARED}::test_a_limit_in_bytes_holds_and_every_partition_goes_on",
+    ),
+    broken(
+        "one partition's refusal ends the weighing of the others",
+        "R-RT-2",
+        RATES,
+        "if error.fatal or client.ended is not None:",
+        "if True:",
+        f"{WEIGHED}::test_one_partition_that_can_not_be_read_takes_nothing_from_the_others",
+    ),
+    broken(
+        "each batch warns anew that partitions can't be weighed",
+        "R-RT-2",
+        RATES,
+        "            self._told.update(tp.topic for tp in failing)\n",
+        "",
+        f"{WEIGHED}::test_an_outage_is_told_once_and_so_is_its_end",
+    ),
+    broken(
+        "old sizes are used for ever without a word",
+        "R-RT-2",
+        RATES,
+        "now - sample.since >= STALE_S",
+        "False",
+        f"{WEIGHED}::test_old_sizes_are_not_used_for_ever_without_a_word",
+    ),
+    broken(
+        "sizes of a topic go for the one that was made anew",
+        "R-MD-7",
+        "spark/tracker.py",
+        "            self._rates.forget(losses.recreated)\n",
+        "",
+        f"{WEIGHED}::test_a_topic_that_was_made_anew_is_weighed_anew",
+    ),
+    broken(
+        "a pause file that can't be looked for is taken for none",
+        "R-RT-2",
+        "spark/stream_source.py",
+        "except (FileNotFoundError, NotADirectoryError):",
+        "except OSError:",
+        "tests/unit/spark/test_source.py::test_a_pause_file_that_nobody_can_look_for_is_an_error",
+    ),
+    broken(
+        "a task waits in vain in a log that an election has cut",
+        "R-RT-2",
+        "spark/reading.py",
+        "if begin <= at <= end and not cut:",
+        "if begin <= at <= end:",
+        "tests/simulation/test_spark_tasks.py",
+    ),
+)
