@@ -28,11 +28,6 @@ class Secret:
         """Give the text itself: to a key derivation, a handshake, a store; never to a message."""
         return self._text
 
-    @property
-    def sendable(self) -> bool:
-        """It is Unicode. (An attempt to encode it would leave it in the error.)"""
-        return not any("\ud800" <= c <= "\udfff" for c in self._text)
-
     def __repr__(self) -> str:
         return HIDDEN
 
