@@ -278,6 +278,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "        self.cancel(room, ",
         "        str(",
         f"{SIGNALS}::test_an_interrupted_wait_for_room_leaves_the_line",
+    ),
+    broken(
         "send() waits for room as if it hadn't waited for the topic",
         "R-RT-2",
         "api/producer.py",
