@@ -259,8 +259,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "small records overtake a large one that waits for room",
         "R-PR-1",
         "clients/producer/record_accumulator.py",
-        "if self.waiters and not granted:",
-        "if False:",
+        "turn = owner is not None or not self.waiters",
+        "turn = True",
         f"{ROOM}::test_a_large_record_has_its_turn_before_small_ones_that_came_later",
     ),
     broken(
@@ -283,8 +283,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "send() waits for room as if it hadn't waited for the topic",
         "R-RT-2",
         "api/producer.py",
-        'deadline or self._deadline(None, "max.block.ms")\n                self._await_room(',
-        'self._deadline(None, "max.block.ms")\n                self._await_room(',
+        'deadline or self._deadline(None, "max.block.ms")\n                owner',
+        'self._deadline(None, "max.block.ms")\n                owner',
         "tests/simulation/test_producer.py",
     ),
     broken(

@@ -15,6 +15,7 @@ from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFutur
 from odradek.api.transactions import Transactional
 from odradek.clients.producer.delivery import Delivery
 from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.clients.producer.record_accumulator import CANNOT_WAIT
 from odradek.clients.producer.record_arguments import (
     NO_HEADERS,
     HeadersInput,
@@ -394,6 +395,9 @@ class Producer(Transactional):
                 )
                 if place is not None:
                     break
+                if owner is None and host.inside:
+                    owner = CANNOT_WAIT
+                    continue
                 deadline = deadline or self._deadline(None, "max.block.ms")
                 owner = object()
                 self._await_room(owner, size, deadline)

@@ -29,6 +29,9 @@ and a column's rows come faster than `linger.ms` passes."""
 FIRST_ROOM = 4096
 """What an open batch reserves at first; it takes four times as much whenever that is full. So
 thousands of partitions with a record each don't take `batch.size` each."""
+CANNOT_WAIT = object()
+"""The owner of what a callback or a signal handler sends: no line for it, or it would never get
+anything while others stand in one."""
 HURRY_SHARE = 2
 """While callers wait for room, nothing lingers once open batches hold this part of what is used. A
 batch of theirs is begun with all it may hold, so a quarter would be two that have just begun."""
@@ -155,12 +158,16 @@ class RecordAccumulator:
     ) -> Appended | None:
         """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it.
 
-        `owner`: who was granted room for it; what isn't needed is free again, or its batch's.
+        `owner`: who was granted room for it; what isn't needed is free again, or its batch's. Who
+        was granted none has no turn while others stand in line, unless it is `CANNOT_WAIT`.
         """
         with self.lock:
             self._open_books()
             granted = 0 if owner is None else self._taken_back(owner)
-            place = self._append(partition, key, value, headers, timestamp_ms, size, now, granted)
+            turn = owner is not None or not self.waiters
+            place = self._append(
+                partition, key, value, headers, timestamp_ms, size, now, granted, turn=turn
+            )
             self._close_books()
         if granted and place is not None and self.waiters:
             return Appended(place.batch, place.index, wake=True)  # some of it is left for others
@@ -199,6 +206,8 @@ class RecordAccumulator:
         size: int,
         now: float,
         granted: int,
+        *,
+        turn: bool,
     ) -> Appended | None:
         lane = self.lane(partition.topic)
         batch = lane.get(partition.partition)
@@ -209,7 +218,7 @@ class RecordAccumulator:
         if batch is not None:
             index = batch.append(key, value, headers, timestamp_ms)
             while index is None and batch.builder.limit_bytes < most:
-                if not self._widen(batch, size, most, granted):
+                if not (turn and self._widen(batch, size, most)):
                     return None
                 index = batch.append(key, value, headers, timestamp_ms)
             if index is not None:
@@ -220,7 +229,7 @@ class RecordAccumulator:
             self._ripen(batch)
             wake = True
         wake = wake or not self._lingering
-        batch = self._open(partition, size, most, now, granted)
+        batch = self._open(partition, size, most, now, granted, turn=turn)
         if batch is None:
             return None
         lane[partition.partition] = batch
@@ -239,14 +248,21 @@ class RecordAccumulator:
         return min(usual, limit)
 
     def _open(
-        self, partition: TopicPartition, size: int, most: int, now: float, granted: int
+        self,
+        partition: TopicPartition,
+        size: int,
+        most: int,
+        now: float,
+        granted: int,
+        *,
+        turn: bool,
     ) -> ProducerBatch | None:
         """Begin a batch whose first record has at most `size` bytes, if there is memory for it.
 
         With all that was granted: in a full buffer the next records find room there.
         """
         self.check()
-        if self.waiters and not granted:
+        if not turn:
             return None
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
         if self.used + reserved > self.limit:
@@ -270,10 +286,8 @@ class RecordAccumulator:
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         return ProducerBatch(partition, builder, now, self._delivery)
 
-    def _widen(self, batch: ProducerBatch, size: int, most: int, granted: int) -> bool:
+    def _widen(self, batch: ProducerBatch, size: int, most: int) -> bool:
         """Reserve more for an open batch, for a record of at most `size` bytes at least."""
-        if self.waiters and not granted:
-            return False
         builder = batch.builder
         least = min(builder.estimated_size + size, most)
         wanted = min(max(least, 4 * builder.limit_bytes), most)

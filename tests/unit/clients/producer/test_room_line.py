@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.producer.record_accumulator import RecordAccumulator
+from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ClientClosedError
@@ -56,6 +56,16 @@ class Scene:
     def nothing_is_left(self) -> bool:
         mine = self.accumulator
         return (mine.used, mine.waiters, mine.granted) == (0, 0, {})
+
+
+def test_who_cannot_wait_stands_in_no_line() -> None:
+    scene = Scene(taken=LIMIT // 2)
+    large = scene.stand("large", LIMIT - 1000)
+    assert scene.send() is None
+    assert scene.send(CANNOT_WAIT) == 0
+    assert not large.done
+    full = Scene(taken=LIMIT)
+    assert full.send(CANNOT_WAIT) is None
 
 
 def test_a_large_record_has_its_turn_before_small_ones_that_came_later() -> None:
