@@ -61,6 +61,7 @@ NO_BOUNDS = {
     r"^binary_values: ends\[stop\] >": "each entry is compared with the data, too",
     r"^is_plain_tuple: cls.__itemsize__": "true of whatever is a tuple",
     r"^header_lists: ends\[stop\] >": "each row is compared with the data, too",
+    r"^find_header: found.name_size > end - at$": "the next number is read before the end, or not",
     r"^headers_between: not at$": "only a codec of names that writes into the column leads there",
     r"^_put: left - size >= 32$": "there is slack behind each block",
     r"^_reaches: start <= items$": "no count fits into less than nothing",

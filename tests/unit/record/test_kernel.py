@@ -476,5 +476,14 @@ def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
 
 def test_rows_that_are_not_read_need_a_tuple_too() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    with pytest.raises(TypeError, match="isn't a named tuple"):
-        kernel.build_rows(Made, "t", 0, columns, 0, list)  # type: ignore[type-var]
+    for read, unread in ((Made, list), (list, Made)):
+        with pytest.raises(TypeError, match="isn't a named tuple"):
+            kernel.build_rows(read, "t", 0, columns, 0, unread)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("count", [16, 17])
+def test_few_headers_are_a_tuple_at_once(count: int) -> None:
+    raw = b"\x02h\x02v" * count
+    (found,) = kernel.header_lists(array("i", (0, len(raw))), raw, 0, 1)
+    assert (type(found) is tuple) == (count == 16)
+    assert tuple(found) == (("h", b"v"),) * count

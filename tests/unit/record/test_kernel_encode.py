@@ -5,6 +5,7 @@ That it makes what the plain one makes is tested in test_encoder, test_builder a
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import mmap
 import threading
@@ -206,6 +207,42 @@ def test_two_threads_that_build_a_batch_do_no_harm() -> None:
         assert len(whole) > len(large)
         assert whole in found
         assert set(found) <= {whole, "the batch is built by another thread"}
+
+
+def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> None:
+    encoder = kernel_encode.ColumnEncoder(same_values(1_000_000), 1, 1 << 26)
+    room = 1 << 26
+
+    def encode() -> None:
+        rows = encoder.count
+        encoder.encode(0, rows, timestamp_ms=0, room=room, sticky=0, sticky_room=room)
+
+    refused: list[str] = []
+    for _ in range(100):
+        encoder.use(0, kernel_encode.BatchBuilder(room, None))
+        thread = threading.Thread(target=encode)
+        thread.start()
+        while thread.is_alive() and not refused:
+            try:
+                encoder.pieces()
+            except IllegalStateError as error:
+                refused.append(str(error))
+        thread.join()
+        if refused:
+            break
+    assert refused == ["the encoder is at work in another thread"]
+
+
+@pytest.mark.parametrize("where", ["key", "value"])
+def test_a_single_number_is_no_bytes(where: str) -> None:
+    """It has a buffer, but of no dimension."""
+    batch = kernel_encode.BatchBuilder(1000, None)
+    number = memoryview(ctypes.c_ubyte(7))
+    assert number.ndim == 0
+    key, value = (number, b"") if where == "key" else (None, number)
+    with pytest.raises(TypeError):
+        batch.append(key, value, (), 5)  # type: ignore[arg-type]
+    assert batch.count == 0
 
 
 def test_objects_are_initialized_once() -> None:
