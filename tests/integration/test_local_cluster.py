@@ -18,7 +18,7 @@ from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
 from odradek.testing.broker import Broker, JavaSetup
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.detached import start_time
-from odradek.testing.process import Keeper
+from odradek.testing.process import Child, Keeper
 
 LINES = [f"line {number}" for number in range(50)]
 TEXT = "\n".join(LINES).encode()
@@ -136,6 +136,25 @@ def pretenders(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]
 
     yield brokers, end
     keeper.close()
+
+
+def test_a_broker_is_paused_when_pause_returns(
+    pretenders: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers, _ = pretenders
+    broker = brokers.brokers[1]
+    assert broker.child is not None
+    stat = Path(f"/proc/{broker.child.pid}/stat")
+    signalled = Keeper.signal
+
+    def late(keeper: Keeper, child: Child, number: signal.Signals) -> None:
+        threading.Timer(0.3, signalled, (keeper, child, number)).start()
+
+    monkeypatch.setattr(Keeper, "signal", late)
+    brokers.pause(broker)
+    assert stat.read_text().rpartition(")")[2].split()[0] == "T"
+    monkeypatch.undo()
+    brokers.resume(broker)
 
 
 def test_a_paused_broker_may_end_by_itself(

@@ -37,6 +37,7 @@ from odradek.testing.security import Security, properties_text
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
 _NO_QUORUM_GRACE_S = 2.0
+_FREEZE_TIMEOUT_S = 10.0
 _TOOL_TIMEOUT_S = 60.0
 _TOPIC_TIMEOUT_S = 60.0
 _POLL_S = 0.03
@@ -223,10 +224,13 @@ class BrokerSet:
                 deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
 
     def pause(self, broker: Broker) -> None:
-        """Freeze a broker: its connections stay open and nothing answers."""
+        """Freeze a broker: its connections stay open and nothing answers from here on."""
         self._require_running(broker)
         self._signal(broker, signal.SIGSTOP)
         broker.paused = True
+        deadline = time.monotonic() + _FREEZE_TIMEOUT_S
+        while not _frozen(broker) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
         self._timeline.add("broker_paused", broker.node_id)
 
     def resume(self, broker: Broker) -> None:
@@ -438,6 +442,20 @@ def _leads(view: probe.ClusterView | None) -> bool:
 
 def _ended(broker: Broker, timeout: float) -> bool:
     return broker.child is None or broker.child.ended.wait(max(0.0, timeout))
+
+
+def _frozen(broker: Broker) -> bool:
+    """Whether all threads have stopped: the keeper sends the signal, and it takes them in turn.
+
+    True as well where the system doesn't say (no /proc), and of what has ended.
+    """
+    if broker.child is None or not broker.child.alive:
+        return True
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{broker.child.pid}/task").glob("*/stat")]
+    except OSError:
+        return not Path(f"/proc/{broker.child.pid}").is_dir()  # a thread ended: look again
+    return all(text[text.rindex(")") + 2] in "TtZX" for text in stats)
 
 
 def _other_network(present: str) -> str:

@@ -95,7 +95,9 @@ class Leader:
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> None:
         """Lead without dividing (KIP-814): a static leader that came back finds all divided."""
-        subscriptions = [decode_subscription(m.metadata, None, m.member_id) for m in members]
+        subscriptions = [
+            decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
+        ]
         topics = dict.fromkeys(t for s in subscriptions for t in s.topics)
         self._group.engine.metadata.want(topics)
         self._lead(topics, self._group.engine.metadata.snapshot or Cluster())
