@@ -141,3 +141,7 @@ def test_explain_names_what_is_subscribed_and_not_there(protocol: str) -> None:
         assert picture.group.missing == ("tt",)
         assert picture.diagnosis.endswith("But what it subscribes to isn't there: tt.")
         assert "not there: tt" in str(picture.group)
+        a.subscribe(["t"])
+        picture = a.explain()  # nobody has been asked for it yet
+        assert picture.group is not None
+        assert picture.group.missing == ()

@@ -271,7 +271,8 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
     group = _group(engine, now)
-    trouble = group.trouble() if group is not None and ended is None and outage is None else ""
+    heard = ended is None and (outage is None or not outage.total)
+    trouble = group.trouble() if group is not None and heard else ""
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],

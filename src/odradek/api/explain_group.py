@@ -146,10 +146,10 @@ def _awaited(group: ConsumerGroup, now: float) -> tuple[tuple[str, float, str], 
 
 
 def _missing(group: ConsumerGroup) -> tuple[str, ...]:
-    snapshot = group.engine.metadata.snapshot
-    if snapshot is None:
-        return ()
-    return tuple(t for t in group.topics() if t not in snapshot.topics)
+    """Not those that nobody was asked for yet."""
+    metadata = group.engine.metadata
+    here = () if metadata.snapshot is None else metadata.snapshot.topics
+    return tuple(t for t in group.topics() if t in metadata.topic_errors and t not in here)
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -89,8 +89,8 @@ def build(wanted: str | None) -> typer.Typer:
     return app
 
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
-"""What a full disk, a broken one or a reader that has gone answers to what a command prints."""
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
+"""What a full disk or a reader that has gone answers to what a command prints."""
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ def text(name: str, value: Any) -> str:
 
 
 LONGEST_NAME = 32_767
-"""Bytes. More than a request's header can say."""
+"""Bytes that a request's header can say at most."""
 
 
 def sent_name(name: str, value: Any) -> str:

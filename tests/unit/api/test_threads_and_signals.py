@@ -395,6 +395,24 @@ def test_a_large_record_has_its_turn_beside_threads_that_send_small_ones() -> No
             assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, 0, {})
 
 
+def test_what_a_callback_sends_stands_in_no_line() -> None:
+    sent: list[Any] = []
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
+        accumulator = producer._engine.accumulator
+
+        def again(*_: object) -> None:
+            accumulator.waiters += 1  # somebody stands there, and waits for much more
+            try:
+                sent.append(producer.send("t", b"again"))
+            finally:
+                accumulator.waiters -= 1
+
+        producer.send("t", b"first", on_delivery=again).result(PATIENCE)
+        producer.flush(PATIENCE)
+        (future,) = sent
+        assert future.result(PATIENCE).offset == 1
+
+
 def test_an_interrupted_wait_for_room_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with one_broker() as (_, servers):
         options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}

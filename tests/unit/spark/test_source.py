@@ -156,14 +156,17 @@ def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [False, True, "freeze", False]
 
 
+class SomethingNew:
+    """A tracker that always has a newer end."""
+
+    def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
+        return {"newer": "end"}
+
+
 def test_nothing_is_new_while_the_pause_file_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Tracker:
-        def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
-            return {"newer": "end"}
-
-    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
+    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
     path = tmp_path / "pause"
     for given in (str(path), f"file://{path}"):
         reader = source(pauseFile=given).streamReader(VALUE)
@@ -180,11 +183,7 @@ def test_nothing_is_new_while_the_pause_file_is_there(
 def test_a_pause_file_that_nobody_can_look_for_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Tracker:
-        def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
-            return {"newer": "end"}
-
-    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: Tracker())
+    monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
     path = tmp_path / "pause"
     path.symlink_to(path)  # a loop: `exists()` says no, and the query would go on
     start = StreamOffset({TopicPartition("t", 0): 5}, "c").to_json()

@@ -165,12 +165,11 @@ class Records:
                 self._tell(f"left out {place}: {error}")
         try:
             self._output.write(b"".join(lines))
-        except BrokenPipeError:
+        except OSError as error:
             self.count -= len(lines)
-            self.cut_off = True
-            raise CutOffError from None
-        except OSError:
-            self.count -= len(lines)
+            self.cut_off = isinstance(error, BrokenPipeError)
+            if self.cut_off:
+                raise CutOffError from None
             raise
         if failure is not None:
             raise failure

@@ -24,7 +24,8 @@ from odradek.clients.descriptions import (
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
-    ThrottlingQuotaExceededError,
+    NetworkExceptionError,
+    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     error_for,
@@ -216,10 +217,11 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _noted(topic: str, error: KafkaError, doubtful: set[str]) -> KafkaError:
-    """A controller that runs out of time, or loses its office, may still have done it; one that
-    asks for patience (KIP-599) hasn't begun.
+    """A controller that runs out of time may still have done it. One that asks for patience
+    (KIP-599) hasn't begun, nor has a broker of the days before KRaft that isn't the controller: to
+    take a topic that was there for ours would be worse than to say that it is there.
     """
-    if not isinstance(error, ThrottlingQuotaExceededError):
+    if isinstance(error, RequestTimedOutError | NetworkExceptionError):
         doubtful.add(topic)
     return error
 

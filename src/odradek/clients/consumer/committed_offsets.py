@@ -16,7 +16,7 @@ from odradek.clients.consumer.offset_lookup import (
     AgainError,
     Identity,
     OffsetLookup,
-    Told,
+    OnOffset,
     by_topic,
     graver,
 )
@@ -106,7 +106,7 @@ class CommittedOffsets:
     # Asking
 
     def fetch(
-        self, partitions: Iterable[TopicPartition], deadline: float, *, told: Told | None = None
+        self, partitions: Iterable[TopicPartition], deadline: float, *, told: OnOffset | None = None
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata | None]]:
         """What is committed; None where nothing is. Offsets of open transactions are waited for.
 

@@ -379,11 +379,11 @@ class Fetcher:
         node = data.preferred_read_replica
         sound = node < 0 or self._replicas.prefer(state, node, now)
         records = records_view(data.records)
-        if not records and not sound:
-            self._retry(state, KafkaError(f"replica {node} can't be read, the leader says it"), now)
-            return
         if not records:
-            state.fetched_well()
+            if sound:
+                state.fetched_well()
+            else:
+                self._retry(state, KafkaError(f"its leader names replica {node}, again"), now)
             return
         found = survey(records, offset)
         if found.size == 0 and found.needed is not None:

@@ -40,7 +40,7 @@ STABLE_FROM = 7
 """OffsetFetch can wait for open transactions from this version on (KIP-447)."""
 TOPIC_IDS_FROM = 10
 MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
-Told = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], object]
+OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], object]
 
 
 class OffsetFetchByName(OffsetFetchRequest):
@@ -50,7 +50,7 @@ class OffsetFetchByName(OffsetFetchRequest):
 
 
 class Identity(NamedTuple):
-    """Who commits, right now."""
+    """Who asks, or commits, right now."""
 
     member_id: str = ""
     generation: int = -1
@@ -72,7 +72,7 @@ class OffsetLookup:
     """One call: what is found, and what is left to be asked."""
 
     def __init__(
-        self, stored: CommittedOffsets, partitions: Iterable[TopicPartition], told: Told | None
+        self, stored: CommittedOffsets, partitions: Iterable[TopicPartition], told: OnOffset | None
     ) -> None:
         self._stored = stored
         self._told = told

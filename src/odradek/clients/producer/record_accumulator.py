@@ -30,8 +30,8 @@ FIRST_ROOM = 4096
 """What an open batch reserves at first; it takes four times as much whenever that is full. So
 thousands of partitions with a record each don't take `batch.size` each."""
 CANNOT_WAIT = object()
-"""The owner of what a callback or a signal handler sends: no line for it, or it would never get
-anything while others stand in one."""
+"""The owner of what a callback sends: no line for it, or it would never get anything while others
+stand in one."""
 HURRY_SHARE = 2
 """While callers wait for room, nothing lingers once open batches hold this part of what is used. A
 batch of theirs is begun with all it may hold, so a quarter would be two that have just begun."""

@@ -18,13 +18,12 @@ from odradek.network.flow import START, Completion, Flow, Wait
 @dataclass(slots=True, eq=False)
 class _Waiting:
     owner: object
-    size: int
     wanted: int
     turn: Completion[None] = field(default_factory=Completion)
 
 
 class RoomLine:
-    """A component of a producer's engine; it moves behind all that frees memory."""
+    """A component of a producer's engine; it moves after all that frees memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
@@ -37,7 +36,7 @@ class RoomLine:
         `wanted`: rather wait for so much, so that not each batch that ends wakes the caller.
         """
         now = yield START
-        waiting = _Waiting(owner, size, max(size, wanted, self._share))
+        waiting = _Waiting(owner, max(size, wanted, self._share))
         accumulator = self._accumulator
         granted = False
         self._line.append(waiting)
