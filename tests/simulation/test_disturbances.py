@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow
 import pytest
 from tests.simulation.transactional import Scene as Transactional
 
@@ -248,6 +249,22 @@ def test_deleted_records_cant_be_read() -> None:
     consumer = scene.consumer()
     consumer.assign([P0])
     assert [r.offset for r in consumer.poll(5.0)] == [2, 3]
+
+
+def test_a_log_that_is_cut_before_its_start_begins_at_its_end() -> None:
+    scene = Scene()
+    with scene.producer() as producer:
+        producer.send("t", b"0").result(10)
+        producer.send_arrow("t", pyarrow.table({"value": [b"1", b"2"]}))
+        producer.flush(10)
+    log = scene.cluster.log("t", 0)
+    log.delete_before(2)  # amid the second batch
+    log.truncate(2)
+    assert (log.start_offset, log.end_offset, log.high_watermark) == (1, 1, 1)
+    with scene.producer() as producer, scene.consumer() as consumer:
+        consumer.assign([P0])
+        producer.send("t", b"3").result(10)
+        assert [record.value for record in consumer.poll(10)] == [b"3"]
 
 
 def test_a_deleted_topic_comes_back_when_the_faults_end() -> None:

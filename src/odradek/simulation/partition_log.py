@@ -268,7 +268,9 @@ class PartitionLog:
             batch.settle(False)
         self.batches[:] = kept
         self._base_offsets = [b.base_offset for b in kept]
-        self.end_offset = kept[-1].last_offset + 1 if kept else self.start_offset
+        self.end_offset = kept[-1].last_offset + 1 if kept else min(to, self.start_offset)
+        # A log never begins after its end (as Kafka's truncateTo sees to): nothing could be read.
+        self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self._rebuild_producers()
 
