@@ -95,6 +95,14 @@ OPTIONS: dict[str, Option] = {
             kip="KIP-1102",
         ),
         Option(
+            "metadata.cluster.check.enable",
+            boolean,
+            True,
+            "Tell each broker which cluster and broker is meant, so that it notices a connection "
+            "that was led astray (brokers from 4.4 on; with strategy rebootstrap).",
+            kip="KIP-1242",
+        ),
+        Option(
             "metadata.unavailable.timeout.ms",
             optional(milliseconds()),
             None,

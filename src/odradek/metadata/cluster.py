@@ -94,6 +94,16 @@ class Cluster:
         """A topic that exists, by name."""
         return self.topics.get(name)
 
+    def names_by_id(self, topics: Iterable[str]) -> dict[bytes, str]:
+        """The topics by id; empty unless all ids are known."""
+        names: dict[bytes, str] = {}
+        for name in topics:
+            topic = self.topics.get(name)
+            if topic is None or topic.topic_id == NO_ID:
+                return {}
+            names[topic.topic_id] = name
+        return names
+
     def partition(self, topic: str, partition: int) -> Partition | None:
         """One partition, if it is known."""
         found = self.topics.get(topic)

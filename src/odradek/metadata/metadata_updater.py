@@ -70,6 +70,8 @@ class MetadataUpdater:
         self._failed_in_a_row: dict[Address, None] = {}
         self._late = LateAnswers(network, self._candidates)
         self._forced: str | None = None
+        if self._rebootstraps and config["metadata.cluster.check.enable"]:
+            network.meant_by = self._meant_by
         network.on_lost.append(self._lost)
         network.on_suspect.append(self._suspected)
         expected = config["cluster.id.expected"]
@@ -399,7 +401,7 @@ class MetadataUpdater:
         for connection in round_.dialled.copy() if round_.dialled else ():
             if connection.ended:
                 round_.dialled.remove(connection)
-                if connection.address not in round_.failed:
+                if connection.address not in round_.failed and not connection.steps_down:
                     error = connection.record.last_error or KafkaError("closed")
                     self._attempt_failed(round_, connection.address, "dial", error, now)
 
@@ -426,6 +428,17 @@ class MetadataUpdater:
         if self._candidates.unsettling(connection):
             held = connection.is_held(now)
             self.metadata.request(f"{connection.address} {'holds writes' if held else 'is silent'}")
+
+    def _meant_by(self, address: Address) -> tuple[str | None, int]:
+        """R-RB-8: what a broker is told of whom we mean, if it was learned from its cluster.
+
+        Nothing at a bootstrap address, which may lead to any broker, nor where several share one.
+        """
+        snapshot = self.metadata.snapshot
+        if snapshot is None or snapshot.cluster_id is None or address in self.bootstrap:
+            return None, -1
+        ids = [broker.id for broker in snapshot.brokers.values() if broker.address == address]
+        return (snapshot.cluster_id, ids[0]) if len(ids) == 1 else (None, -1)
 
     # Rebootstrap
 

@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Address, Rng
 
+API_VERSIONS = (5, 4, 3, 0)
+"""Versions of ApiVersions, as brokers meet them that close on those they don't know (Azure Event
+Hubs, some proxies) instead of answering UNSUPPORTED_VERSION (KIP-511)."""
+
 
 @dataclass(slots=True)
 class AddressState:
@@ -46,6 +50,12 @@ class AddressState:
     """What the last proof reset; comes back when the proof turns out to be none."""
     suspicion: str = ""
     """What the next dial asks, to explain an end without a word (see `probe`)."""
+    api_versions: int = API_VERSIONS[0]
+    """The version of ApiVersions that a connection begins with."""
+    api_versions_answered: int = -1
+    """The newest one that was answered: what ended without a word hasn't ended for that."""
+    stepped_down: bool = False
+    """All versions were tried in vain, so from now on an end without a word is a failure."""
     numeric: bool = False
     """The host is an IP address, so there is nothing to resolve."""
 
@@ -163,6 +173,24 @@ class ClusterConnectionStates:
         """ApiVersions was answered: the setup timeout starts over, the backoff doesn't yet."""
         state = self.state(address)
         state.setup_failures, state.setup_timeout = 0, 0.0
+
+    def step_down(self, address: Address, asked: int) -> bool:
+        """A connection ended without a word after ApiVersions: the next asks in an older version.
+
+        True where that says nothing against the address: the first time that versions are gone
+        through, none of which it has answered yet. After the oldest comes the newest again, or a
+        broker that wasn't there yet would never be asked rightly.
+        """
+        state = self.state(address)
+        if asked <= state.api_versions_answered:
+            return False
+        if asked != state.api_versions:  # another connection's end has led to it already
+            return not state.stepped_down
+        older = [version for version in API_VERSIONS if version < state.api_versions]
+        state.api_versions = older[0] if older else API_VERSIONS[0]
+        excused = bool(older) and not state.stepped_down
+        state.stepped_down = not excused
+        return excused
 
     def proved(self, address: Address, now: float) -> None:
         """The address answered a real request: the only reset of its backoff (R-CS-3)."""

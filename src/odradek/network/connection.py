@@ -65,6 +65,7 @@ class Connection:
         "session",
         "setup_deadline",
         "state",
+        "steps_down",
         "suspect",
         "suspected_at",
         "throttled_until",
@@ -124,6 +125,9 @@ class Connection:
         self.writable = True
         self.session: Session | None = None
         """Where the broker takes requests only for a while after an authentication (KIP-368)."""
+        self.steps_down = False
+        """It ended only because the broker doesn't know the version of ApiVersions, as far as is
+        known: that says nothing against the address."""
         self.asks = ""
         """What it finds out, beside what it is for (see `probe`)."""
         self.works_outside = False

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
-MAX_API_VERSIONS = 4
-"""Version 5 (KIP-1242) isn't spoken by any released broker yet."""
 NEXT_IP = 2.0
 """Seconds for TCP to come up while the name has other IPs that weren't tried in this outage: one
 dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
@@ -212,19 +210,20 @@ def check_api_versions(
     """Ask which versions the broker speaks; ask again more simply where it knows only older ones.
 
     A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout, with
-    the range that it does know (KIP-511).
+    the range that it does know (KIP-511). From version 5 on it is told whom we mean (KIP-1242).
     """
-    version = min(ApiVersionsRequest.MAX_VERSION, MAX_API_VERSIONS)
+    record, asks = connection.record, probe.in_plaintext(connection)
+    version = record.api_versions
+    cluster_id, node_id = (None, -1) if asks else network.meant_by(connection.address)
     for _ in range(2):
-        body = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-        )
+        body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
         request = network.send_version(connection, body, version, now)
         now = yield Wait((request.reply,))
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
+            record.api_versions_answered = max(record.api_versions_answered, version)
             epoch = response.finalized_features_epoch
-            if epoch > network.finalized[0] and not probe.in_plaintext(connection):
+            if epoch > network.finalized[0] and not asks:
                 levels = {f.name: f.max_version_level for f in response.finalized_features}
                 network.finalized = (epoch, levels)
             return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}, now
@@ -233,6 +232,7 @@ def check_api_versions(
         known = {k.api_key: k.max_version for k in response.api_keys}
         version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
     error = error_for(response.error_code)
-    if isinstance(error, RebootstrapRequiredError) and not probe.in_plaintext(connection):
-        raise error
+    if isinstance(error, RebootstrapRequiredError) and not asks:
+        meant = f" (meant was broker {node_id} of cluster {cluster_id})" if cluster_id else ""
+        raise error_for(error.code, f"the broker at {connection.address} is another one{meant}")
     raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")

@@ -29,7 +29,7 @@ from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import MAX_PENDING, DialGovernor
 from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
-from odradek.network.failures import as_error, in_words
+from odradek.network.failures import as_error, ended_unexplained, in_words
 from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal
@@ -89,6 +89,8 @@ class NetworkClient(HostInputs):
         self._next_id = 0
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
+        self.meant_by: Callable[[Address], tuple[str | None, int]] = lambda _: (None, -1)
+        """The cluster and the broker that are meant by an address, for ApiVersions (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
         """The cluster's features (KIP-584) as the newest epoch seen has them."""
 
@@ -444,6 +446,10 @@ class NetworkClient(HostInputs):
         suspect(self, connection, error)
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
+        if setting_up and ended_unexplained(error) and self._steps_down(connection):
+            why = "closed on ApiVersions without a word: the next dial asks in another version"
+            self._end(connection, DisconnectedError(why), now, failure=False)
+            return
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
@@ -452,6 +458,15 @@ class NetworkClient(HostInputs):
             connection.left_in_use = True
             self.governor.failed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
+
+    def _steps_down(self, connection: Connection) -> bool:
+        head = connection.in_flight.head
+        if connection.state is not ConnectionState.CHECKING_API_VERSIONS or head is None:
+            return False
+        if connection.heard_at > -math.inf or connection.asks:
+            return False
+        connection.steps_down = self.states.step_down(connection.address, head.version)
+        return connection.steps_down
 
     def _forget(self, connection: Connection, error: KafkaError) -> None:
         self._by_id.pop(connection.id, None)

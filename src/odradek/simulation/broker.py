@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -157,6 +157,8 @@ class SimulatedBroker:
         """Errors that are to be answered."""
         self.versions: Mapping[int, tuple[int, int]] | None = None
         """What it speaks, where that isn't what its cluster does (a rolling upgrade)."""
+        self.closes_on_unknown = False
+        """It closes on a version of ApiVersions that it doesn't know, as Azure Event Hubs does."""
         self.cut_from: dict[str, None] = {}
         """Clients between which and this broker nothing travels."""
         self.picture: Picture | None = None
@@ -301,11 +303,22 @@ class SimulatedBroker:
 
         return reply
 
+    def _misled(self, asked: ApiVersionsRequest) -> bool:
+        """Whether the client meant another cluster, or another broker of this one."""
+        other = asked.cluster_id is not None and asked.cluster_id != self.cluster.cluster_id
+        return other or (asked.node_id >= 0 and asked.node_id != self.id)
+
     def _api_versions(
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
-        if known:
+        asked = cast("ApiVersionsRequest | None", request.body)
+        if known and asked is not None and self._misled(asked):  # KIP-1242
+            response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
+        elif known:
             response, version = api_versions(self), request.version
+        elif self.closes_on_unknown:
+            session.end()
+            return
         else:  # KIP-511: in the oldest layout, with the versions that are known
             low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0

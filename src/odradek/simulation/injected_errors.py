@@ -162,7 +162,9 @@ def refusal(body: Any, code: int) -> Message:
                 t.TxnOffsetCommitResponsePartition(part.partition_index, code)
                 for part in topic.partitions
             ]
-            response.topics.append(t.TxnOffsetCommitResponseTopic(topic.name, refused))
+            response.topics.append(
+                t.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, refused)
+            )
     elif body.API_NAME == "CreateTopics":
         response.topics = [CreatableTopicResult(x.name, error_code=code) for x in body.topics]
     elif body.API_NAME == "DeleteTopics":

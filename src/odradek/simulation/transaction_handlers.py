@@ -40,6 +40,8 @@ LAST_OF_CLIENTS = 3
 """Later versions of AddPartitionsToTxn are for brokers."""
 IMPLICIT_OFFSETS = 5
 """From this version of TxnOffsetCommit on it adds the group to the transaction (KIP-890)."""
+TOPIC_IDS = 6
+"""From this version of TxnOffsetCommit on topics are named by their ids (KIP-1319)."""
 _SOON = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
@@ -189,15 +191,22 @@ def txn_offset_commit(
     broker: SimulatedBroker, request: o.TxnOffsetCommitRequest, version: int, reply: Reply
 ) -> None:
     """Keep offsets for a transaction's end, once its coordinator knows of the group."""
+    if version >= TOPIC_IDS:  # as a broker does: ids are turned into names before anything else
+        for topic in request.topics:
+            found = broker.cluster.topic_by_id(topic.topic_id)
+            topic.name = found.name if found is not None else ""
 
     def answer(code: int) -> None:
         response = o.TxnOffsetCommitResponse()
         for topic in request.topics:
+            of_topic = code if topic.name else errors.UnknownTopicIdError.code
             parts = [
-                o.TxnOffsetCommitResponsePartition(p.partition_index, code)
+                o.TxnOffsetCommitResponsePartition(p.partition_index, of_topic)
                 for p in topic.partitions
             ]
-            response.topics.append(o.TxnOffsetCommitResponseTopic(topic.name, parts))
+            response.topics.append(
+                o.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, parts)
+            )
         reply(response)
 
     def go_on(refusal: BrokerError | None) -> None:
@@ -235,6 +244,7 @@ def _keep(
             part.committed_offset, part.committed_leader_epoch, part.committed_metadata
         )
         for topic in request.topics
+        if topic.name
         for part in topic.partitions
     }
     try:
@@ -244,7 +254,7 @@ def _keep(
         return
     shard.commit_in_transaction(
         request.group_id,
-        (request.member_id, request.generation_id, request.group_instance_id),
+        (request.member_id, request.generation_id_or_member_epoch, request.group_instance_id),
         request.producer_id,
         request.producer_epoch,
         offsets,

@@ -16,7 +16,7 @@ from odradek.common.kafka_errors import (
 
 
 def test_every_code_has_one_class_of_its_own() -> None:
-    assert set(ERRORS) == set(range(-1, 134)) - {0}
+    assert set(ERRORS) == set(range(-1, 137)) - {0}
     assert len(set(ERRORS.values())) == len(ERRORS)
     for code, kind in ERRORS.items():
         assert issubclass(kind, BrokerError)

@@ -151,7 +151,7 @@ class Producer:
 
     def commit_offset(self, offset: int, version: int, group: str = "g", **member: Any) -> int:
         parts = [o.TxnOffsetCommitRequestPartition(0, offset)]
-        topics = [o.TxnOffsetCommitRequestTopic("t", parts)]
+        topics = [o.TxnOffsetCommitRequestTopic("t", partitions=parts)]
         request = o.TxnOffsetCommitRequest(
             self.name, group, self.id, self.epoch, topics=topics, **member
         )

@@ -32,7 +32,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import TopicPartition
-from odradek.metadata.cluster import NO_ID
+from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -117,14 +117,7 @@ class CommittedOffsets:
 
     def ids(self, topics: Iterable[str]) -> dict[bytes, str]:
         """The topics by id; empty unless all ids are known."""
-        snapshot = self._engine.metadata.snapshot
-        names: dict[bytes, str] = {}
-        for name in topics:
-            topic = snapshot.topic(name) if snapshot is not None else None
-            if topic is None or topic.topic_id == NO_ID:
-                return {}
-            names[topic.topic_id] = name
-        return names
+        return (self._engine.metadata.snapshot or Cluster()).names_by_id(topics)
 
     # Telling
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from odradek.clients.any_broker import ATTEMPTS_KEPT
 from odradek.clients.client_engine import ClientEngine
@@ -29,6 +29,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.add_offsets_to_txn import (
@@ -64,6 +65,12 @@ WITH_BUMPS = 3
 """InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
 NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
 """Answers of a coordinator that works, whose cause may be over soon, or never (a deleted topic)."""
+
+
+class TxnOffsetCommitByName(TxnOffsetCommitRequest):
+    """For topics whose ids aren't known (they are all that is sent from version 6 on, KIP-1319)."""
+
+    MAX_VERSION: ClassVar[int] = 5
 
 
 class UnwantedError(Exception):
@@ -171,14 +178,18 @@ class TransactionRequests:
         if coordinator is None:
             coordinator = Coordinator(self._engine, CoordinatorKind.GROUP, group.group_id)
             self._groups[group.group_id] = coordinator
-        body = TxnOffsetCommitRequest(
+        # Looked up once: what was read of a topic means nothing in another one of the same name.
+        snapshot = self._engine.metadata.snapshot or Cluster()
+        names = snapshot.names_by_id({p.topic: None for p in offsets})
+        kind = TxnOffsetCommitRequest if names else TxnOffsetCommitByName
+        body = kind(
             self._id,
             group.group_id,
             *identity,
             group.generation_id,
             group.member_id,
             group.group_instance_id,
-            _topics(offsets),
+            _topics(offsets, names),
         )
 
         yield from self._ask(
@@ -188,7 +199,9 @@ class TransactionRequests:
             TxnOffsetCommitResponse,
             lambda answer: worst(
                 {
-                    TopicPartition(topic.name, partition.partition_index): partition.error_code
+                    TopicPartition(
+                        topic.name or names.get(topic.topic_id, ""), partition.partition_index
+                    ): partition.error_code
                     for topic in answer.topics
                     for partition in topic.partitions
                 },
@@ -301,11 +314,13 @@ def worst(
 
 
 def _topics(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], names: Mapping[bytes, str]
 ) -> list[TxnOffsetCommitRequestTopic]:
+    ids = {name: topic_id for topic_id, name in names.items()}
     return [
         TxnOffsetCommitRequestTopic(
             name,
+            ids.get(name, NO_ID),
             [
                 TxnOffsetCommitRequestPartition(
                     p.partition, offsets[p].offset, offsets[p].leader_epoch, offsets[p].metadata

@@ -1,0 +1,167 @@
+"""KIP-1242 (R-RB-8): brokers are told whom we mean, and say so when they are somebody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.events import Event
+from odradek.common.types import Address, TopicPartition
+from odradek.network.effects import OutgoingRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+OLDER = {ApiVersionsRequest.API_KEY: (0, 4)}
+Meant = tuple[str, int, str | None, int]
+"""An address, and the version, cluster id and node id of what was said there in ApiVersions."""
+
+
+class Overheard:
+    """What a client says in ApiVersions."""
+
+    def __init__(self) -> None:
+        self.meant: list[Meant] = []
+        self._places: dict[int, str] = {}
+
+    def opened(self, number: int, address: Address, ip: str) -> None:
+        self._places[number] = str(address)
+
+    def connected(self, number: int) -> None:
+        """Nothing to note."""
+
+    def sent(self, number: int, request: OutgoingRequest) -> None:
+        body = request.body
+        if isinstance(body, ApiVersionsRequest):
+            place = self._places[number]
+            self.meant.append((place, request.version, body.cluster_id, body.node_id))
+
+    def answered(self, number: int, correlation_id: int) -> None:
+        """Nothing to note."""
+
+    def ended(self, number: int) -> None:
+        """Nothing to note."""
+
+
+class Scene:
+    """A cluster with topic `t`, and what is said to whom in ApiVersions."""
+
+    def __init__(self, brokers: int, **more: Any) -> None:
+        self.world = World(1)
+        self.cluster = SimulatedCluster(self.world, brokers, **more)
+        self.cluster.create_topic("t", brokers)
+        self.overheard = Overheard()
+        self.events: list[Event] = []
+
+    def producer(self, **more: Any) -> Producer:
+        servers = more.pop("bootstrap_servers", self.cluster.bootstrap_servers)
+        host = self.world.host("producer")
+        host.watcher = self.overheard
+        made = Producer(bootstrap_servers=servers, linger_ms=0, **more, _host=host)
+        made._engine.events.listen(self.events.append)
+        return made
+
+    @property
+    def meant(self) -> list[Meant]:
+        return self.overheard.meant
+
+    def swap(self) -> None:
+        """Brokers 1 and 2 come back at each other's address."""
+        one, two = self.cluster.brokers[1], self.cluster.brokers[2]
+        self.cluster.crash(1)
+        self.cluster.crash(2)
+        one.address, two.address = two.address, one.address
+        self.cluster.restart(1, after=0.1)
+        self.cluster.restart(2, after=0.1)
+
+
+def all_partitions(producer: Producer, count: int) -> list[int]:
+    return [producer.send("t", b"x", partition=p).result(30).partition for p in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, True),
+        ({"metadata_cluster_check_enable": False}, False),
+        ({"metadata_recovery_strategy": "none"}, False),
+    ],
+)
+def test_only_learned_brokers_are_told_whom_we_mean(options: dict[str, Any], told: bool) -> None:
+    scene = Scene(3)
+    with scene.producer(**options) as producer:
+        all_partitions(producer, 3)
+    cluster_id = scene.cluster.cluster_id
+    ids = {str(broker.address): broker.id for broker in scene.cluster.brokers.values()}
+    assert {place for place, *_ in scene.meant} > set(ids)  # and the front door
+    for place, version, cluster, node in scene.meant:
+        learned = told and place in ids
+        assert version == 5
+        assert (cluster, node) == ((cluster_id, ids[place]) if learned else (None, -1))
+
+
+def test_a_broker_whose_address_is_a_bootstrap_address_is_told_nothing() -> None:
+    scene = Scene(1)
+    with scene.producer(bootstrap_servers=str(scene.cluster.brokers[1].address)) as producer:
+        all_partitions(producer, 1)
+    assert scene.meant
+    assert {(c, n) for _, _, c, n in scene.meant} == {(None, -1)}
+
+
+def test_brokers_that_share_an_address_are_told_nothing() -> None:
+    """As where all are advertised behind one load balancer: any of them may answer."""
+    scene = Scene(2)
+    scene.cluster.brokers[2].address = scene.cluster.brokers[1].address
+    with scene.producer() as producer:
+        producer.partitions_for("t", 5.0)
+        assert producer._engine.network.meant_by(scene.cluster.brokers[1].address) == (None, -1)
+
+
+def test_swapped_brokers_are_noticed_before_anything_is_asked_of_them() -> None:
+    scene = Scene(2)
+    with scene.producer() as producer:
+        all_partitions(producer, 2)
+        scene.swap()
+        scene.world.advance(0.5)
+        began = scene.world.now
+        assert all_partitions(producer, 2) == [0, 1]
+        assert scene.world.now - began < 1.5
+    rebootstraps = [e for e in scene.events if e.kind == "rebootstrap"]
+    assert len(rebootstraps) == 1
+    assert "REBOOTSTRAP_REQUIRED" in str(rebootstraps[0])
+
+
+def test_an_older_broker_is_asked_in_its_own_version() -> None:
+    scene = Scene(1, versions=OLDER)
+    with scene.producer() as producer:
+        all_partitions(producer, 1)
+    assert [v for _, v, _, _ in scene.meant] == [5, 4] * (len(scene.meant) // 2)
+
+
+def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> None:
+    """Its broker says so itself; the front door still leads to our cluster."""
+    scene = Scene(2)
+    other = SimulatedCluster(scene.world, 2, "other-0009", name="other", bootstrap_name=None)
+    other.create_topic("t", 2)
+    with scene.producer() as producer:
+        all_partitions(producer, 2)
+        old = [scene.cluster.brokers[i].address for i in (1, 2)]
+        scene.cluster.move(after=0.2)
+        for i, address in enumerate(old, start=1):
+            other.stop(i)
+            other.brokers[i].address = address
+            other.restart(i)
+        scene.world.advance(1.0)
+        assert all_partitions(producer, 2) == [0, 1]
+    assert not any(len(other.log("t", p).batches) for p in (0, 1))
+    with Consumer(
+        bootstrap_servers=scene.cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        _host=scene.world.host("consumer"),
+    ) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        assert len(consumer.poll(10.0)) == 2
