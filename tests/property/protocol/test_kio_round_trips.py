@@ -26,7 +26,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.primitives import records_view
 from odradek.protocol.registry import request_class
 
-VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left out
+VERSIONS = {  # API key: what Kafka 4.4's brokers speak, unstable versions left out
     0: (3, 13),
     1: (4, 18),
     2: (1, 11),
@@ -39,7 +39,7 @@ VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left 
     13: (0, 5),
     14: (0, 5),
     17: (0, 1),
-    18: (0, 4),
+    18: (0, 5),
     19: (2, 7),
     20: (1, 6),
     22: (0, 5),
@@ -47,7 +47,7 @@ VERSIONS = {  # API key: what Kafka 4.3's brokers speak, unstable versions left 
     24: (0, 5),
     25: (0, 4),
     26: (0, 5),
-    28: (0, 5),
+    28: (0, 6),
     36: (0, 2),
     60: (0, 2),
     68: (0, 1),
@@ -73,10 +73,21 @@ def all_pairs() -> list[tuple[type[Message], int]]:
     return pairs
 
 
-PAIRS = all_pairs()
+NOT_IN_KIO = frozenset(
+    (
+        "ApiVersionsRequest-5",
+        "ApiVersionsResponse-5",
+        "TxnOffsetCommitRequest-6",
+        "TxnOffsetCommitResponse-6",
+    )
+)
+"""What kio 0.6.5 lacks (Kafka 4.4's; `unit/protocol/test_messages.py` has their bytes from Java). A
+name that stands here must really be missing there."""
+ALL = all_pairs()
+PAIRS = [(m, version) for m, version in ALL if f"{m.__name__}-{version}" not in NOT_IN_KIO]
 NAMES = [f"{message.__name__}-{version}" for message, version in PAIRS]
-NOT_IN_KIO: frozenset[str] = frozenset()
-"""What kio 0.6.5 lacks: nothing. A name that stands here must really be missing there."""
+RENAMED = {"generation_id_or_member_epoch": "generation_id"}
+"""Fields whose names Kafka has changed since kio's release."""
 
 
 def kio_class(message: type[Message], version: int) -> type[Any]:
@@ -94,7 +105,7 @@ def kio_serial() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def kio_name(ours: str, theirs: dict[str, Any]) -> str | None:
     """Their name for our field, None where their version hasn't got it."""
-    for name in (ours, ours.removesuffix("_ms"), f"{ours}_"):
+    for name in (ours, ours.removesuffix("_ms"), f"{ours}_", RENAMED.get(ours, ours)):
         if name in theirs:
             return name
     return None
@@ -233,11 +244,11 @@ def plain(value: Any) -> Any:
 
 def test_kio_has_every_message_but_the_listed() -> None:
     missing = set()
-    for (message, version), name in zip(PAIRS, NAMES, strict=True):
+    for message, version in ALL:
         try:
             kio_class(message, version)
         except ImportError:
-            missing.add(name)
+            missing.add(f"{message.__name__}-{version}")
     assert missing == NOT_IN_KIO
 
 

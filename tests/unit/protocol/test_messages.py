@@ -12,6 +12,7 @@ from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.headers import decode_request_header, decode_response, peek_correlation_id
 from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
@@ -20,6 +21,12 @@ from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+)
+from odradek.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from odradek.protocol.primitives import (
     Buffer,
@@ -32,6 +39,9 @@ from odradek.protocol.primitives import (
     write_uvarint,
 )
 from odradek.protocol.registry import API_NAMES, api_name, request_class
+
+ID = bytes(7) + b"\x01" + bytes(7) + b"\x02"
+"""Java's `new Uuid(1, 2)`."""
 
 
 @pytest.mark.parametrize(
@@ -206,3 +216,44 @@ def test_records_in_pieces_as_one_view() -> None:
     assert records_view(None) is None
     assert records_size(None) == 0
     assert as_bytes_view(memoryview(b"abcd").cast("i")).nbytes == 4
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "written"),
+    [
+        (
+            ApiVersionsRequest("odradek", "0.1.0", "abc", 7),
+            5,
+            "086f64726164656b06302e312e30046162630000000700",
+        ),
+        (
+            ApiVersionsRequest("odradek", "0.1.0"),
+            5,
+            "086f64726164656b06302e312e3000ffffffff00",
+        ),
+        (
+            TxnOffsetCommitRequest(
+                "t", "g", 1, 2, 3, "x", None,
+                [
+                    TxnOffsetCommitRequestTopic(
+                        "not sent", ID, [TxnOffsetCommitRequestPartition(3, 4, 5, "m")]
+                    )
+                ],
+            ),
+            6,
+            "02740267000000000000000100020000000302780002000000000000000100000000000000020200000003000000000000000400000005026d000000",
+        ),
+    ],
+)  # fmt: skip
+def test_what_kafka_4_4_has_new_is_written_as_java_does(
+    message: Message, version: int, written: str
+) -> None:
+    """The bytes are those that kafka-clients 4.4.0 writes for the same fields."""
+    assert b"".join(message.encode(version)).hex() == written
+
+
+def test_a_topic_id_of_a_transactions_offsets_is_read_as_java_writes_it() -> None:
+    written = bytes.fromhex("00000000020000000000000001000000000000000202000000030064000000")
+    answer = TxnOffsetCommitResponse.decode(memoryview(written), 6, 0)
+    (topic,) = answer.topics
+    assert (topic.topic_id, topic.partitions[0].error_code) == (ID, 100)

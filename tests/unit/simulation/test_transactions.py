@@ -173,7 +173,7 @@ def test_offsets_count_with_the_transaction(setting: Setting, version: int) -> N
 
 def test_offsets_of_strangers_and_of_the_fenced_are_refused(setting: Setting) -> None:
     old = setting.producer()
-    refused = old.commit_offset(3, 5, generation_id=4, member_id="m")
+    refused = old.commit_offset(3, 5, generation_id_or_member_epoch=4, member_id="m")
     assert refused == code(errors.IllegalGenerationError)
     assert old.end() == 0
     setting.world.advance(0.1)
