@@ -212,3 +212,15 @@ def test_a_front_door_that_leads_to_a_paused_broker_is_dialled_beside_it() -> No
         times.append(world.now - begin)
     assert max(times) < 9.0  # three times in a row the same one
     assert 0 < sum(time > 3.0 for time in times) < 5  # two times
+
+
+@pytest.mark.parametrize("code", [7, 13])
+def test_a_validation_never_takes_a_topic_for_its_own(code: int) -> None:
+    """After a lost answer a topic that is there may be ours, but not if nothing was to be made."""
+    _, cluster, admin = make(4)
+    with admin:
+        cluster.create_topic("t", partitions=1)
+        for broker in cluster.brokers.values():
+            broker.injections.append(Injection("CreateTopics", code, 1))
+        with pytest.raises(TopicAlreadyExistsError):
+            admin.create_topics([NewTopic("t", 1, 1)], validate_only=True)

@@ -89,6 +89,7 @@ class Producer(Transactional):
         `UnsupportedFeatureError` for what this release doesn't have.
         """
         from odradek.runtime.fork import ForkSwitch
+        from odradek.runtime.locks import this_thread
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
@@ -102,6 +103,9 @@ class Producer(Transactional):
         )
         # Kept at hand for `send`: each look-up through another object counts there.
         self._lanes: dict[str, TopicLane] = {}
+        self._this_thread = this_thread
+        self._in_line: set[int] = set()
+        """Threads that wait for room: what interrupts one of them there can't wait as well."""
         self._metadata = self._engine.metadata
         lanes = self._lanes  # not `self`: a producer that is dropped can go
         self._metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
@@ -395,7 +399,7 @@ class Producer(Transactional):
                 )
                 if place is not None:
                     break
-                if owner is None and host.inside:
+                if owner is None and (host.inside or self._this_thread() in self._in_line):
                     owner = CANNOT_WAIT
                     continue
                 deadline = deadline or self._deadline(None, "max.block.ms")
@@ -453,16 +457,27 @@ class Producer(Transactional):
 
     def _await_room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> None:
         """Stand in line until bytes are granted to `owner`; without, it has left the line."""
-        engine, host = self._engine, self._host
-        room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
+        engine, host, thread = self._engine, self._host, self._this_thread()
+        if thread in self._in_line:
+            raise IllegalStateError(
+                "send() was called by what has interrupted a send() of this thread that waits for "
+                "room in buffer.memory (a signal handler, a finaliser), and there is none: call it "
+                "later"
+            )
         try:
+            self._in_line.add(thread)
+            # An exception from outside may come before `room` has a name: the owner is one.
+            room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
             host.wake()
             granted = host.run(room, deadline + GRACE) and room.result()
         except BaseException:
-            engine.waive(room, owner)
+            engine.leave_line(owner)
+            host.wake()
             raise
+        finally:
+            self._in_line.discard(thread)
         if not granted:
-            engine.waive(room, owner)
+            engine.leave_line(owner)
             host.wake()
             error = engine.undelivered(f"room for {size} bytes in buffer.memory", host.now())
             raise BufferExhaustedError(

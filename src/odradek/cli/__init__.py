@@ -100,11 +100,13 @@ def main() -> None:
         try:
             build(wanted)()
         finally:
-            sys.stdout.flush()  # here, where somebody can be told that it can't be done
+            if sys.stdout is not None:  # `>&-`
+                sys.stdout.flush()  # here, where somebody can be told that it can't be done
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush
+        if sys.stdout is not None:  # for the exit's own flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:
             text = f"what it writes doesn't get there: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")

@@ -61,6 +61,7 @@ class IoLog(logging.Filter):
             filters = logging.getLogger(name).filters
             if self not in filters:
                 filters.insert(0, self)  # the others look at a line where it is handed on
+        watch(self)  # a child's threads have the numbers of its parent's, also if none has logged
         self._io_threads.add(threading.get_ident())
 
     def leave(self) -> None:
@@ -88,7 +89,6 @@ class IoLog(logging.Filter):
             return True
         try:
             self._running = True
-            watch(self)
             threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
         except RuntimeError:
             self._running = False
@@ -102,6 +102,7 @@ class IoLog(logging.Filter):
     def _run(self) -> None:
         with self._turn:
             self._thread = threading.get_ident()
+            self._io_threads.discard(self._thread)  # of one that has ended without leaving
             self._running = True
             while True:
                 try:
@@ -128,8 +129,9 @@ class IoLog(logging.Filter):
                     "%d lines of I/O threads were dropped: handlers took too long", count
                 )
         except BaseException:  # a handler's fault: logging says so on stderr, and goes on
-            if logging.raiseExceptions and sys.stderr is not None:
-                traceback.print_exc()
+            with suppress(Exception):  # stderr may be closed: that mustn't end the thread
+                if logging.raiseExceptions and sys.stderr is not None:
+                    traceback.print_exc()
 
     def drain(self, timeout: float = DRAIN_S) -> None:
         """Wait, for `DRAIN_S` seconds at most, until handlers have had what was logged before.

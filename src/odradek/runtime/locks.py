@@ -25,3 +25,8 @@ class ClientLock(_Reentrant):  # type: ignore[valid-type, misc]  # the C type ha
 def new_lock() -> ClientLock:
     """A lock for one client."""
     return ClientLock()
+
+
+def this_thread() -> int:
+    """The number of the thread that calls; another thread may have it after this one's end."""
+    return threading.get_ident()

@@ -42,8 +42,9 @@ PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 so a broker that has appended one and answers so lies, and no client can be right then."""
 OUT_OF_ORDER = (45, 59)
 """And what they say of none that they have."""
-LIES = {"Produce": {46}}
-"""What says that something was done before; no client can know better."""
+LIES = {"Produce": {46}, "Fetch": {1}}
+"""What says that something was done before, or that an offset isn't there that is; no client can
+know better."""
 
 Batch = tuple[TopicPartition | bytes, int, int, int]
 """Where it is to be written, its producer's id and epoch, its sequence."""

@@ -413,6 +413,31 @@ def test_what_a_callback_sends_stands_in_no_line() -> None:
         assert future.result(PATIENCE).offset == 1
 
 
+def test_a_handler_amid_a_wait_for_room_cannot_wait_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait for the thread that it has interrupted, until max.block.ms."""
+    with one_broker() as (_, servers):
+        options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
+        with Producer(bootstrap_servers=servers, max_block_ms=60_000, **options) as producer:
+            producer.partitions_for("t")
+            run, refused = producer._host.run, []
+
+            def interrupted(*arguments: Any) -> bool:
+                monkeypatch.setattr(producer._host, "run", run)
+                with pytest.raises(IllegalStateError, match="waits for room") as found:
+                    producer.send("t", bytes(39_000))
+                refused.append(found)
+                return run(*arguments)
+
+            first = producer.send("t", bytes(30_000))
+            monkeypatch.setattr(producer._host, "run", interrupted)
+            second = producer.send("t", bytes(30_001))
+            assert len(refused) == 1
+            assert [future.result(PATIENCE).offset for future in (first, second)] == [0, 1]
+            assert producer.send("t", bytes(39_000)).result(PATIENCE).offset == 2
+
+
 def test_an_interrupted_wait_for_room_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with one_broker() as (_, servers):
         options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}

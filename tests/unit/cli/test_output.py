@@ -60,3 +60,12 @@ def test_an_output_that_would_not_wait_gets_every_byte_once(
     thread.join()
     os.close(reader)
     assert b"".join(taken) == given
+
+
+def test_a_command_without_stdout_is_no_failure() -> None:
+    """As `odradek version >&-` is."""
+    without = f"import sys; sys.stdout = None\n{RUN}"
+    done = subprocess.run(
+        [sys.executable, "-c", without, "version"], stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
@@ -203,6 +204,38 @@ def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: K
     handler.held.set()
     io_log.drain(PATIENCE)
     assert handler.lines == ["parent 0", "parent 1", "parent 2"]
+
+
+def test_a_child_of_a_parent_that_logged_nothing_has_no_io_threads_yet(io_log: IoLog) -> None:
+    """The numbers of the parent's threads are those of the child's: its own would count as one."""
+    io_log.enter()  # this thread's number, and no line of it
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if io_log.filter(logging.makeLogRecord({})) else 1)
+    io_log.leave()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_handler_that_fails_where_stderr_is_closed_stops_no_lines(
+    io_log: IoLog, handler: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("this handler always fails")
+
+    with Path(os.devnull).open("w") as closed:
+        pass
+    monkeypatch.setattr(sys, "stderr", closed)
+    failing = Failing()
+    logger.addHandler(failing)
+    try:
+        in_io_thread(io_log, lambda: logger.warning("one"))
+        io_log.drain(PATIENCE)
+        in_io_thread(io_log, lambda: logger.warning("two"))
+        io_log.drain(PATIENCE)
+    finally:
+        logger.removeHandler(failing)
+    assert handler.lines == ["one", "two"]
 
 
 PROGRAM = """

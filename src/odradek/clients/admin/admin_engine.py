@@ -98,7 +98,8 @@ class AdminEngine(ClientEngine):
                     continue
                 error = error_for(item.error_code, _words(item.name, item.error_message))
                 error.needing("CREATE", item.name)
-                ours = call.answer_lost or item.name in doubtful
+                # A request that only validates makes nothing.
+                ours = not validate_only and (call.answer_lost or item.name in doubtful)
                 if isinstance(error, TopicAlreadyExistsError) and ours:
                     done.add(item.name)  # our own request made it, in spite of what came of it
                 elif error.retriable:

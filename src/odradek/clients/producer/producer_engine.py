@@ -19,10 +19,10 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
-from odradek.common.errors import ClientClosedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
-from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.flow import START, Flow, Wait
 from odradek.record import SentColumns
 
 if TYPE_CHECKING:
@@ -91,10 +91,9 @@ class ProducerEngine(ClientEngine):
             now = yield from self.pause(f"metadata of topic {topic.name}", deadline, now)
         return (yield from self.topic(topic.name, deadline))
 
-    def waive(self, room: Completion[bool], owner: object) -> None:
-        """Nobody waits for that room any more, or wants what was granted."""
-        self.cancel(room, ClientClosedError("nobody waits for this room any more"))
-        self.post(lambda now: self.accumulator.waive(owner))
+    def leave_line(self, owner: object) -> None:
+        """Nobody waits for that room any more, or wants what was or will be granted."""
+        self.start(self.line.leave(owner))
 
     def writer(
         self, columns: SentColumns, topic: Topic, noted: Noted, wake: Callable[[], None]

@@ -62,6 +62,8 @@ class RecordAccumulator:
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters = 0
         """Callers that stand in line for room: nobody else takes any (`RoomLine`)."""
+        self.starved = False
+        """What is in flight hasn't freed enough for the first in line for a while."""
         self.flushes = 0
         """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
         self.ended: KafkaError | None = None
@@ -472,6 +474,8 @@ class RecordAccumulator:
         """
         if not self.waiters:
             return False
+        if self.starved:
+            return True
         kept = sum(b.reserved for b in self._open_ones())
         return kept * HURRY_SHARE >= self.used
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
-from odradek.clients.producer.room_line import RoomLine
+from odradek.clients.producer.room_line import WISH_S, RoomLine
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ClientClosedError
 from odradek.common.events import EventLog
@@ -132,6 +132,47 @@ def test_at_its_deadline_one_that_rather_had_more_takes_what_there_is() -> None:
     assert scene.accumulator.waiters == 0
 
 
+def test_whoever_leaves_in_the_step_in_which_it_came_gets_nothing() -> None:
+    """Its caller was interrupted right after the start, perhaps before that had a name."""
+    scene = Scene(taken=LIMIT // 2)
+    room = scene.engine.start(scene.line.room("gone", SIZE, 99.0))
+    scene.engine.start(scene.line.leave("gone"))
+    scene.engine.step(0.0)
+    scene.comes_back(1.0)
+    assert room.done
+    assert scene.nothing_is_left()
+
+
+def test_what_is_free_for_long_is_enough_if_it_is_all_that_is_needed() -> None:
+    """The rest may be a dead leader's for minutes: healthy partitions don't wait for it."""
+    scene = Scene(taken=LIMIT - SIZE)
+    room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
+    assert scene.engine.step(1.0) == 1.0 + WISH_S
+    assert not room.done
+    scene.engine.step(1.0 + WISH_S)
+    assert room.result()
+    assert scene.accumulator.granted["small"] == SIZE
+
+
+def test_nothing_lingers_once_the_first_has_waited_for_a_while() -> None:
+    """Most of the memory may be a dead leader's, and then only what lingers can free any."""
+    scene = Scene(taken=LIMIT - 5000)
+    assert scene.send() == 0
+    scene.stand("large", 5000)
+    assert not scene.accumulator._hurry
+    scene.engine.step(WISH_S)
+    assert scene.accumulator._hurry
+
+
+def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
+    scene = Scene(taken=LIMIT - SIZE)
+    large, small = scene.stand("large", LIMIT, 5.0), scene.stand("small", SIZE)
+    scene.engine.step(5.0)
+    assert (large.result(), small.done) == (False, False)
+    scene.engine.step(5.0 + WISH_S)
+    assert small.result()
+
+
 @pytest.mark.parametrize("granted", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "ended"])
 def test_whoever_goes_away_leaves_nothing(granted: bool, how: str) -> None:
@@ -142,8 +183,7 @@ def test_whoever_goes_away_leaves_nothing(granted: bool, how: str) -> None:
         scene.engine.step(1.0)
         assert room.result()
     if how == "cancelled":
-        scene.engine.cancel(room, ClientClosedError("interrupted"))
-        scene.engine.post(lambda _: scene.accumulator.waive("gone"))
+        scene.engine.start(scene.line.leave("gone"))
         scene.comes_back(2.0)
         assert after.result()
     else:
