@@ -345,7 +345,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     ),
     broken(
         "a child takes its own threads for its parent's I/O threads",
-        "R-HO-4",
+        "R-HO-2",
         "runtime/io_log.py",
         "        watch(self)  # a child's threads",
         "        # a child's threads",
