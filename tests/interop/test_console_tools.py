@@ -74,6 +74,11 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
     assert ours[0] == theirs[0]
     assert len(ours) > 70
     usable = 0
+    newer = [line for line in ours if "(93): " in line or "(94): " in line]
+    assert all(
+        "UNSUPPORTED" in line for line in newer
+    )  # Kafka 4.4's, of which 4.3's tool is silent
+    ours = [line for line in ours if line not in newer]
     for mine, reference in zip(ours, theirs, strict=True):
         if "[unusable: no messages in this client]" in mine:
             assert mine.partition(" [")[0] == reference.partition(" [")[0]
