@@ -75,9 +75,7 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
     assert len(ours) > 70
     usable = 0
     newer = [line for line in ours if "(93): " in line or "(94): " in line]
-    assert all(
-        "UNSUPPORTED" in line for line in newer
-    )  # Kafka 4.4's, of which 4.3's tool is silent
+    assert all("UNSUPPORTED" in line for line in newer)  # 4.4's, unknown to 4.3's tool
     ours = [line for line in ours if line not in newer]
     for mine, reference in zip(ours, theirs, strict=True):
         if "[unusable: no messages in this client]" in mine:
