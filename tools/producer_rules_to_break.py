@@ -275,8 +275,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "whoever is interrupted in the line keeps its place",
         "R-HO-1",
         "clients/producer/producer_engine.py",
-        "        self.cancel(room, ",
-        "        str(",
+        "        self.start(self.line.leave(owner))\n",
+        "        self.post(lambda now: self.accumulator.waive(owner))\n",
         f"{SIGNALS}::test_an_interrupted_wait_for_room_leaves_the_line",
     ),
     broken(
