@@ -252,4 +252,28 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "bool(older)",
         "tests/simulation/test_limited_brokers.py",
     ),
+    broken(
+        "brokers that close on ApiVersions are dialled without a limit",
+        "R-CS-8",
+        "network/network_client.py",
+        "            self.governor.failed(now)  # a hundred new addresses may all do so\n",
+        "",
+        "tests/simulation/test_limited_brokers.py",
+    ),
+    broken(
+        "the version of ApiVersions that was answered is forgotten",
+        "R-RB-8",
+        STATES,
+        "            state.api_versions = version\n",
+        "            pass\n",
+        "tests/simulation/test_limited_brokers.py",
+    ),
+    broken(
+        "an older version of ApiVersions is kept whatever the broker says",
+        "R-RB-8",
+        STATES,
+        "        elif not state.stepped_up:",
+        "        elif False:",
+        "tests/simulation/test_limited_brokers.py",
+    ),
 )

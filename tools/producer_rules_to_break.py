@@ -323,8 +323,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "the first in line for room insists on more than it needs",
         "R-PR-1",
         "clients/producer/room_line.py",
-        "patient or not grant(first.owner, first.size)",
-        "True",
+        "return self._hope < first.wanted and grant(",
+        "return False and grant(",
         "tests/unit/clients/producer/test_room_line.py",
     ),
     broken(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -105,6 +106,35 @@ def test_a_producer_goes_on(servers: str, what: str) -> None:
             assert accumulator.used == 0, where
             assert not accumulator.untaken(), where
             assert producer._engine.ended is None, where
+
+
+def waits(producer: Producer) -> None:
+    """The second one finds no room, and stands in line for it."""
+    for _ in range(2):
+        producer.send("t", bytes(30_000))
+
+
+def test_a_wait_for_room_leaves_nothing_behind(servers: str) -> None:
+    options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
+    with Producer(bootstrap_servers=servers, max_block_ms=PATIENCE * 1000, **options) as producer:
+        producer.partitions_for("t")
+        accumulator = producer._engine.accumulator
+
+        def left() -> tuple[object, ...]:
+            mine = accumulator
+            return (mine.used, mine.granted, mine.waiters, producer._in_line)
+
+        waits(producer)
+        producer.flush(PATIENCE)
+        total = length(lambda: waits(producer))
+        for number in places(total, 3 * MOST, seed=1):
+            producer.flush(PATIENCE)
+            where = interrupted(lambda: waits(producer), number)
+            producer.flush(PATIENCE)
+            until = time.monotonic() + PATIENCE  # what was left in line goes in a step that comes
+            while left() != (0, {}, 0, {}) and time.monotonic() < until:
+                time.sleep(0.001)
+            assert left() == (0, {}, 0, {}), where
 
 
 def read(consumer: Consumer) -> None:

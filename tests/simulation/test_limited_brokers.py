@@ -53,6 +53,67 @@ def test_a_broker_that_closes_on_a_new_version_is_asked_in_an_older_one(
         assert scene.count("dial") == dials + 1
 
 
+def test_what_an_answer_says_is_asked_for_next() -> None:
+    """A load balancer without a broker ends connections as well, and brokers are upgraded."""
+    scene = Scene(0)
+    with scene.producer() as producer:
+        producer.send("t", b"x").result(10.0)
+        record = producer._engine.network.states.state(scene.broker.address)
+        assert record.api_versions == 0
+        scene.cluster.versions[ApiVersionsRequest.API_KEY] = (0, 4)
+        for n in range(2):
+            scene.broker.disconnect_all()
+            producer.send("t", b"y").result(10.0)
+            assert (record.api_versions, record.api_versions_answered) == (4, (0, 4)[n])
+        assert scene.count("dial_failed") == 0
+
+
+def test_one_that_says_it_knows_what_it_closes_on_is_believed_once() -> None:
+    scene = Scene(3)
+    with scene.producer() as producer:
+        producer.send("t", b"x").result(10.0)
+        record = producer._engine.network.states.state(scene.broker.address)
+        record.api_versions = record.api_versions_answered = 0  # as after ends for other reasons
+        record.stepped_up = True
+        scene.broker.disconnect_all()
+        producer.send("t", b"y").result(10.0)
+        assert record.api_versions == 0
+
+
+def test_kip_511_costs_one_question_more_and_only_once() -> None:
+    scene = Scene(4)
+    scene.broker.closes_on_unknown = False
+    with scene.producer() as producer:
+        for asked in (2, 3, 4):
+            producer.send("t", b"x").result(10.0)
+            assert scene.broker.requests["ApiVersions"] == asked
+            scene.broker.disconnect_all()
+
+
+def test_brokers_that_all_close_are_no_reason_for_a_storm() -> None:
+    """R-CS-8 holds for ends that say nothing against the address, too."""
+    scene = Scene(5)
+    cluster = SimulatedCluster(scene.world, 20, "large-0002", name="large", bootstrap_name=None)
+    cluster.create_topic("wide", 20)
+    host = scene.world.host("q")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, _host=host) as producer:
+        producer._engine.events.listen(scene.events.append)
+        producer.partitions_for("wide", 5.0)
+        for broker in cluster.brokers.values():
+            broker.versions = {**cluster.versions, ApiVersionsRequest.API_KEY: (9, 9)}
+            broker.closes_on_unknown = True
+            broker.disconnect_all()
+        for partition in range(20):
+            producer.send("wide", b"x", partition=partition)
+        scene.world.advance(20.0)
+        times = [event.at for event in scene.events if event.kind == "dial"]
+        with pytest.raises(KafkaTimeoutError):
+            producer.close(0)
+    later = [at for at in times if at > min(times) + 0.01]  # not those before the first end
+    assert len(later) > 20
+    assert max(sum(at <= t < at + 1.0 for t in later) for at in later) <= 6
+
+
 def test_one_that_closes_whatever_it_is_asked_is_a_failure_after_the_first_pass() -> None:
     scene = Scene(5)
     scene.cluster.versions[ApiVersionsRequest.API_KEY] = (9, 9)

@@ -16,6 +16,9 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     TransactionAbortedError,
 )
+from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from odradek.simulation import disturbances
+from odradek.simulation.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 
@@ -105,6 +108,35 @@ def test_a_transaction_without_records_asks_nobody(version: int) -> None:
         producer.begin_transaction()
         producer.abort_transaction()
     assert scene.world.now - begin < 0.1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
+    """KIP-1319: what was read of a topic means nothing in another one of the same name."""
+    scene = Scene(2)
+    producer = scene.producer()
+    if known:
+        producer.partitions_for("t")
+    versions: list[int] = []
+
+    def observe(_: object, __: str, request: ReceivedRequest) -> None:
+        if isinstance(request.body, TxnOffsetCommitRequest):
+            versions.append(request.version)
+
+    scene.cluster.observers.append(observe)
+    with producer.transaction():
+        producer.send_offsets_to_transaction({P0: 5}, "g")
+    servers = scene.cluster.bootstrap_servers
+    with Consumer(bootstrap_servers=servers, group_id="g", _host=scene.world.host("c")) as consumer:
+        assert consumer.committed([P0]) == {P0: OffsetAndMetadata(5)}
+    assert versions == [6 if known else 5]
+    if known:
+        disturbances.recreate_topic(scene.cluster, "t", 3)
+        producer.begin_transaction()
+        with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_ID"):
+            producer.send_offsets_to_transaction({P0: 6}, "g", timeout=2.0)
+        producer.abort_transaction()
+    producer.close()
 
 
 @PROTOCOLS

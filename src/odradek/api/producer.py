@@ -104,8 +104,8 @@ class Producer(Transactional):
         # Kept at hand for `send`: each look-up through another object counts there.
         self._lanes: dict[str, TopicLane] = {}
         self._this_thread = this_thread
-        self._in_line: set[int] = set()
-        """Threads that wait for room: what interrupts one of them there can't wait as well."""
+        self._in_line: dict[int, object] = {}
+        """For whom threads wait for room: what interrupts one of them there can't wait as well."""
         self._metadata = self._engine.metadata
         lanes = self._lanes  # not `self`: a producer that is dropped can go
         self._metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
@@ -409,6 +409,7 @@ class Producer(Transactional):
                 host.wake()
         except BaseException:  # interrupted: what it began lingers, and nobody else says so
             if owner is not None:
+                self._out_of_line(owner)
                 engine.accumulator.waive(owner)
             host.wake()
             raise
@@ -451,9 +452,15 @@ class Producer(Transactional):
                 deadline = host.now() + self._config["max.block.ms"]
                 self._await_room(writer, missing, deadline, engine.accumulator.limit // 8)
         except BaseException:
+            self._out_of_line(writer)
             engine.accumulator.waive(writer)
             writer.give_up(host.now())
             raise
+
+    def _out_of_line(self, owner: object) -> None:
+        thread = self._this_thread()
+        if self._in_line.get(thread) is owner:  # not that of the wait which was interrupted
+            del self._in_line[thread]
 
     def _await_room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> None:
         """Stand in line until bytes are granted to `owner`; without, it has left the line."""
@@ -465,7 +472,7 @@ class Producer(Transactional):
                 "later"
             )
         try:
-            self._in_line.add(thread)
+            self._in_line[thread] = owner
             # An exception from outside may come before `room` has a name: the owner is one.
             room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
             host.wake()
@@ -475,7 +482,7 @@ class Producer(Transactional):
             host.wake()
             raise
         finally:
-            self._in_line.discard(thread)
+            self._out_of_line(owner)  # the callers do so, too, where an exception comes right here
         if not granted:
             engine.leave_line(owner)
             host.wake()

@@ -56,6 +56,8 @@ class AddressState:
     """The newest one that was answered: what ended without a word hasn't ended for that."""
     stepped_down: bool = False
     """All versions were tried in vain, so from now on an end without a word is a failure."""
+    stepped_up: bool = False
+    """It was asked in a newer version once because it said that it knows one."""
     numeric: bool = False
     """The host is an IP address, so there is nothing to resolve."""
 
@@ -191,6 +193,21 @@ class ClusterConnectionStates:
         excused = bool(older) and not state.stepped_down
         state.stepped_down = not excused
         return excused
+
+    def api_versions_known(self, address: Address, version: int, newest: int) -> None:
+        """ApiVersions was answered in a version, and says which the newest is that is known there.
+
+        So the next connection begins with what this one had to find out, and with a newer version
+        after an upgrade, or where ends without a word had another reason; but only once, as
+        what the broker says may be wrong.
+        """
+        state = self.state(address)
+        state.api_versions_answered = max(state.api_versions_answered, version)
+        newest = min(newest, API_VERSIONS[0])
+        if newest <= version:
+            state.api_versions = version
+        elif not state.stepped_up:
+            state.stepped_up, state.api_versions = True, newest
 
     def proved(self, address: Address, now: float) -> None:
         """The address answered a real request: the only reset of its backoff (R-CS-3)."""

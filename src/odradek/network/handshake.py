@@ -212,8 +212,8 @@ def check_api_versions(
     A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout, with
     the range that it does know (KIP-511). From version 5 on it is told whom we mean (KIP-1242).
     """
-    record, asks = connection.record, probe.in_plaintext(connection)
-    version = record.api_versions
+    asks = probe.in_plaintext(connection)
+    version = connection.record.api_versions
     cluster_id, node_id = (None, -1) if asks else network.meant_by(connection.address)
     for _ in range(2):
         body = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION, cluster_id, node_id)
@@ -221,18 +221,25 @@ def check_api_versions(
         now = yield Wait((request.reply,))
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
-            record.api_versions_answered = max(record.api_versions_answered, version)
+            versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+            _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
+            network.states.api_versions_known(connection.address, version, newest)
             epoch = response.finalized_features_epoch
             if epoch > network.finalized[0] and not asks:
                 levels = {f.name: f.max_version_level for f in response.finalized_features}
                 network.finalized = (epoch, levels)
-            return {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}, now
+            return versions, now
         if response.error_code != UnsupportedVersionError.code or version == 0:
             break
         known = {k.api_key: k.max_version for k in response.api_keys}
         version = min(version - 1, known.get(ApiVersionsRequest.API_KEY, 0))
     error = error_for(response.error_code)
     if isinstance(error, RebootstrapRequiredError) and not asks:
-        meant = f" (meant was broker {node_id} of cluster {cluster_id})" if cluster_id else ""
-        raise error_for(error.code, f"the broker at {connection.address} is another one{meant}")
+        meant = f", meant was broker {node_id} of cluster {cluster_id}" if cluster_id else ""
+        raise error_for(
+            error.code,
+            f"the broker at {connection.address} says that it is another one{meant}. If that lasts,"
+            " a proxy or an advertised listener leads to the wrong broker; "
+            "metadata.cluster.check.enable=false asks no broker for that",
+        )
     raise ConnectionFailedError(f"ApiVersions was refused: {type(error).__name__}: {error}")

@@ -448,6 +448,7 @@ class NetworkClient(HostInputs):
             error = silent_refusal()
         if setting_up and ended_unexplained(error) and self._steps_down(connection):
             why = "closed on ApiVersions without a word: the next dial asks in another version"
+            self.governor.failed(now)  # a hundred new addresses may all do so
             self._end(connection, DisconnectedError(why), now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)

@@ -62,8 +62,10 @@ class RecordAccumulator:
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters = 0
         """Callers that stand in line for room: nobody else takes any (`RoomLine`)."""
+        self.released = 0
+        """How many batches have given their memory back."""
         self.starved = False
-        """What is in flight hasn't freed enough for the first in line for a while."""
+        """Nothing has come back for a while, and the first in line still waits (`RoomLine`)."""
         self.flushes = 0
         """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
         self.ended: KafkaError | None = None
@@ -506,6 +508,7 @@ class RecordAccumulator:
                 return
             self._open_books()
             self.used -= batch.reserved
+            self.released += 1
             batch.reserved = 0
             self._live.pop(batch, None)
             batch.builder.release()

@@ -15,10 +15,10 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
-WISH_S = 0.1
-"""Seconds for which the first in line waits for more than it needs, and batches may linger all the
-same. What isn't freed in that time may stay taken for minutes (a leader that is gone), and healthy
-partitions mustn't wait for it."""
+PATIENCE_S = 1.0
+"""Seconds without any memory that comes back, after which the first in line has what is free, if
+that is what it needs, and nothing lingers any more. The rest may be a dead leader's for minutes,
+and healthy partitions mustn't wait for it; brokers that are only slow bring some back sooner."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,6 @@ class _Waiting:
     owner: object
     size: int
     wanted: int
-    first_since: float | None = None
     turn: Completion[None] = field(default_factory=Completion)
 
 
@@ -37,6 +36,11 @@ class RoomLine:
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
         self._line: list[_Waiting] = []
+        self._first: _Waiting | None = None
+        self._released = 0
+        self._patient_until = 0.0
+        self._hope = accumulator.limit
+        """No more than this is to be had, as far as the last wait in vain has shown."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `size` bytes are the owner's; False when they aren't by the deadline.
@@ -79,28 +83,33 @@ class RoomLine:
 
     def advance(self, now: float) -> bool:
         """Give to the first what it waits for, and then to the next."""
-        moved = False
+        moved, accumulator = False, self._accumulator
         while self._line:
-            first, grant = self._line[0], self._accumulator.grant
-            if first.first_since is None:
-                first.first_since = now
-                self._accumulator.starved = False
-            patient = now < first.first_since + WISH_S
-            if not grant(first.owner, first.wanted) and (
-                patient or not grant(first.owner, first.size)
-            ):
-                if not patient and not self._accumulator.starved:
-                    self._accumulator.starved = moved = True  # what lingers has to go
-                break
-            self._accumulator.waiters -= 1
+            first = self._line[0]
+            if first is not self._first or accumulator.released != self._released:
+                self._first, self._released = first, accumulator.released
+                self._patient_until, accumulator.starved = now + PATIENCE_S, False
+            if not self._grant(first):
+                if now < self._patient_until or accumulator.starved:
+                    break
+                self._hope, accumulator.starved = accumulator.limit - accumulator.used, True
+                moved = True  # what lingers has to go
+                continue
+            accumulator.waiters -= 1
             self._line.pop(0).turn.complete(None)
             moved = True
         return moved
 
+    def _grant(self, first: _Waiting) -> bool:
+        grant = self._accumulator.grant
+        if grant(first.owner, first.wanted):
+            self._hope = self._accumulator.limit
+            return True
+        return self._hope < first.wanted and grant(first.owner, max(first.size, self._hope))
+
     def next_deadline(self, now: float) -> float | None:
-        """When the first is content with what it needs; all else comes with what others do."""
-        since = self._line[0].first_since if self._line else None
-        return None if since is None or now >= since + WISH_S else since + WISH_S
+        """When the first is content with what is free; all else comes with what others do."""
+        return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client ends: the engine closes the flows."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, RecordAccumulator
-from odradek.clients.producer.room_line import WISH_S, RoomLine
+from odradek.clients.producer.room_line import PATIENCE_S, RoomLine
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ClientClosedError
 from odradek.common.events import EventLog
@@ -147,9 +147,9 @@ def test_what_is_free_for_long_is_enough_if_it_is_all_that_is_needed() -> None:
     """The rest may be a dead leader's for minutes: healthy partitions don't wait for it."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
-    assert scene.engine.step(1.0) == 1.0 + WISH_S
+    assert scene.engine.step(1.0) == 1.0 + PATIENCE_S
     assert not room.done
-    scene.engine.step(1.0 + WISH_S)
+    scene.engine.step(1.0 + PATIENCE_S)
     assert room.result()
     assert scene.accumulator.granted["small"] == SIZE
 
@@ -160,8 +160,36 @@ def test_nothing_lingers_once_the_first_has_waited_for_a_while() -> None:
     assert scene.send() == 0
     scene.stand("large", 5000)
     assert not scene.accumulator._hurry
-    scene.engine.step(WISH_S)
+    scene.engine.step(PATIENCE_S)
     assert scene.accumulator._hurry
+
+
+def test_a_slow_broker_that_frees_memory_is_waited_for() -> None:
+    """Slow is not dead: or each record beside it would be a batch of its own."""
+    scene = Scene(taken=LIMIT - SIZE)
+    room = scene.stand("small", SIZE)
+    for turn in range(1, 6):
+        scene.accumulator.released += 1  # a batch came back, and held little
+        scene.engine.step(turn * 0.9 * PATIENCE_S)
+        assert not room.done
+    scene.engine.step(6.0 * PATIENCE_S)
+    assert room.result()
+
+
+def test_what_was_waited_for_in_vain_is_not_hoped_for_again() -> None:
+    scene = Scene(taken=LIMIT - 3 * SIZE)
+    first = scene.stand("first", SIZE)
+    scene.engine.step(PATIENCE_S)
+    assert first.result()
+    assert scene.accumulator.granted["first"] == 3 * SIZE  # what is free, for those after it, too
+    scene.accumulator.waive("first")
+    assert scene.stand("second", SIZE).result()  # at once
+    scene.accumulator.waive("second")
+    scene.comes_back(2.0)
+    assert scene.stand("third", SIZE).result()
+    assert scene.accumulator.granted["third"] == BATCH  # and hope is back
+    scene.accumulator.waive("third")
+    assert scene.nothing_is_left()
 
 
 def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
@@ -169,7 +197,7 @@ def test_the_patience_of_the_next_begins_when_it_is_first() -> None:
     large, small = scene.stand("large", LIMIT, 5.0), scene.stand("small", SIZE)
     scene.engine.step(5.0)
     assert (large.result(), small.done) == (False, False)
-    scene.engine.step(5.0 + WISH_S)
+    scene.engine.step(5.0 + PATIENCE_S)
     assert small.result()
 
 
