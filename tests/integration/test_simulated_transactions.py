@@ -136,7 +136,11 @@ def strangers(room: Room, version: int) -> list[Any]:
     producer = room.producer(f"stranger{version}", version)
     said: list[Any] = [settled(lambda n=n: producer.send(b"a", version=n)) for n in (9, 11)]  # type: ignore[misc]
     said += [settled(lambda n=n: producer.commit_offset(3, n)) for n in (3, 4)]  # type: ignore[misc]
-    said.append(settled(lambda: producer.commit_offset(3, 5, generation_id=4, member_id="m")))
+    said.append(
+        settled(
+            lambda: producer.commit_offset(3, 5, generation_id_or_member_epoch=4, member_id="m")
+        )
+    )
     made: Any = room
     other = Producer(made, f"{room.names}-nobody", 999_999, 0, version)
     said += [settled(lambda: other.send(b"a", version=11)), settled(lambda: other.add(0))]
