@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -427,11 +428,8 @@ def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> N
         client.close()
 
 
-def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    scene = Scene()
-    scene.write(range(8))
+def hangs_with_the_offset_of_the_first(scene: Scene) -> Producer:
+    """A producer whose transaction has sent an offset of the first partition, and stays open."""
     host = scene.world.host("hangs")
     servers = scene.cluster.bootstrap_servers
     producer = Producer(
@@ -440,6 +438,15 @@ def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of
     producer.init_transactions()
     producer.begin_transaction()
     producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, ConsumerGroupMetadata("g"))
+    return producer
+
+
+def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.write(range(8))
+    producer = hangs_with_the_offset_of_the_first(scene)
     a = scene.member(enable_auto_commit=False)
     a.assign(PARTITIONS[:2])
     assert scene.read(a, 2) == [1, 5]  # of the other partition, at once
@@ -454,6 +461,40 @@ def test_a_partition_whose_offset_is_not_stable_holds_up_no_other_and_is_told_of
     # The transaction ends by its own time.
     assert scene.read(a, 2) == [0, 4]
     assert "its committed offset" not in str(a.explain())
+    for client in (a, producer):
+        client.close(0)
+
+
+@pytest.mark.parametrize("how", ["seek", "assign"])
+def test_an_offset_that_nobody_wants_any_more_is_not_asked_for(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a `seek()`, or once other partitions are assigned, it doesn't matter what is
+    committed: to go on would ask for a minute, and warn of a partition that is read.
+    """
+    scene = Scene()
+    scene.write(range(80))
+    producer = hangs_with_the_offset_of_the_first(scene)
+    asked: Counter[str] = Counter()
+    scene.cluster.observers.append(
+        lambda broker, host, request: asked.update([type(request.body).__name__])
+    )
+    a = scene.member(enable_auto_commit=False)
+    a.assign(PARTITIONS[:1])
+    assert a.poll(1.0) == []
+    assert any("OffsetFetch" in name for name in asked)
+    asked.clear()
+    if how == "seek":
+        a.seek(PARTITIONS[0], 0)
+    else:
+        a.assign(PARTITIONS[1:2])
+    assert a.poll(1.0)
+    while scene.world.now < 75:
+        a.poll(1.0)
+    others = 1 if how == "assign" else 0  # the other partition's own look-up
+    assert sum(n for name, n in asked.items() if "OffsetFetch" in name) <= 1 + others, asked
+    assert "its committed offset" not in str(a.explain())
+    assert "its committed offset" not in caplog.text
     for client in (a, producer):
         client.close(0)
 

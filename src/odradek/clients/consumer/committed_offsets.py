@@ -111,7 +111,8 @@ class CommittedOffsets:
         """What is committed; None where nothing is. Offsets of open transactions are waited for.
 
         `told` hears of each partition as soon as something is known of it: also where others wait
-        or are refused. Of its offset, of an error for good, or of one that is asked through.
+        or are refused. Of its offset, of an error for good, or of one that is asked through. What
+        it no longer wants isn't asked for again, and isn't in what is given.
         """
         return OffsetLookup(self, partitions, told).run(deadline)
 

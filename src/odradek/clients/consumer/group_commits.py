@@ -239,34 +239,41 @@ class GroupCommits:
         subscription = self._group.engine.subscription
         refused = False
 
+        def still(partition: TopicPartition) -> bool:
+            """Nobody has sought in it, or given it away."""
+            state, generation = wanted[partition]
+            return state.generation == generation and subscription.holds(state)
+
         def take(partition: TopicPartition) -> PartitionState | None:
-            state, generation = wanted.pop(partition)
-            if state.generation != generation or not subscription.holds(state):
-                return None
-            state.resetting = False
-            subscription.changes += 1
+            state = wanted[partition][0] if still(partition) else None
+            del wanted[partition]
+            if state is not None:
+                state.resetting = False
+                subscription.changes += 1
             return state
 
-        def told(partition: TopicPartition, found: OffsetAndMetadata | KafkaError | None) -> None:
+        def told(partition: TopicPartition, found: OffsetAndMetadata | KafkaError | None) -> bool:
             nonlocal refused
             if partition not in wanted:
-                return
-            if isinstance(found, KafkaError) and found.retriable:
+                return False
+            if isinstance(found, KafkaError) and found.retriable and still(partition):
                 self._wait_for(partition, found)
-                return
+                return True
             self.awaited.pop(partition, None)
             state = take(partition)
+            if state is None:
+                return False
             if isinstance(found, KafkaError):
                 refused = True
-                if state is not None:
-                    subscription.fail(state, found, self._group.engine.now)
-            elif state is not None and found is None:
+                subscription.fail(state, found, self._group.engine.now)
+            elif found is None:
                 state.reset = subscription.policy
-            elif state is not None and found is not None:
+            else:
                 state.move_to(found.offset, found.leader_epoch)
                 state.committed = found.offset
             subscription.changed.notify()
             self._group.engine.fetcher.changed.notify()
+            return True
 
         error: KafkaError | None = None
         try:

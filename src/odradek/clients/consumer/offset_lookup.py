@@ -40,7 +40,8 @@ STABLE_FROM = 7
 """OffsetFetch can wait for open transactions from this version on (KIP-447)."""
 TOPIC_IDS_FROM = 10
 MEMBERSHIP_SEES_TO_IT = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
-OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], object]
+OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None], bool]
+"""Gives whether anybody still waits for that partition: it isn't asked for again where not."""
 
 
 class OffsetFetchByName(OffsetFetchRequest):
@@ -90,7 +91,7 @@ class OffsetLookup:
             return {}
         ask = self._stored.coordinator.ask
         yield from ask(self._what, self._body, OffsetFetchResponse, self._check, deadline)
-        return {partition: self._found[partition] for partition in self._asked}
+        return {tp: self._found[tp] for tp in self._asked if tp in self._found}
 
     def _body(self, _: float) -> OffsetFetchRequest:
         wanted = by_topic(self._left)
@@ -139,16 +140,17 @@ class OffsetLookup:
             found: OffsetAndMetadata | KafkaError | None = None
             if p.error_code:
                 found = _meant(error_for(p.error_code, f"{self._what}: {tp}"), name, "topic")
-                error = graver(error, found)
             elif p.committed_offset >= 0:
                 found = OffsetAndMetadata(
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
                 )
+            wanted = self._told is None or self._told(tp, found)
             if not isinstance(found, KafkaError):
-                del self._left[tp]
                 self._found[tp] = found
-            if self._told is not None:
-                self._told(tp, found)
+            elif wanted:
+                error = graver(error, found)
+                continue
+            del self._left[tp]
         return error
 
 
