@@ -196,8 +196,8 @@ def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
 
 
 @pytest.mark.parametrize("rack", [None, "b"])
-@pytest.mark.parametrize("node", [99, LEADER])
-def test_a_leader_that_names_a_useless_replica_whatever_it_is_asked_is_not_stormed(
+@pytest.mark.parametrize("node", [99, LEADER, NEAR])
+def test_brokers_that_name_a_replica_whatever_they_are_asked_are_not_stormed(
     node: int, rack: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def name(answer: Any) -> None:
@@ -211,3 +211,36 @@ def test_a_leader_that_names_a_useless_replica_whatever_it_is_asked_is_not_storm
     assert sum(reader.fetches.values()) < 30
     monkeypatch.undo()
     reader.read_all(limit=10.0)
+
+
+def test_one_answer_about_many_partitions_gives_no_advice_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first of them makes us ask for no more advice; that of the others was asked for."""
+    reader = Reader(10)
+    reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
+    with Producer(
+        bootstrap_servers=reader.cluster.bootstrap_servers, _host=reader.world.host("p")
+    ) as producer:
+        for n in range(5):
+            producer.send("many", b"x", partition=n)
+        producer.flush(timeout=20)
+    told: list[int] = []
+
+    def name(answer: Any) -> None:
+        for partition in (p for topic in answer.responses for p in topic.partitions):
+            if not told and not partition.error_code:
+                partition.preferred_read_replica, partition.records = 99, b""
+        told.extend([1] if answer.responses else [])
+
+    spoil_answers(monkeypatch, FetchRequest.API_KEY, name)
+    retries: list[str] = []
+    reader.client.listen(
+        lambda event: retries.append(str(event)) if "names replica 99" in str(event) else None
+    )
+    reader.client.assign([TopicPartition("many", n) for n in range(5)])
+    found = 0
+    while found < 5:
+        found += len(reader.client.poll(0.5))
+    assert told
+    assert not retries

@@ -23,6 +23,7 @@ class Asked:
         "_doubtful",
         "address",
         "doubted",
+        "leaders_only",
         "names",
         "outdated",
         "parts",
@@ -38,6 +39,8 @@ class Asked:
         self.version = -1
         self.doubted: PartitionState | None = None
         """What is asked for alone, because of an answer that was too large."""
+        self.leaders_only = False
+        """The last request asked for no advice whom to read."""
         self.under_way = False
         """A request is unanswered."""
         self.outdated = False

@@ -291,6 +291,7 @@ class Fetcher:
         )
         asked.session.fill(body, asked.wanted, version)
         asked.under_way = True
+        asked.leaders_only = self._replicas.leaders_only(now)
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
         request.reply.when_done(lambda reply: self._answered(asked, reply))
@@ -328,7 +329,7 @@ class Fetcher:
             for data in item.partitions:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
-                    self._take(*found, data, asked.address, brokers, now)
+                    self._take(*found, data, asked, brokers, now)
         for state in asked.without_news():
             state.missing_since = None
             state.fetched_well()
@@ -368,7 +369,7 @@ class Fetcher:
         state: PartitionState,
         offset: int,
         data: PartitionData,
-        address: Address,
+        asked: Asked,
         brokers: list[Broker],
         now: float,
     ) -> None:
@@ -376,14 +377,14 @@ class Fetcher:
             self._failed(state, offset, data, brokers, now)
             return
         state.missing_since = None
-        node = data.preferred_read_replica
-        sound = node < 0 or self._replicas.prefer(state, node, now)
+        node, address = data.preferred_read_replica, asked.address
+        sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)
         if not records:
-            if sound:
+            if not sound:
+                self._retry(state, KafkaError(f"{address} names replica {node}, unasked"), now)
+            elif node < 0:  # advice alone proves nothing: the backoff goes on after it
                 state.fetched_well()
-            else:
-                self._retry(state, KafkaError(f"its leader names replica {node}, again"), now)
             return
         found = survey(records, offset)
         if found.size == 0 and found.needed is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.common.types import Address
 from odradek.metadata.cluster import Broker, Cluster, Partition
 from odradek.network.connection import Connection
 
@@ -46,7 +47,11 @@ class ReadReplicas:
 
     def rack(self, now: float) -> str:
         """What a fetch says of where we are."""
-        return "" if now < self._leaders_until else self._rack
+        return "" if self.leaders_only(now) else self._rack
+
+    def leaders_only(self, now: float) -> bool:
+        """Whether a fetch of this moment asks for no advice."""
+        return now < self._leaders_until
 
     def source(
         self, state: PartitionState, snapshot: Cluster, partition: Partition, now: float
@@ -67,10 +72,13 @@ class ReadReplicas:
             return leader
         return found
 
-    def prefer(self, state: PartitionState, node: int, now: float) -> bool:
-        """Take a leader's advice, unless we know better.
+    def prefer(
+        self, state: PartitionState, node: int, asked: Address, leaders_only: bool, now: float
+    ) -> bool:
+        """Take the advice of whom was `asked`, in a fetch that wanted advice or not.
 
-        False where it gives such advice unasked, again and again: then asking at once is no use.
+        False where to ask again at once is no use: it comes unasked, so it would come again and
+        again, or from a replica, and two of them could send us to and fro.
         """
         engine = self._engine
         snapshot = engine.metadata.snapshot
@@ -78,13 +86,17 @@ class ReadReplicas:
         partition = None if snapshot is None else snapshot.partition(name, number)
         if snapshot is None or partition is None:
             return True
-        broker = snapshot.brokers.get(node)
+        leader, broker = snapshot.brokers.get(partition.leader), snapshot.brokers.get(node)
+        if leader is None or leader.address != asked:
+            self.give_up((state,), now)
+            return False
+        if leaders_only:
+            return False
         if broker is None:
             engine.metadata.request(f"{state.partition}: replica {node} isn't known")
         if broker is None or node in (partition.leader, *partition.offline) or self._down(broker):
-            unasked = not self.rack(now)
             self._leaders_until = now + LEADERS_ONLY
-            return not unasked
+            return True
         until = now + self._max_age
         state.replica = ReadReplica(node, until, partition.leader, partition.leader_epoch)
         return True

@@ -32,6 +32,12 @@ def make() -> tuple[ReadReplicas, PartitionState]:
     return ReadReplicas(engine, engine.subscription), engine.subscription.get(TP)
 
 
+def advised(
+    replicas: ReadReplicas, state: PartitionState, node: int, *, by: int = 1, unasked: bool = False
+) -> bool:
+    return replicas.prefer(state, node, BROKERS[by].address, unasked, 10.0)
+
+
 def source(replicas: ReadReplicas, state: PartitionState, seen: Cluster, now: float) -> int:
     found = replicas.source(state, seen, seen.topics["t"].partitions[0], now)
     return -1 if found is None else found.id
@@ -40,7 +46,7 @@ def source(replicas: ReadReplicas, state: PartitionState, seen: Cluster, now: fl
 def test_the_preferred_replica_until_it_expires() -> None:
     replicas, state = make()
     assert source(replicas, state, cluster(), 10.0) == 1
-    replicas.prefer(state, 2, 10.0)
+    assert advised(replicas, state, 2)
     assert source(replicas, state, cluster(), 309.9) == 2
     assert source(replicas, state, cluster(), 310.0) == 1
     assert source(replicas, state, cluster(), 10.0) == 1  # and it isn't remembered
@@ -58,7 +64,7 @@ def test_the_preferred_replica_until_it_expires() -> None:
 )
 def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
     replicas, state = make()
-    replicas.prefer(state, 2, 10.0)
+    assert advised(replicas, state, 2)
     assert source(replicas, state, seen, 11.0) == asked
     assert source(replicas, state, cluster(), 11.0) == 1
 
@@ -67,7 +73,7 @@ def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
 def test_advice_that_is_of_no_use_isnt_asked_for_again_at_once(node: int) -> None:
     replicas, state = make()
     assert replicas.rack(10.0) == "rack-2"
-    replicas.prefer(state, node, 10.0)
+    assert advised(replicas, state, node)
     assert source(replicas, state, cluster(), 10.0) == 1
     assert replicas.rack(10.0) == ""
     assert replicas.rack(10.0 + LEADERS_ONLY) == "rack-2"
@@ -77,6 +83,23 @@ def test_giving_up_says_whether_there_was_a_replica() -> None:
     replicas, state = make()
     assert not replicas.give_up((state,), 10.0)
     assert replicas.rack(10.0) == "rack-2"
-    replicas.prefer(state, 2, 10.0)
+    assert advised(replicas, state, 2)
     assert replicas.give_up((state,), 10.0)
     assert replicas.rack(10.0) == ""
+
+
+def test_unasked_advice_is_not_taken_and_puts_nothing_off() -> None:
+    replicas, state = make()
+    assert not advised(replicas, state, 2, unasked=True)
+    assert not advised(replicas, state, 9, unasked=True)
+    assert source(replicas, state, cluster(), 10.0) == 1
+    assert not replicas.leaders_only(10.0)  # nor is the time without advice ever longer for it
+
+
+@pytest.mark.parametrize("node", [1, 2, 3, 9])
+def test_a_replica_that_sends_us_on_is_left(node: int) -> None:
+    replicas, state = make()
+    assert advised(replicas, state, 2)
+    assert not advised(replicas, state, node, by=2)
+    assert source(replicas, state, cluster(), 10.0) == 1
+    assert replicas.leaders_only(10.0)
