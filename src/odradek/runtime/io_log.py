@@ -46,7 +46,7 @@ class IoLog(logging.Filter):
         """Held by the thread that hands on: a second one waits, so that lines keep their order."""
         self._thread = -1
         self._running = False
-        self._count = threading.Lock()
+        self._count = threading.RLock()
         self._dropped = 0
 
     def abandon(self) -> None:
