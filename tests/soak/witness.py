@@ -26,10 +26,11 @@ PATIENCE = 60.0
 GROUPS = "__consumer_offsets"
 REFUSED = re.compile(
     rf"Failed to load metadata from {GROUPS}-(\d+) with epoch .*\n"
+    r"(?:java\.lang\.RuntimeException: Replaying record .*\n(?:\t.*\n)*Caused by: )?"
     r"(java\.lang\.IllegalStateException.*)"
 )
 """What a broker logs, stack trace and all, whose coordinator takes what stands in its log for
-impossible: every other broker reads the same log."""
+impossible: every other broker reads the same log. Some releases tell first which record it was."""
 T = TypeVar("T")
 
 

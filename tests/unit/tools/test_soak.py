@@ -292,6 +292,16 @@ GONE = FAILED.format(
     why="Cannot set the epoch of y0m5-2 to 2 because the partition is still owned at epoch 759",
     class_name="java.lang.IllegalStateException",
 )
+REPLAYING = (
+    "2026-11-24T01:44:51,077 ERROR o.a.k.c.c.r.CoordinatorRuntime [Group id=2] Failed to "
+    "load metadata from __consumer_offsets-2 with epoch 72 due to {why} failed..\n"
+    "java.lang.RuntimeException: {why} failed.\n"
+    "\tat org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.lambda$0(L.java:292)\n"
+    "\tat java.base/java.util.Optional.ifPresent(Optional.java:178)\n"
+    "Caused by: java.lang.IllegalStateException: Cannot set the epoch of BJMw-3 to 2 because the "
+    "partition is still owned at epoch 759\n\t... 9 more\n"
+).format(why="Replaying record CoordinatorRecord(key=K(groupId='chain-consumer'), value=V(a=2))")
+"""A soak's own log: Kafka 4.3.1 tells which record it was, and wraps the reason."""
 BUSY = FAILED.format(
     why="gone", class_name="org.apache.kafka.common.errors.NotLeaderOrFollowerException"
 )
@@ -316,7 +326,13 @@ class FakeCluster:
 
 @pytest.mark.parametrize(
     ("log", "lost"),
-    [("", []), (BUSY, []), (GONE, ["chain-consumer"]), (BUSY + GONE, ["chain-consumer"])],
+    [
+        ("", []),
+        (BUSY, []),
+        (GONE, ["chain-consumer"]),
+        (BUSY + GONE, ["chain-consumer"]),
+        (REPLAYING, ["chain-consumer"]),
+    ],
 )
 def test_groups_that_kafka_itself_has_lost_are_told_from_its_logs(
     log: str, lost: list[str], monkeypatch: pytest.MonkeyPatch
