@@ -68,19 +68,25 @@ def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
     assert "NO_HEADERS|tombstone|NIL" in untimed[0]
 
 
+NEWER = ("ApiVersions(18): ", "TxnOffsetCommit(28): ")
+"""Of these 4.4 brought a version that 4.3's tool doesn't know."""
+
+
 def test_the_same_versions(cluster: LocalCluster) -> None:
     ours = odradek("broker-api-versions", cluster).splitlines()
     theirs = kafka("BrokerApiVersionsCommand", cluster).splitlines()
     assert ours[0] == theirs[0]
     assert len(ours) > 70
     usable = 0
+    # 4.4's own are unknown to 4.3's tool, and 4.4's isn't on Maven Central.
     newer = [line for line in ours if "(93): " in line or "(94): " in line]
-    assert all("UNSUPPORTED" in line for line in newer)  # 4.4's, unknown to 4.3's tool
     ours = [line for line in ours if line not in newer]
+    theirs = [line for line in theirs if "(93): " not in line and "(94): " not in line]
+    assert len(newer) == 2
     for mine, reference in zip(ours, theirs, strict=True):
-        if "[unusable: no messages in this client]" in mine:
+        if "[unusable: no messages in this client]" in mine or mine.strip().startswith(NEWER):
             assert mine.partition(" [")[0] == reference.partition(" [")[0]
         else:
             assert mine == reference
-            usable += "[usable: " in mine
+        usable += "[usable: " in mine
     assert usable == len(GENERATED)

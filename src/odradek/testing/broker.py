@@ -21,7 +21,7 @@ from odradek.runtime.private_files import write_privately
 from odradek.testing.process import Child
 
 BROKER_CLASS = "kafka.Kafka"
-_TOOLS = "org.apache.kafka.tools."
+_TOOLS = ("org.apache.kafka.tools.", "kafka.admin.")
 _LOG_TAIL_LINES = 30
 _LOG4J = """\
 rootLogger.level = {level}

@@ -28,7 +28,7 @@ from odradek.testing.errors import JarsError
 from odradek.testing.java import java_home, own_cache
 
 LISTS = Path(__file__).parent
-DEFAULT_VERSION = "4.3.1"
+DEFAULT_VERSION = "4.4.0"
 TOOLS_OF = {"4.4.0": "4.3.1"}
 """Whose console tools are run for a version whose own aren't on Maven Central."""
 _FETCH_TIMEOUT_S = 600.0
