@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import os
 import sys
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -43,6 +45,7 @@ COMMANDS = {
     "events": Command(
         "odradek.cli.events", "app", "Clients' own events as tables of storms and outages."
     ),
+    "topics": Command("odradek.cli.topics", "app", "Make, list and delete topics."),
     "produce": Command(
         "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
     ),
@@ -74,8 +77,14 @@ def build(wanted: str | None) -> typer.Typer:
     )
 
     @app.callback()
-    def _root() -> None:
-        """Make typer treat even a single command as a subcommand."""
+    def _root(
+        version: Annotated[
+            bool, typer.Option("--version", help="Print the version, as `odradek version` does.")
+        ] = False,
+    ) -> None:
+        # Also makes typer treat even a single command as a subcommand.
+        if version:
+            raise AssertionError("main() calls the command of that name instead")
 
     for name, command in COMMANDS.items():
         if name != wanted:
@@ -94,23 +103,35 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the command line of this process.
+
+    Whoever reads what is printed may go when it has seen enough (`| head`): that is no failure, so
+    the exit status is 0, unless the command had ended with another one.
+    """
+    # Commands say in their own words what clients would tell a program without logging (R-IN-6).
+    logging.getLogger("odradek").addHandler(logging.NullHandler())
+    if sys.argv[1:2] == ["--version"]:
+        sys.argv[1] = "version"
     wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    status: str | int | None = 0
     try:
         try:
             build(wanted)()
-        finally:
-            if sys.stdout is not None:  # `>&-`
-                sys.stdout.flush()  # here, where somebody can be told that it can't be done
+        except SystemExit as end:
+            # typer makes a failure of a reader that has gone.
+            status = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
+        if sys.stdout is not None:  # `>&-`
+            sys.stdout.flush()  # here, where somebody can be told that it can't be done
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        if sys.stdout is not None:  # for the exit's own flush
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:
             text = f"what it writes doesn't get there: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
-        sys.exit(1)
+            status = 1
+        if sys.stdout is not None:  # for the exit's own flush
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
 
 
 def _not_called() -> None:

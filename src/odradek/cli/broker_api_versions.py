@@ -11,7 +11,6 @@ the others are shown all the same; a broker that doesn't answer makes the exit s
 from __future__ import annotations
 
 import json as jsonlib
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,7 @@ import typer
 
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import read_client_file
-from odradek.cli.console.waiting import PROGRESS, checked, ending, in_words, say
+from odradek.cli.console.waiting import checked, ending, in_words, say, telling_of_waiting
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
@@ -60,15 +59,9 @@ def broker_api_versions(
         given = config_of(context.params)
         limit = checked(ADMIN, given)["default.api.timeout.ms"]
         text = f"not every broker has answered yet; they are asked for {limit:.0f} s"
-        progress = threading.Timer(PROGRESS, say, [text])
-        progress.daemon = True
-        with Admin(given) as admin:
+        with Admin(given) as admin, telling_of_waiting(text):
             admin.listen(_tell_retries)
-            progress.start()
-            try:
-                brokers = admin.describe_api_versions()
-            finally:
-                progress.cancel()
+            brokers = admin.describe_api_versions()
     if json:
         typer.echo(jsonlib.dumps({"brokers": [as_dict(b) for b in brokers]}))
     else:

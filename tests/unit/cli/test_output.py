@@ -29,14 +29,29 @@ def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
     assert line.count("\n") == 1
 
 
-def test_a_reader_that_has_gone_is_no_news() -> None:
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["version"], 0),
+        (["--version"], 0),
+        (["simulate", "recovery", "--help"], 0),
+        (["cluster", "start", "--brokers", "0"], 2),
+    ],
+)
+def test_a_reader_that_has_gone_changes_no_status(words: list[str], status: int) -> None:
+    """As in `odradek ... | head`."""
+
+    def run(stdout: int) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-c", RUN, *words]
+        return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
+
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, "version"], stdout=writer, stderr=subprocess.PIPE, check=False
-    )
+    done = run(writer)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    read = run(subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (status, read.stderr)
+    assert read.returncode == status
 
 
 def test_an_output_that_would_not_wait_gets_every_byte_once(

@@ -83,6 +83,18 @@ def patiently(
 
 
 @contextlib.contextmanager
+def telling_of_waiting(text: str) -> Iterator[None]:
+    """Say this once on stderr where what is done here takes long."""
+    progress = threading.Timer(PROGRESS, say, [text])
+    progress.daemon = True
+    progress.start()
+    try:
+        yield
+    finally:
+        progress.cancel()
+
+
+@contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """Let SIGTERM end the command as Ctrl-C does: what was begun is finished within a bound."""
     if threading.current_thread() is not threading.main_thread():
