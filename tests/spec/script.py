@@ -301,10 +301,19 @@ class Script:
         gaps: list[Any] | None = None,
         topics: list[list[str]] | None = None,
         each_names: str | None = None,
+        lists: bool = False,
     ) -> None:
-        """Requests that were sent; `topics` is what each asked for, `each_names` one of them."""
+        """Requests that were sent; `topics` is what each asked for, `each_names` one of them.
+
+        Lists of all topics are no refreshes (R-IN-6 asks for one per missing topic): they count
+        only where `lists` says so.
+        """
         found = [
-            a for a in self.world.asks(api) if to in (a.address, "*") and since <= a.at <= until
+            a
+            for a in self.world.asks(api)
+            if to in (a.address, "*")
+            and since <= a.at <= until
+            and (lists or api != "Metadata" or a.body.topics is not None)
         ]
         times = [(round(a.at, 3), a.address) for a in found]
         assert within(len(found), count), f"{len(found)} {api} to {to}, not {count}: {times}"

@@ -112,6 +112,24 @@ class AttemptExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingExplanation:
+    """A topic, or a partition of one, that is in use and isn't there."""
+
+    topic: str
+    partition: int | None
+    """None: the whole topic."""
+    seconds: float
+    """For how long it has been missed."""
+    near: tuple[str, ...]
+    """Topics that are there and have names like it, once they have been looked up."""
+
+    def __str__(self) -> str:
+        what = "" if self.partition is None else f"partition {self.partition} of "
+        alike = f"; names like it: {', '.join(self.near)}" if self.near else ""
+        return f"{what}topic {self.topic} hasn't been there for {self.seconds:.1f} s{alike}"
+
+
+@dataclass(frozen=True, slots=True)
 class BufferExplanation:
     """Memory that is used again and again, in bytes."""
 
@@ -159,6 +177,8 @@ class Explanation:
     """Of a consumer with a `group.id`."""
     transaction: TransactionExplanation | None = None
     """Of a producer with a `transactional.id`."""
+    missing: tuple[MissingExplanation, ...] = ()
+    """Topics and partitions in use that aren't there."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -172,6 +192,7 @@ class Explanation:
             lines.append(f"  {self.group}")
         if self.transaction is not None:
             lines.append(f"  {self.transaction}")
+        lines += [f"  {one}" for one in self.missing]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]
@@ -273,6 +294,10 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     group = _group(engine, now)
     heard = ended is None and (outage is None or not outage.total)
     trouble = group.trouble() if group is not None and heard else ""
+    missing = _missing(engine, now)
+    if missing and heard:
+        said = missing[0].topic in trouble  # of a subscription; but without names like it
+        trouble = f"{'' if said else trouble} But {missing[0]}."
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],
@@ -310,6 +335,17 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         buffers=_buffers(engine),
         group=group,
         transaction=_transaction(engine),
+        missing=missing,
+    )
+
+
+def _missing(engine: ClientEngine, now: float) -> tuple[MissingExplanation, ...]:
+    found = engine.missing
+    topics = [(name, None, m) for name, m in list(found.topics.items())]
+    parts = [(p.topic, p.partition, m) for p, m in list(found.partitions.items())]
+    return tuple(
+        MissingExplanation(topic, number, max(0.0, now - m.since), m.near)
+        for topic, number, m in [*topics, *parts]
     )
 
 

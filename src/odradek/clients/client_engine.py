@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from odradek.clients.missing_topics import MissingTopics
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -115,7 +116,9 @@ class ClientEngine(Engine):
         """What callers wait for, and until when: for `explain()`."""
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
+        self.missing = MissingTopics(self)
         self.start(self.updater.run())
+        self.start(self.missing.run())
 
     # A host's inputs
 
@@ -184,7 +187,8 @@ class ClientEngine(Engine):
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")
-            so_far = f" (last answer: {error_for(code)})" if code else ""
+            near = self.missing.near(name)
+            so_far = f" (last answer: {error_for(code)}{near})" if code else ""
             now = yield from self.pause(f"metadata of topic {name}", deadline, now, so_far)
 
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:

@@ -20,7 +20,6 @@ from odradek.common.log_filter import guard_loggers
 from odradek.common.printable import LONGEST, cleaned, printable
 
 logger = logging.getLogger("odradek")
-logger.addHandler(logging.NullHandler())  # silent until the user configures logging
 guard_loggers()
 
 # The kinds, with the fields that go with them. Kept in one place, because users filter on them.

@@ -103,6 +103,15 @@ OPTIONS: dict[str, Option] = {
             kip="KIP-1242",
         ),
         Option(
+            "allow.auto.create.topics",
+            boolean,
+            True,
+            "Let brokers that are set to (auto.create.topics.enable) make a topic that is used and "
+            "isn't there. Admin clients and Spark's source never do.",
+            OF_PRODUCERS | OF_CONSUMERS,
+            kip="KIP-361",
+        ),
+        Option(
             "metadata.unavailable.timeout.ms",
             optional(milliseconds()),
             None,

@@ -24,7 +24,7 @@ OF_OTHERS = frozenset(
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
         *("interceptor.classes", "metric.reporters", "auto.include.jmx.reporter"),
         *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
-        *("enable.metrics.push", "allow.auto.create.topics", "check.crcs"),
+        *("enable.metrics.push", "check.crcs"),
         *("receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
         *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
         *("use.latest.version", "specific.avro.reader", "share.acknowledgement.mode"),

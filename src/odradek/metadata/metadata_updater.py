@@ -13,7 +13,7 @@ from collections import deque
 from typing import cast
 
 from odradek.common.backoff import Backoff
-from odradek.common.config import Config
+from odradek.common.config import ADMIN, Config
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
@@ -54,6 +54,8 @@ class MetadataUpdater:
         self._config = config
         self.bootstrap = shuffled(config["bootstrap.servers"], rng.shuffle)
         self._candidates = Candidates(network, metadata, self.bootstrap)
+        creates = config.client != ADMIN and config["allow.auto.create.topics"]
+        self._creates: bool = creates
         self._rebootstraps: bool = config["metadata.recovery.strategy"] == "rebootstrap"
         self._trigger: float = config["metadata.recovery.rebootstrap.trigger.ms"]
         self._retry = Backoff(config.backoff("retry.backoff"), rng)
@@ -208,7 +210,7 @@ class MetadataUpdater:
         topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
         body = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=self._creates,
         )
         try:
             reply = self._network.send(connection, body, now)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["KafkaDataSource"]
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:
     """Import the source on first use, and say what is missing where it can't be imported."""
     if name != "KafkaDataSource":

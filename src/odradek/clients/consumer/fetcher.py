@@ -222,6 +222,7 @@ class Fetcher:
             self._subscription.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
             self.changed.notify()
         elif partition is None and not self._missing(state, now):
+            self._engine.missing.note(state.partition)
             self._wake_at = min(self._wake_at, (state.missing_since or now) + self._missing_limit)
         if not metadata.requested and metadata.in_flight_topics is None:
             metadata.request(f"{state.partition} has no leader")

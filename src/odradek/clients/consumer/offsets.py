@@ -140,6 +140,7 @@ class ListOffsetsCall:
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None
         if topic is not None and partition.partition >= len(topic.partitions):
             self._reasons[partition] = f"the topic has {len(topic.partitions)} partitions"
+            self._engine.missing.note(partition)
         else:
             self._reasons[partition] = error_for(code).name if code else "no leader"
         if not metadata.requested and metadata.in_flight_topics is None:

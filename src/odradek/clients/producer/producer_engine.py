@@ -20,7 +20,7 @@ from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.types import Lock, Rng
+from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
 from odradek.record import SentColumns
@@ -73,6 +73,7 @@ class ProducerEngine(ClientEngine):
             if partition < count:
                 return topic
             self.metadata.request(f"topic {name} has no partition {partition} yet")
+            self.missing.note(TopicPartition(name, partition))
             so_far = f", which has partitions 0 to {count - 1},"
             what = f"partition {partition} of topic {name}"
             yield from self.pause(what, deadline, self.now, so_far)

@@ -1,0 +1,241 @@
+"""R-IN-6: nobody waits in silence for a topic or a partition that isn't there."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.broker import SimulatedBroker
+from odradek.simulation.environment import ReceivedRequest
+
+pytestmark = pytest.mark.simulation
+
+TYPO = "Flihgts"
+
+
+class Scene:
+    """A cluster with topic `flights`, of three partitions; counts what clients ask."""
+
+    def __init__(self) -> None:
+        self.world = World(seed=1)
+        self.cluster = SimulatedCluster(self.world, brokers=3)
+        self.cluster.create_topic("flights", partitions=3)
+        self.cluster.create_topic("counts")
+        self.lists = 0
+        self.requests: Counter[str] = Counter()
+        self.cluster.observers.append(self.look)
+
+    def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
+        self.requests[type(request.body).__name__] += 1
+        if isinstance(request.body, MetadataRequest) and request.body.topics is None:
+            self.lists += 1
+
+    def producer(self, **config: Any) -> Producer:
+        servers = self.cluster.bootstrap_servers
+        return Producer(bootstrap_servers=servers, **config, _host=self.world.host("p"))
+
+    def consumer(self, **config: Any) -> Consumer:
+        servers = self.cluster.bootstrap_servers
+        return Consumer(bootstrap_servers=servers, **config, _host=self.world.host("c"))
+
+
+def polls(consumer: Consumer) -> None:
+    for _ in range(12):
+        assert consumer.poll(1.0) == []
+
+
+def send(scene: Scene) -> Any:
+    client = scene.producer(max_block_ms=12_000)
+    with pytest.raises(KafkaTimeoutError, match="names like it: flights"):
+        client.send(TYPO, b"x")
+    return client
+
+
+def partitions_for(scene: Scene) -> Any:
+    client = scene.producer()
+    with pytest.raises(KafkaTimeoutError, match="names like it: flights"):
+        client.partitions_for(TYPO, timeout=12)
+    return client
+
+
+def assign(scene: Scene) -> Any:
+    client = scene.consumer()
+    client.assign([TopicPartition(TYPO, 0)])
+    polls(client)
+    return client
+
+
+def subscribe(protocol: str) -> Callable[[Scene], Any]:
+    def how(scene: Scene) -> Any:
+        client = scene.consumer(group_id="g", group_protocol=protocol)
+        client.subscribe([TYPO])
+        polls(client)
+        return client
+
+    return how
+
+
+def begin(scene: Scene) -> Any:
+    client = scene.producer(transactional_id="x", max_block_ms=12_000)
+    client.init_transactions()
+    client.begin_transaction()
+    with pytest.raises(KafkaTimeoutError):
+        client.send(TYPO, b"x")
+    return client
+
+
+USES: dict[str, Callable[[Scene], Any]] = {
+    "send": send,
+    "send in a transaction": begin,
+    "partitions_for": partitions_for,
+    "assign": assign,
+    "subscribe, classic": subscribe("classic"),
+    "subscribe, consumer": subscribe("consumer"),
+}
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        r.getMessage()
+        for r in caplog.records
+        if r.levelno == logging.WARNING and "waited for" in r.getMessage()
+    ]
+
+
+def found(scene: Scene, client: Any) -> None:
+    """It is noticed that nothing is missing any more."""
+    end = scene.world.now + 60
+    while client.explain().missing and scene.world.now < end:
+        if isinstance(client, Consumer):
+            client.poll(1.0)
+        else:
+            client.partitions_for(client.explain().missing[0].topic, timeout=5)
+    assert client.explain().missing == ()
+    assert "hasn't been there" not in str(client.explain())
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_topic_that_is_not_there_is_told_of_once_with_the_cure(
+    use: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    client = USES[use](scene)
+    (line,) = told(caplog)
+    assert f"topic {TYPO} isn't there" in line
+    assert "names like it: flights" in line
+    made = f"odradek topics create {TYPO} --bootstrap-server {scene.cluster.bootstrap_servers}"
+    assert line.endswith(made)
+    assert scene.lists == 1
+    picture = client.explain()
+    assert [(m.topic, m.partition, m.near) for m in picture.missing] == [(TYPO, None, ("flights",))]
+    assert f"But topic {TYPO} hasn't been there for " in picture.diagnosis
+    assert not scene.world.hot_loops
+    scene.cluster.create_topic(TYPO)
+    found(scene, client)
+    assert len(told(caplog)) == 1
+    client.close(0)
+
+
+def a_send(scene: Scene) -> Any:
+    client = scene.producer(max_block_ms=12_000)
+    with pytest.raises(KafkaTimeoutError, match="partitions 0 to 2"):
+        client.send("flights", b"x", partition=7)
+    return client
+
+
+def an_assignment(scene: Scene) -> Any:
+    client = scene.consumer()
+    client.assign([TopicPartition("flights", 7)])
+    polls(client)
+    return client
+
+
+@pytest.mark.parametrize("use", [a_send, an_assignment])
+def test_so_is_a_partition(use: Callable[[Scene], Any], caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    client = use(scene)
+    (line,) = told(caplog)
+    assert "topic flights has no partition 7" in line
+    assert "it has partitions 0 to 2" in line
+    assert scene.lists == 0
+    assert [str(m)[:35] for m in client.explain().missing] == [
+        "partition 7 of topic flights hasn't"
+    ]
+    scene.cluster.add_partitions("flights", 8)
+    if isinstance(client, Producer):
+        client.send("flights", b"x", partition=7).result(5)
+    found(scene, client)
+    client.close(0)
+
+
+def test_a_topic_that_is_made_soon_is_nobodys_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.world.after(3.0, lambda: scene.cluster.create_topic("soon"))
+    client = scene.producer()
+    assert client.send("soon", b"x").result(10).offset == 0
+    scene.world.advance(20)
+    assert told(caplog) == []
+    assert scene.lists == 0
+    client.close()
+
+
+def test_names_like_it_are_left_out_where_no_broker_lists_any(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The cluster dies amid the wait: what is told doesn't wait for ever for the list."""
+    scene = Scene()
+    for number in scene.cluster.brokers:
+        scene.world.after(4.5, partial(scene.cluster.crash, number))
+    client = scene.producer(max_block_ms=30_000)
+    with pytest.raises(KafkaError):
+        client.send(TYPO, b"x")
+    (line,) = told(caplog)
+    assert "names like it" not in line
+    client.close(0)
+
+
+def test_brokers_that_may_make_topics_do_so_for_producers_and_consumers() -> None:
+    """KIP-361, with Java's default: whoever doesn't want it says so."""
+    scene = Scene()
+    scene.cluster.auto_create = True
+    producer = scene.producer()
+    assert producer.send("new", b"x").result(10).offset == 0
+    consumer = scene.consumer()
+    consumer.assign([TopicPartition("read", 0)])
+    polls(consumer)
+    assert {"new", "read"} <= scene.cluster.topics.keys()
+    for client in (producer, consumer):
+        client.close()
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_nobody_else_has_topics_made(kind: type[Producer | Consumer | Admin]) -> None:
+    scene = Scene()
+    scene.cluster.auto_create = True
+    off = {} if kind is Admin else {"allow.auto.create.topics": "false"}
+    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, **off}
+    client: Any = kind(config, _host=scene.world.host("x"))
+    if isinstance(client, Producer):
+        with pytest.raises(KafkaTimeoutError):
+            client.partitions_for("new", timeout=2)
+    elif isinstance(client, Consumer):
+        client.assign([TopicPartition("new", 0)])
+        polls(client)
+    else:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            client.describe_topics(["new"], timeout=2)
+    assert "new" not in scene.cluster.topics
+    client.close(0)

@@ -1,0 +1,49 @@
+"""R-IN-6: what a person must know reaches stderr where a program has set up no logging."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import odradek
+from odradek.simulation import SimulatedCluster, World
+
+world = World(seed=1)
+cluster = SimulatedCluster(world, brokers=1)
+cluster.create_topic("flights")
+{setup}
+servers = cluster.bootstrap_servers
+producer = odradek.Producer(bootstrap_servers=servers, max_block_ms=8000, _host=world.host("p"))
+try:
+    producer.send("flihgts", b"x")
+except odradek.KafkaTimeoutError:
+    pass
+producer.close()
+"""
+
+
+def said(setup: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(setup=setup)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr
+
+
+def test_a_program_without_logging_sees_the_warning() -> None:
+    (line,) = said().splitlines()
+    assert "topic flihgts isn't there" in line
+    assert "names like it: flights" in line
+
+
+def test_one_with_logging_has_it_there_and_nowhere_else() -> None:
+    setup = "import logging; logging.basicConfig(format='mine: %(message)s')"
+    (line,) = said(setup).splitlines()
+    assert line.startswith("mine: ")
+
+
+def test_who_wants_none_says_so() -> None:
+    assert said("import logging; logging.getLogger('odradek').setLevel('ERROR')") == ""
