@@ -109,7 +109,9 @@ def __getattr__(name: str) -> Any:
     else:
         value = None
     if value is None:
-        raise AttributeError(f"module 'odradek' has no attribute {name!r}")
+        from odradek.common.habits import missing_name
+
+        raise missing_name(__name__, name)
     globals()[name] = value
     return value
 

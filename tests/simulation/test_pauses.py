@@ -75,6 +75,7 @@ def test_others_are_read_while_some_are_paused() -> None:
     scene.poll(1)
     first = scene.bytes
     scene.client.pause(PARTITIONS[1:])
+    assert scene.client.paused() == PARTITIONS[1:]
     while scene.seen[0] < RECORDS // 4:
         assert scene.poll(50) == {0}
     assert scene.client.poll(1.0) == []

@@ -25,6 +25,7 @@ from odradek.common.errors import (
     KafkaError,
 )
 from odradek.common.events import Listener
+from odradek.common.habits import missing_method
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
@@ -229,6 +230,11 @@ class Client(Generic[E]):
             )
 
     # What all clients can do
+
+    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_method(self, name)
 
     def listen(self, listener: Listener) -> None:
         """Have each event (R-EV-1) of this client handed to `listener`.

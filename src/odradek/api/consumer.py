@@ -148,6 +148,11 @@ class Consumer(GroupConsumer):
         """The partitions that are assigned."""
         return list(self._engine.subscription.partitions)
 
+    def paused(self) -> list[TopicPartition]:
+        """Those of them that `pause` holds back."""
+        states = list(self._engine.subscription.partitions.values())
+        return [state.partition for state in states if state.paused]
+
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
         self._check_open()

@@ -13,6 +13,7 @@ from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import Delivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
+from odradek.common.habits import missing_method
 from odradek.common.imports import loaded
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class RecordFuture:
         self._batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
+
+    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_method(self, name)
 
     def done(self) -> bool:
         """Whether the outcome is there."""

@@ -16,6 +16,7 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.group_options import GROUP_OPTIONS, check_group
+from odradek.common.habits import CURES, is_idle
 from odradek.common.option_values import (
     ADMIN,
     ALL,
@@ -62,6 +63,9 @@ class Config:
         self.client = client
         merged: dict[str, Any] = {}
         for key, value in [*given.items(), *keywords.items()]:
+            if is_idle(dotted(key), client):
+                logger.debug("%s means nothing here", dotted(key))
+                continue
             name, meant = spelled(dotted(key), value)
             if name in merged and (merged[name] != meant or dotted(key) == name):
                 also = "" if dotted(key) == name else f", as {dotted(key)} as well"
@@ -90,6 +94,10 @@ class Config:
         if option is not None:
             owners = " and ".join(sorted(option.clients))
             raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")
+        if name in CURES:
+            raise ConfigurationError(
+                f"there is no option {name!r} for a {self.client}: {CURES[name]}"
+            )
         close = difflib.get_close_matches(name, [*self._values, *ALIASES], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigurationError(f"there is no option {name!r} for a {self.client}{hint}")

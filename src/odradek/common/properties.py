@@ -11,46 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from odradek.common.config import OPTIONS
+from odradek.common.habits import IDLE_IN_FILES, is_idle
 from odradek.common.spellings import ALIASES, dotted
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _NAME = re.compile(r"[\w.$-]+")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
-
-OF_OTHERS = frozenset(
-    (
-        # Java: classes of the application's side, and what the Java machine measures and buffers
-        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
-        *("interceptor.classes", "metric.reporters", "auto.include.jmx.reporter"),
-        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
-        *("enable.metrics.push", "check.crcs"),
-        *("receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
-        *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
-        *("use.latest.version", "specific.avro.reader", "share.acknowledgement.mode"),
-        "share.acquire.mode",
-        # librdkafka: its logs, its queues, its sockets, brokers of long ago
-        *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
-        *("statistics.interval.ms", "builtin.features", "enable.random.seed"),
-        *("api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms"),
-        *("broker.version.fallback", "broker.address.ttl", "broker.address.family"),
-        *("socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails"),
-        *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "socket.blocking.max.ms"),
-        *("socket.timeout.ms", "message.copy.max.bytes"),
-        *("receive.message.max.bytes", "topic.metadata.refresh.interval.ms"),
-        *("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt"),
-        *("topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"),
-        *("queued.min.messages", "queued.max.messages.kbytes", "queue.buffering.max.messages"),
-        *("queue.buffering.max.kbytes", "queue.buffering.backpressure.threshold"),
-        *("batch.num.messages", "delivery.report.only.error", "sticky.partitioning.linger.ms"),
-        *("enable.partition.eof", "fetch.queue.backoff.ms", "fetch.error.backoff.ms"),
-        *("coordinator.query.interval.ms", "group.protocol.type", "offset.store.method"),
-        *("reconnect.backoff.jitter.ms", "internal.termination.signal"),
-    )
-)
-"""Settings of other clients that a file may hold, and that nothing here depends on. What changes
-the meaning of a program (`enable.auto.offset.store`, `partitioner.class` …) isn't among them."""
-OTHERS_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -120,7 +87,9 @@ def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
 
 
 def _is_idle(name: str, client: str | None) -> bool:
+    if is_idle(name, client):
+        return True
     option = OPTIONS.get(ALIASES.get(name, name))
     if option is not None:
         return client is not None and client not in option.clients
-    return name in OF_OTHERS or name.startswith(OTHERS_PREFIXES)
+    return name in IDLE_IN_FILES

@@ -51,6 +51,7 @@ ALIASES: dict[str, str] = {
     "ssl.ciphers": "ssl.cipher.suites",
     "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
     "socks5.proxy": "proxy.url",
+    "max.batch.size": "batch.size",
 }
 
 _OWN_CONTEXT = "make an ssl.SSLContext that does it and give it as ssl.context"

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 import odradek
-from odradek.common.config import OPTIONS, Config
+from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.properties import OF_OTHERS
 from odradek.common.secret import Secret
-from odradek.common.spellings import ALIASES, REFUSED
 
 JAVA = r"""
 # as a Java application has it
@@ -99,12 +97,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         odradek.read_properties(path)
     with pytest.raises(ConfigurationError, match="producer, consumer or admin, not 'broker'"):
         odradek.read_properties(path, "broker")
-
-
-def test_the_list_names_nothing_that_is_known() -> None:
-    assert not OF_OTHERS & OPTIONS.keys()
-    assert not OF_OTHERS & ALIASES.keys()
-    assert not OF_OTHERS & REFUSED.keys()
 
 
 @pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])

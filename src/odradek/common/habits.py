@@ -1,0 +1,213 @@
+"""What users of other Kafka clients type, and what to write here instead.
+
+In: names of settings, methods and classes, as Java's client, librdkafka with confluent-kafka,
+kafka-python and aiokafka have them. Out: whether a setting means nothing here, and the cure for
+what isn't taken. Must not: repeat what `spellings` has, names that mean one of our options.
+"""
+
+from __future__ import annotations
+
+from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
+
+IDLE = frozenset(
+    (
+        # Java: what its machine measures and buffers
+        *("metric.reporters", "auto.include.jmx.reporter", "enable.metrics.push"),
+        *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+        *("check.crcs", "receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
+        *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
+        *("use.latest.version", "specific.avro.reader", "share.acknowledgement.mode"),
+        *("share.acquire.mode", "bootstrap.resolve.timeout.ms"),
+        *("buffer.memory.allocation.strategy", "partitioner.rack.aware"),
+        # librdkafka: its logs, its queues, its sockets, brokers of long ago
+        *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
+        *("statistics.interval.ms", "builtin.features", "enable.random.seed", "enabled.events"),
+        *("api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms"),
+        *("broker.version.fallback", "broker.address.ttl", "broker.address.family"),
+        *("socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails"),
+        *("socket.send.buffer.bytes", "socket.receive.buffer.bytes", "socket.blocking.max.ms"),
+        *("socket.timeout.ms", "message.copy.max.bytes"),
+        *("receive.message.max.bytes", "topic.metadata.refresh.interval.ms"),
+        *("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.fast.cnt"),
+        *("topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"),
+        *("queued.min.messages", "queued.max.messages.kbytes"),
+        *("queue.buffering.backpressure.threshold", "batch.num.messages"),
+        *("delivery.report.only.error", "sticky.partitioning.linger.ms", "queuing.strategy"),
+        *("fetch.queue.backoff.ms", "fetch.error.backoff.ms", "produce.offset.report"),
+        *("coordinator.query.interval.ms", "group.protocol.type", "offset.store.method"),
+        *("offset.store.path", "offset.store.sync.interval.ms", "msg.order.cmp"),
+        *("reconnect.backoff.jitter.ms", "internal.termination.signal"),
+        *("consume.callback.max.messages",),
+        # kafka-python and aiokafka: sockets, brokers of long ago, the event loop
+        *("socket.options", "api.version", "api.version.auto.timeout.ms", "bootstrap.timeout.ms"),
+        *("metrics.enabled", "metric.group.prefix", "selector", "kafka.client", "loop"),
+        *("enable.incremental.fetch.sessions", "sock.chunk.bytes", "sock.chunk.buffer.count"),
+    )
+)
+"""Settings that are taken and change nothing: nothing that a program does depends on them here."""
+IDLE_FOR = {
+    "client.rack": (PRODUCER, ADMIN),
+    "max.in.flight": (CONSUMER, ADMIN),
+    "max.in.flight.requests.per.connection": (CONSUMER, ADMIN),
+    "message.max.bytes": (CONSUMER, ADMIN),
+    "retries": (ADMIN,),
+}
+"""The same for names that others' clients of these kinds have, and ours haven't."""
+IDLE_IN_FILES = frozenset(
+    (
+        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
+        *("interceptor.classes", "enable.partition.eof"),
+        *("queue.buffering.max.messages", "queue.buffering.max.kbytes"),
+    )
+)
+"""And for those of a properties file: what a program of another client reads there for itself."""
+IDLE_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
+
+_BYTES_OUT = "send() takes bytes: encode what you send, as in send(topic, json.dumps(it).encode())"
+_BYTES_IN = "records hold bytes: decode record.value and record.key yourself"
+_EVENTS = "client.listen(function) hears every event, and client.explain() gives the whole picture"
+_RAISED = "errors are raised by the call that they concern; client.listen(f) hears of all else"
+_LOG = "the client logs to logging.getLogger('odradek')"
+_LOOP = (
+    "a loop over records() or batches() commits what it is through with; with "
+    "enable.auto.commit=false commit(record) does"
+)
+_DELIVERY = "send(..., on_delivery=function) calls it for one record; or ask the future"
+_ROOM = "buffer.memory limits what waits, in bytes"
+_HANDLERS = "subscribe(topics, on_assigned=..., on_revoked=...)"
+_NO_CODE = "no code of others is loaded into this client"
+CURES: dict[str, str] = {
+    "key.serializer": _BYTES_OUT,
+    "value.serializer": _BYTES_OUT,
+    "key.deserializer": _BYTES_IN,
+    "value.deserializer": _BYTES_IN,
+    "consumer.timeout.ms": "records(timeout=5.0) ends when nothing has come for so many seconds",
+    "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() gives the ends",
+    "enable.auto.offset.store": _LOOP,
+    "auto.commit.enable": "give enable.auto.commit",
+    "queue.buffering.max.messages": _ROOM,
+    "queue.buffering.max.kbytes": _ROOM,
+    "compression.level": "give compression.zstd.level, or that of another codec",
+    "stats.cb": _EVENTS,
+    "error.cb": _RAISED,
+    "throttle.cb": _EVENTS,
+    "background.event.cb": _EVENTS,
+    "log.cb": _LOG,
+    "logger": _LOG,
+    "dr.cb": _DELIVERY,
+    "dr.msg.cb": _DELIVERY,
+    "on.delivery": _DELIVERY,
+    "rebalance.cb": _HANDLERS,
+    "offset.commit.cb": "commit_async(offsets, callback)",
+    "default.offset.commit.callback": "commit_async(offsets, callback)",
+    "on.commit": "commit_async(offsets, callback)",
+    "consume.cb": "poll() gives records, poll_arrow() columns",
+    "partitioner.class": "give partitioner: a name, or a function of yours",
+    "partitioner.cb": "give partitioner: a name, or a function of yours",
+    "oauthbearer.token.refresh.cb": "give sasl.oauthbearer.token.provider: a function",
+    "default.topic.conf": "give its options beside the others",
+    "topic.blacklist": "subscribe(pattern=...) takes a regular expression that leaves them out",
+    "interceptor.classes": "call your code around send() and poll(); client.listen(f) hears events",
+    "interceptors": _NO_CODE,
+    "plugin.library.paths": _NO_CODE,
+    "opaque": _DELIVERY,
+    "socket.cb": "give proxy.url for a way through a proxy",
+    "connect.cb": "give proxy.url for a way through a proxy",
+    "closesocket.cb": _EVENTS,
+    "open.cb": _NO_CODE,
+    "resolve.cb": "names are resolved by the system, anew at each dial",
+    "ssl.engine.callback.data": "make an ssl.SSLContext that does it and give it as ssl.context",
+    "enable.gapless.guarantee": "a failed record is its future's error; see transactions",
+    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't in this release",
+    "sasl.kerberos.name": "give sasl.kerberos.service.name",
+    "rebalance.timeout.ms": "give max.poll.interval.ms, which is the time for a rebalance, too",
+}
+"""What isn't taken, in dots; what is written instead."""
+
+_PRODUCER = "Producer(config)"
+_CONSUMER = "Consumer(config), then subscribe([topic]) or assign([TopicPartition(topic, 0)])"
+_ADMIN = "Admin(config)"
+CLASSES: dict[str, str] = {
+    "KafkaProducer": _PRODUCER,
+    "AIOKafkaProducer": _PRODUCER,
+    "SerializingProducer": _PRODUCER,
+    "KafkaConsumer": _CONSUMER,
+    "AIOKafkaConsumer": _CONSUMER,
+    "DeserializingConsumer": _CONSUMER,
+    "AdminClient": _ADMIN,
+    "KafkaAdminClient": _ADMIN,
+    "AIOKafkaAdminClient": _ADMIN,
+    "KafkaException": "KafkaError, above all errors of this package",
+    "Message": "ConsumerRecord, a named tuple",
+    "OffsetAndMetaData": "OffsetAndMetadata",
+    "ConsumerRebalanceListener": _HANDLERS,
+    "OFFSET_BEGINNING": "consumer.seek_to_beginning(partitions)",
+    "OFFSET_END": "consumer.seek_to_end(partitions)",
+}
+"""Names of other clients' modules."""
+_NOTHING = "nothing: callbacks run by themselves, in the producer's thread"
+_LISTS = "Admin(config).list_topics()"
+METHODS: dict[str, dict[str, str]] = {
+    "Producer": {
+        "produce": "send(topic, value, key, on_delivery=function)",
+        "send_and_wait": "send(topic, value, key).result(timeout)",
+        "poll": _NOTHING,
+        "list_topics": _LISTS,
+        "metrics": "explain()",
+        "bootstrap_connected": "explain()",
+        "create_batch": "send_arrow(topic, table)",
+        "send_batch": "send_arrow(topic, table)",
+        "begin": "begin_transaction()",
+        "start": "nothing: it connects by itself",
+        "stop": "close(timeout)",
+    },
+    "Consumer": {
+        "consume": "poll(timeout, max_records), or poll_arrow() for columns",
+        "getone": "poll(timeout, max_records=1)",
+        "getmany": "poll(timeout, max_records)",
+        "store_offsets": _LOOP,
+        "get_watermark_offsets": "beginning_offsets([partition]) and end_offsets([partition])",
+        "partitions_for_topic": "partitions_for(topic)",
+        "topics": "list_topics()",
+        "memberid": "group_metadata().member_id",
+        "consumer_group_metadata": "group_metadata()",
+        "offsets_for_timestamps": "offsets_for_times({partition: milliseconds})",
+        "highwater": "end_offsets([partition])",
+        "unassign": "assign([])",
+        "incremental_assign": "assign(partitions), with all of them",
+        "incremental_unassign": "assign(partitions), with those that stay",
+        "metrics": "explain()",
+        "bootstrap_connected": "explain()",
+        "start": "nothing: it connects by itself",
+        "stop": "close(timeout)",
+    },
+    "RecordFuture": {
+        "get": "result(timeout), in seconds",
+        "add_callback": "add_done_callback(function)",
+        "add_errback": "add_done_callback(function), and exception() in it",
+        "succeeded": "done() and exception() is None",
+        "failed": "done() and exception() is not None",
+        "is_done": "done()",
+    },
+    "Admin": {"describe_topic": "describe_topics(names)", "poll": "nothing: calls wait"},
+}
+"""Methods of other clients, by our classes."""
+
+
+def is_idle(name: str, client: str | None) -> bool:
+    """Whether a setting is taken and means nothing, to one kind of client or to all."""
+    return name in IDLE or name.startswith(IDLE_PREFIXES) or client in IDLE_FOR.get(name, ())
+
+
+def missing_name(module: str, name: str) -> AttributeError:
+    """The error for a name that a module doesn't have, with what to write where that is known."""
+    text = f"module {module!r} has no attribute {name!r}"
+    return AttributeError(f"{text}: write {CLASSES[name]}" if name in CLASSES else text)
+
+
+def missing_method(of: object, name: str) -> AttributeError:
+    """The same for an attribute of an object."""
+    cls = type(of).__name__
+    text = f"{cls!r} object has no attribute {name!r}"
+    cure = METHODS.get(cls, {}).get(name)
+    return AttributeError(f"{text}: write {cure}" if cure else text, name=name, obj=of)

@@ -1,0 +1,139 @@
+"""Every setting, method and class that users of other clients type has an answer.
+
+`settings_of_others.json` has the settings of the four other clients, frozen: Java's from the
+constants of its three config classes, librdkafka's from its CONFIGURATION.md, the two Python
+clients' from their own tables and signatures.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import odradek
+from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config
+from odradek.common.errors import (
+    ArgumentError,
+    ConfigurationError,
+    KafkaError,
+    UnsupportedFeatureError,
+)
+from odradek.common.habits import CLASSES, CURES, IDLE, IDLE_IN_FILES, METHODS, is_idle
+from odradek.common.spellings import ALIASES, REFUSED, dotted
+
+FROZEN: dict[str, dict[str, list[str]]] = json.loads(
+    Path(__file__).with_name("settings_of_others.json").read_text()
+)
+HERE: dict[str, Any] = {
+    "Producer": odradek.Producer,
+    "Consumer": odradek.Consumer,
+    "Admin": odradek.Admin,
+    "RecordFuture": odradek.RecordFuture,
+}
+
+
+def settings() -> Iterator[tuple[str, str]]:
+    """Kind of client and setting."""
+    for clients in FROZEN.values():
+        for client, names in clients.items():
+            yield from ((client, name) for name in names)
+
+
+@pytest.mark.parametrize(("client", "name"), sorted(set(settings())))
+def test_a_setting_of_another_client_is_taken_or_refused_with_the_cure(
+    client: str, name: str
+) -> None:
+    """Its meaning, nothing, or what to write instead; never just that there is no such option."""
+    try:
+        Config(client, {name: "1"} | ({} if "servers" in name else {"bootstrap.servers": "h:1"}))
+    except (ArgumentError, ConfigurationError, UnsupportedFeatureError) as error:
+        text = str(error)
+        name = dotted(name)
+        known = ALIASES.get(name, name) in OPTIONS or name in REFUSED
+        assert known or f"for a {client}: {CURES[name]}" in text
+        assert "is an option of the" not in text
+    except KafkaError:  # known, and "1" isn't one of its values
+        assert ALIASES.get(dotted(name), dotted(name)) in OPTIONS
+
+
+def test_what_means_nothing_is_said_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    Config(CONSUMER, {"bootstrap.servers": "h:1", "socket.keepalive.enable": True}, api_version=2)
+    said = [(r.levelname, r.getMessage()) for r in caplog.records]
+    assert said == [
+        ("DEBUG", "socket.keepalive.enable means nothing here"),
+        ("DEBUG", "api.version means nothing here"),
+    ]
+
+
+def test_librdkafkas_limit_for_all_clients_is_a_producers_here(tmp_path: Path) -> None:
+    """A file that serves every kind of client has it, and nobody has to say which one reads it."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=h:1\nmessage.max.bytes=2000000\n")
+    found = odradek.read_properties(file)
+    assert Config(PRODUCER, found)["max.request.size"] == 2_000_000
+    for client in (CONSUMER, ADMIN):
+        Config(client, found)
+
+
+def test_the_tables_agree_with_each_other() -> None:
+    for table in (IDLE, CURES.keys(), IDLE_IN_FILES):
+        assert not table & OPTIONS.keys()
+        assert not table & ALIASES.keys()
+        assert not table & REFUSED.keys()
+    assert not IDLE & CURES.keys()
+    assert CURES.keys() >= IDLE_IN_FILES
+    assert not is_idle("acks", PRODUCER)
+
+
+@pytest.mark.parametrize(
+    ("of", "name"), [(of, name) for of, row in METHODS.items() for name in row]
+)
+def test_a_method_of_another_client_is_answered_with_ours(of: str, name: str) -> None:
+    cls = HERE[of]
+    assert not hasattr(cls, name)
+    thing: Any = cls.__new__(cls)
+    with pytest.raises(AttributeError) as caught:
+        getattr(thing, name)
+    assert str(caught.value) == (
+        f"{of!r} object has no attribute {name!r}: write {METHODS[of][name]}"
+    )
+
+
+def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
+    producer: Any = odradek.Producer(bootstrap_servers="h:1")
+    with pytest.raises(AttributeError, match="^'Producer' object has no attribute 'nonsense'$"):
+        _ = producer.nonsense
+    assert not hasattr(producer, "produce")
+    module: Any = odradek
+    with pytest.raises(AttributeError, match="^module 'odradek' has no attribute 'Nonsense'$"):
+        _ = module.Nonsense
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_of_another_client_is_answered_with_ours(name: str) -> None:
+    module: Any = odradek
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': write "):
+        getattr(module, name)
+
+
+def test_the_cures_name_what_is_there() -> None:
+    """Methods stand with their parentheses, options with their dots."""
+    there = {name for cls in HERE.values() for name in dir(cls)} | set(dir(odradek))
+    outside = {"dumps", "encode", "getLogger", "function"}
+    texts = [
+        *CURES.values(),
+        *CLASSES.values(),
+        *(c for row in METHODS.values() for c in row.values()),
+    ]
+    for text in texts:
+        for called in re.findall(r"(\w+)\(", text):
+            assert called in there | outside, text
+        for option in re.findall(r"give ([a-z]+(?:\.[a-z]+)+)", text):
+            assert option in OPTIONS, text
