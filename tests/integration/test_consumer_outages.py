@@ -20,6 +20,7 @@ from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
+from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
@@ -182,3 +183,52 @@ def test_a_foreign_cluster_is_refused(filled: LocalCluster, topic: str) -> None:
         assert (caught.value.expected, caught.value.found) == (own, foreign)
         with pytest.raises(ClusterIdMismatchError):
             client.end_offsets([TopicPartition(topic, 0)])
+
+
+def test_brokers_that_swap_addresses_say_so_and_are_found_again(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
+    """KIP-1242, on real brokers from 4.4 on: old metadata leads to another broker than is meant.
+
+    Without it a Fetch at the wrong broker says so only by NOT_LEADER; what can't (a heartbeat, a
+    Produce of older versions) would be somebody else's.
+    """
+    mortal_cluster.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", mortal_cluster.inner_servers, "--create", "--topic", topic,
+         "--replica-assignment", "0,1,2"],
+    )  # fmt: skip
+    partitions = [TopicPartition(topic, n) for n in range(3)]
+    events: list[Event] = []
+    with (
+        Producer(mortal_cluster.client_config()) as producer,
+        Consumer(mortal_cluster.client_config(), auto_offset_reset="earliest") as client,
+    ):
+        producer.listen(events.append)
+        client.listen(events.append)
+        client.assign(partitions)
+
+        def write_and_read(numbers: range) -> None:
+            for n in numbers:
+                producer.send(topic, b"%d" % n, partition=n % 3)
+            producer.flush(timeout=60)
+            found: list[int] = []
+            end = time.monotonic() + 60
+            while len(found) < len(numbers):
+                found += [int(record.value or b"") for record in client.poll(1.0)]
+                assert time.monotonic() < end, str(client.explain())
+            assert sorted(found) == list(numbers)
+
+        def told() -> list[str]:
+            errors = (str(event.fields.get("error")) for event in events)
+            return [text for text in errors if "another one" in text]
+
+        write_and_read(range(30))
+        for swap in range(1, 5):  # a client may happen to look at the metadata first
+            mortal_cluster.swap(0, 1)  # nobody polls or sends: what the clients know is old
+            write_and_read(range(30 * swap, 30 * swap + 30))
+            if told():
+                break
+    assert told(), [(event.kind, event.fields) for event in events]
+    assert "RebootstrapRequiredError" in told()[0]
+    assert "rebootstrap" in [event.kind for event in events]

@@ -246,6 +246,16 @@ class BrokerSet:
             broker.move_to(_host(network, broker.node_id))
         self._write_properties()
 
+    def swap(self, one: Broker, other: Broker) -> None:
+        """Kill two brokers and start each where clients and brokers found the other."""
+        self.stop([one, other], graceful=False)
+        one.address, other.address = other.address, one.address
+        one.inner, other.inner = other.inner, one.inner
+        self._write_properties()
+        for broker in (one, other):
+            self.spawn(broker)
+        self.wait_ready()
+
     def take_addresses_of(self, other: BrokerSet) -> None:
         """Listen where another cluster's (stopped) brokers did."""
         for mine, theirs in zip(self.brokers, other.brokers, strict=True):

@@ -223,6 +223,16 @@ class LocalCluster:
         self._lead()
         self.timeline.add("moved")
 
+    def swap(self, i: int, j: int) -> None:
+        """Kill two brokers and bring each back where the other one was; data and ids stay.
+
+        Whoever goes by old metadata finds another broker than it means (KIP-1242).
+        """
+        self.timeline.add("swap_started")
+        self._now.swap(self._broker(i), self._broker(j))
+        self._lead()
+        self.timeline.add("swapped")
+
     def replace_with_foreign(self, *, same_addresses: bool = False) -> str:
         """Stop the cluster and open another one, with another id, behind the same front door.
 
