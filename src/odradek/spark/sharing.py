@@ -70,13 +70,18 @@ class Pacing:
     """When the last batch was let go; None in a new run, whose first batch doesn't wait."""
 
     def holds_back(self, begins: Positions, ends: Positions, now: float) -> bool:
-        """Tell whether to wait; letting a batch go starts the delay anew."""
+        """Tell whether to wait; not to starts the delay anew, as in the JVM connector also where
+        there is nothing to be read.
+        """
         if self.least is None:
             return False
         fresh = sum(max(0, end - begins.get(tp, end)) for tp, end in ends.items())
         waited = None if self._last is None else now - self._last
         if fresh < self.least and waited is not None and waited < self.longest:
             return True
-        if fresh:
-            self._last = now
+        self.let_go(now)
         return False
+
+    def let_go(self, now: float) -> None:
+        """A batch begins that nobody was asked about: a new query's first one."""
+        self._last = now

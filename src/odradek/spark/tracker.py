@@ -193,6 +193,7 @@ class OffsetTracker:
         self._look_for_missing(start, view.topics)
         if start is None:
             joined = begins = self._first_begins(view)
+            self._pacing.let_go(self._clock.now())
         else:
             self._lose(losses.sentences())
             self._rates.forget(losses.recreated)

@@ -203,5 +203,6 @@ def test_a_batch_waits_for_enough_or_long_enough() -> None:
     assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # enough
     assert pace.holds_back({A: 22}, {A: 22}, 1121.0)
     assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # nothing at all: no batch comes of it
-    assert not pace.holds_back({A: 22}, {A: 23}, 1130.0)
+    assert pace.holds_back({A: 22}, {A: 23}, 1130.0)
+    assert not pace.holds_back({A: 22}, {A: 23}, 1182.0)
     assert not sharing.Pacing(None, 60.0).holds_back({A: 0}, {A: 1}, 0.0)

@@ -112,6 +112,18 @@ def test_a_batch_waits_for_enough_offsets_but_not_for_ever(
     assert following(driver, end)["o"]["t"]["0"] > 100
 
 
+def test_the_second_batch_of_a_new_query_waits_as_any_other(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    driver = tracker(minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    first = following(driver, SENTINEL)
+    cluster.topics["t"][1][0] = (0, 103)
+    clock.at += 1
+    assert following(driver, first) == first
+    clock.at += 60
+    assert following(driver, first)["o"]["t"]["0"] == 103
+
+
 def test_nothing_is_held_back_where_that_would_end_the_query(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
