@@ -1,0 +1,109 @@
+"""The core of the client on older brokers: Kafka 3.9 and 4.1 (all other tests run on the default).
+
+Written, read back alone and in groups, in transactions, described, deleted, and after the brokers
+have moved. What a release doesn't have says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import odradek
+from odradek.testing import LocalCluster
+
+RECORDS = 200
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module", params=["3.9", "4.1"])
+def older(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=1, version=request.param) as cluster:
+        assert cluster.version.startswith(f"{request.param}.")
+        yield cluster
+
+
+@pytest.fixture
+def name(older: LocalCluster, topic: str) -> str:
+    with odradek.Admin(older.client_config()) as admin:
+        admin.create_topics([odradek.NewTopic(topic, 3, 1)], timeout=PATIENCE)
+    return topic
+
+
+def write(cluster: LocalCluster, topic: str, numbers: range, **config: Any) -> None:
+    with odradek.Producer(cluster.client_config(), **config) as producer:
+        if config:
+            producer.init_transactions(timeout=PATIENCE)
+            producer.begin_transaction()
+        for n in numbers:
+            producer.send(topic, b"%d" % n, key=b"%d" % n)
+        if config:
+            producer.commit_transaction(timeout=PATIENCE)
+        else:
+            producer.flush(timeout=PATIENCE)
+
+
+def read(consumer: odradek.Consumer, count: int) -> list[int]:
+    found: list[int] = []
+    end = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < end, str(consumer.explain())
+        found += [int(record.value or b"") for record in consumer.poll(1.0)]
+    return sorted(found)
+
+
+def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str) -> None:
+    write(older, name, range(RECORDS))
+    with odradek.Consumer(older.client_config(), auto_offset_reset="earliest") as consumer:
+        partitions = consumer.partitions_for(name, timeout=PATIENCE)
+        consumer.assign(partitions)
+        assert read(consumer, RECORDS) == list(range(RECORDS))
+        assert sum(consumer.end_offsets(partitions).values()) == RECORDS
+        older.move()
+        write(older, name, range(RECORDS, RECORDS + 50))
+        assert read(consumer, 50) == list(range(RECORDS, RECORDS + 50))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_on_where_it_was(older: LocalCluster, name: str, protocol: str) -> None:
+    write(older, name, range(RECORDS))
+    config = {"group.id": f"{name}-{protocol}", "group.protocol": protocol}
+    given = {**older.client_config(), "auto.offset.reset": "earliest", **config}
+    with odradek.Consumer(given) as member:
+        member.subscribe([name])
+        if protocol == "consumer" and older.version.startswith("3."):
+            with pytest.raises(odradek.KafkaError, match=r"KIP-848|group\.protocol=classic"):
+                read(member, RECORDS)
+            return
+        assert read(member, RECORDS) == list(range(RECORDS))
+        member.commit(timeout=PATIENCE)
+    write(older, name, range(RECORDS, RECORDS + 20))
+    with odradek.Consumer(given) as member:
+        member.subscribe([name])
+        assert read(member, 20) == list(range(RECORDS, RECORDS + 20))
+
+
+def test_a_transaction_is_whole_or_not_there(older: LocalCluster, name: str) -> None:
+    write(older, name, range(RECORDS), transactional_id=name)
+    with odradek.Producer(older.client_config(), transactional_id=name) as producer:
+        producer.init_transactions(timeout=PATIENCE)
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send(name, b"-1").result(PATIENCE)
+            raise ZeroDivisionError
+    committed = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    with odradek.Consumer({**older.client_config(), **committed}) as consumer:
+        consumer.assign(consumer.partitions_for(name, timeout=PATIENCE))
+        assert read(consumer, RECORDS) == list(range(RECORDS))
+        assert consumer.poll(1.0) == []
+
+
+def test_topics_are_described_and_deleted(older: LocalCluster, name: str) -> None:
+    with odradek.Admin(older.client_config()) as admin:
+        assert len(admin.describe_topics(name, timeout=PATIENCE)[name].partitions) == 3
+        assert admin.describe_cluster(timeout=PATIENCE).cluster_id == older.cluster_id
+        admin.delete_topics(name, timeout=PATIENCE)
+        with pytest.raises(odradek.UnknownTopicOrPartitionError):
+            admin.describe_topics(name, timeout=PATIENCE)
