@@ -1,0 +1,10 @@
+"""docs/switching.md has the names that the clients go by."""
+
+from __future__ import annotations
+
+from tools import switching_page
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = switching_page.PAGE.read_text()
+    assert switching_page.renewed(page) == page, "run tools/switching_page.py"

@@ -1,0 +1,76 @@
+"""Write the tables of names into docs/switching.md: `tools/switching_page.py`.
+
+What stands between the page's marks is made of `common.habits` and `common.spellings`, which the
+clients go by, and of the settings that other clients have (the tests' frozen lists); a test says
+when the page is out of date.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from odradek.common.config import OPTIONS
+from odradek.common.habits import CLASSES, CURES, METHODS, is_idle
+from odradek.common.spellings import ALIASES, REFUSED, dotted
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "switching.md"
+FROZEN = ROOT / "tests" / "unit" / "common" / "settings_of_others.json"
+BEGIN, END = "<!-- names: tools/switching_page.py writes what follows -->", "<!-- names: end -->"
+
+
+def tables() -> str:
+    """All tables as text."""
+    return "\n".join((*_names(), *_settings()))
+
+
+def _names() -> Iterator[str]:
+    yield "### Classes and methods"
+    yield ""
+    yield "| there | write |"
+    yield "|---|---|"
+    for name, cure in CLASSES.items():
+        yield f"| `{name}` | {cure} |"
+    for cls, row in METHODS.items():
+        for name, cure in row.items():
+            yield f"| `{cls}.{name}` | {cure} |"
+    yield ""
+
+
+def _settings() -> Iterator[str]:
+    found: dict[str, set[str]] = {}
+    for library, clients in json.loads(FROZEN.read_text()).items():
+        for name in {dotted(name) for names in clients.values() for name in names}:
+            found.setdefault(name, set()).add(library.split()[0])
+    same = [n for n in found if n in OPTIONS and n not in ALIASES]
+    idle = [n for n in found if is_idle(n, None)]
+    yield "### Settings"
+    yield ""
+    yield f"{len(same)} settings of theirs are ours, by the same name. Others, in dots:"
+    yield ""
+    yield "| there | of | here |"
+    yield "|---|---|---|"
+    for name in sorted(found):
+        whose = ", ".join(sorted(found[name]))
+        if name in ALIASES:
+            yield f"| `{name}` | {whose} | `{ALIASES[name]}` |"
+        elif name in CURES or name in REFUSED:
+            yield f"| `{name}` | {whose} | refused: {CURES.get(name) or REFUSED[name]} |"
+    yield ""
+    yield f"These {len(idle)} are taken and change nothing (a DEBUG line says so):"
+    yield ", ".join(f"`{name}`" for name in sorted(idle)) + "."
+
+
+def renewed(page: str) -> str:
+    """The page with the tables of now."""
+    head, _, rest = page.partition(BEGIN)
+    return f"{head}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    """Write the page anew."""
+    PAGE.write_text(renewed(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
