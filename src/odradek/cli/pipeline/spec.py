@@ -287,6 +287,12 @@ class _Parser:
         options, lines = self._options(entries, cluster, "producer")
         self._delivery(entries, where, options, lines, what)
         mode = self._one_of(entries, "mode", MODES, "append")
+        if mode == "update" and where == OURS:
+            self._problems.add(
+                entries["mode"].line,
+                f"mode: Spark writes to {OURS}, a Python data source, in append and complete only; "
+                "a program of yours can write updates in foreachBatch (docs/spark.md)",
+            )
         split = entries.get("partitionBy")
         columns = () if split is None else tuple(self._list(split, "partitionBy"))
         if split is not None:

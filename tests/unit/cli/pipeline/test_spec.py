@@ -119,6 +119,11 @@ def test_secrets_are_not_shown_by_any_value(tmp_path: Path) -> None:
         ("from: landed", "from: lande", "23: sink files: there is no source or view lande; did"),
         ("    partitionBy: [day]", "    delivery: exactly_once", "26: sink files: delivery is for"),
         ("    partitionBy: [day]", "    mode: apend", "26: mode: 'apend' can't be used; there"),
+        (
+            "    format: parquet\n",
+            "    format: odradek\n    mode: update\n",
+            "25: mode: Spark writes to odradek, a Python data source, in append and complete only",
+        ),
         ("  landed: |", "  flights: |", "18: flights is among sources already"),
         ("  landed: |", "  a-b: |", "18: views: 'a-b' can't be a name in SQL"),
         (
