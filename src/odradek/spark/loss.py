@@ -6,7 +6,7 @@ driver looks again before it believes them, and decides whether the query fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from odradek.common.types import TopicPartition
@@ -21,9 +21,11 @@ class Losses:
     recreated: Mapping[str, tuple[str, str]]
     gone: tuple[TopicPartition, ...]
     shrunk: Mapping[TopicPartition, tuple[int, int]]
+    unasked: tuple[TopicPartition, ...] = ()
+    """Which the options no longer name, whether they are there or not."""
 
     def __bool__(self) -> bool:
-        return bool(self.recreated or self.gone or self.shrunk)
+        return bool(self.recreated or self.gone or self.shrunk or self.unasked)
 
     def sentences(self) -> list[str]:
         """Say each one with its topic, ids and offsets."""
@@ -33,6 +35,10 @@ class Losses:
             for topic, (then, now) in sorted(self.recreated.items())
         ]
         found += [f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)" for tp in self.gone]
+        found += [
+            f"{tp} is in the checkpoint, and the options subscribe or assign no longer name it"
+            for tp in self.unasked
+        ]
         found += [
             f"{tp}: the next offset to read is {then}, but the log now ends at {now} "
             "(OFFSET_OUT_OF_RANGE)"
@@ -53,21 +59,27 @@ def recreated(start: StreamOffset, topic_ids: Mapping[str, str]) -> dict[str, tu
     }
 
 
-def find_losses(start: StreamOffset, topics: TopicsSnapshot, ends: Positions) -> Losses:
-    """Compare where the query stands with what the cluster has now."""
+def find_losses(
+    start: StreamOffset,
+    topics: TopicsSnapshot,
+    ends: Positions,
+    asked: Callable[[TopicPartition], bool],
+) -> Losses:
+    """Compare where the query stands with what the cluster has now, and the query asks for."""
     if start.cluster not in (None, topics.cluster):
         # A mirror, which the options allow: its topics have ids of their own.
         anew: dict[str, tuple[str, str]] = {}
     else:
         anew = recreated(start, topics.topic_ids)
     now = set(topics.partitions)
-    gone = tuple(tp for tp in sorted(start.positions) if tp not in now)
+    absent = [tp for tp in sorted(start.positions) if tp not in now]
     shrunk = {
         tp: (position, ends[tp])
         for tp, position in start.positions.items()
         if tp in ends and tp.topic not in anew and position > ends[tp]
     }
-    return Losses(anew, gone, shrunk)
+    gone = tuple(tp for tp in absent if asked(tp))
+    return Losses(anew, gone, shrunk, tuple(tp for tp in absent if not asked(tp)))
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:

@@ -98,6 +98,12 @@ class SourceOptions:
     pause_file: Path | None = None
     """While it is there, no batch begins."""
 
+    def asks_for(self, tp: TopicPartition) -> bool:
+        """Whether a partition may be one of the query's; a pattern may match any name."""
+        if self.pattern is not None:
+            return True
+        return tp.topic in self.topics if self.assigned is None else tp in self.assigned
+
     def value_type(self) -> StructType | None:
         """What values are decoded to; None where they stay bytes."""
         return None if self.value_format is None else self.value_format.schema()

@@ -270,7 +270,7 @@ class OffsetTracker:
             view = self._frozen or self._fresh_view(start_json, until)
             if start is None:
                 return view, loss.NOTHING_LOST
-            losses = loss.find_losses(start, view.topics, view.ends)
+            losses = loss.find_losses(start, view.topics, view.ends, self._options.asks_for)
             if not losses or doubt.settled():
                 return view, losses
             self._forget()
@@ -286,7 +286,7 @@ class OffsetTracker:
         while True:
             topics = self._discovery.last or self._discovery.topics(None)
             there = set(topics.partitions)
-            recreated = loss.find_losses(end, topics, {}).recreated
+            recreated = loss.find_losses(end, topics, {}, self._options.asks_for).recreated
             gone = tuple(r.tp for r in found if r.tp not in there)
             losses = loss.Losses(recreated, gone, {})
             if not losses or doubt.settled():

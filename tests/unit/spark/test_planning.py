@@ -69,15 +69,28 @@ def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
 
 def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
     start = StreamOffset(
-        {A: 10, B: 20, C: 30, TopicPartition("u", 0): 5}, "c", {"t": "x", "u": "1"}
+        {A: 10, B: 20, C: 30, TopicPartition("u", 0): 5, TopicPartition("v", 0): 1},
+        "c",
+        {"t": "x", "u": "1"},
     )
     now = TopicsSnapshot("c", {"t": "x", "u": "2"}, (A, B, TopicPartition("u", 0)))
-    losses = loss.find_losses(start, now, {A: 10, B: 19, TopicPartition("u", 0): 1})
+    ends = {A: 10, B: 19, TopicPartition("u", 0): 1}
+    losses = loss.find_losses(start, now, ends, lambda tp: tp.topic != "v")
     assert losses.recreated == {"u": ("1", "2")}
     assert losses.gone == (C,)
+    assert losses.unasked == (TopicPartition("v", 0),)
     assert losses.shrunk == {B: (20, 19)}
     text = str(DataLossError(losses.sentences()))
-    for words in ("topic u", "topic id 1", "topic id 2", "t-2 is gone", "t-1", "20", "19"):
+    for words in (
+        "topic u",
+        "topic id 1",
+        "topic id 2",
+        "t-2 is gone",
+        "t-1",
+        "20",
+        "19",
+        "v-0 is in",
+    ):
         assert words in text
     assert "failOnDataLoss" in text
 
@@ -85,7 +98,7 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
 def test_no_losses() -> None:
     start = StreamOffset({A: 10}, "c", {"t": "x"})
     now = TopicsSnapshot("c", {"t": "x"}, (A, B))
-    assert not loss.find_losses(start, now, {A: 10, B: 3})
+    assert not loss.find_losses(start, now, {A: 10, B: 3}, lambda _: True)
 
 
 def test_a_long_list_of_losses_is_cut() -> None:

@@ -339,6 +339,16 @@ def test_a_replay_believes_a_loss_after_a_while(tracker: Any, cluster: Any, cloc
     assert sizes(driver, SENTINEL, offset) == [OffsetRange(P0, 0, 100)]
 
 
+def test_a_topic_that_the_options_no_longer_name_is_not_called_gone(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
+    cluster.topics["u"] = (ID_2, {0: (0, 5)})
+    offset = following(tracker(subscribe="t,u"), SENTINEL)
+    with pytest.raises(DataLossError, match="u-0 is in the checkpoint, and the options") as caught:
+        tracker(subscribe="t").latest(offset)
+    assert "gone" not in str(caught.value)
+
+
 def test_a_partition_that_is_gone(tracker: Any, cluster: Any, clock: Any) -> None:
     offset = following(tracker(), SENTINEL)
     del cluster.topics["t"][1][1]
