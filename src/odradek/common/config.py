@@ -120,8 +120,7 @@ class Config:
             check_group(values, self.given)
         if self.client == PRODUCER:
             self._settle_delivery()
-            if values["max.request.size"] > values["buffer.memory"]:
-                raise ConfigurationError("max.request.size can't be above buffer.memory")
+            self._settle_sizes()
             by_key = values["partitioner"] not in ("default", "random")
             if by_key and values["partitioner.ignore.keys"]:
                 raise ConfigurationError(
@@ -132,6 +131,21 @@ class Config:
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
+
+    def _settle_sizes(self) -> None:
+        """A record must fit into the memory that waits; what wasn't given makes room."""
+        values, given = self._values, self.given
+        most, memory = values["max.request.size"], values["buffer.memory"]
+        if most <= memory:
+            return
+        if "max.request.size" not in given:
+            values["max.request.size"] = memory
+            return
+        default = "" if "buffer.memory" in given else ", the default"
+        raise ConfigurationError(
+            f"max.request.size ({most}) can't be above buffer.memory ({memory}{default}): a record "
+            "of that size would never find room; raise buffer.memory"
+        )
 
     def _settle_delivery(self) -> None:
         """A record needs its linger and one request's time; what wasn't given makes room."""

@@ -343,3 +343,14 @@ def test_kip_392_the_rack_of_a_consumer() -> None:
     with pytest.raises(ConfigurationError, match="client.rack"):
         config(client__rack="")
     config(PRODUCER, client__rack="eu-1a")  # Java's producers take it; here it means nothing
+
+
+def test_a_small_memory_lowers_the_largest_record_and_two_settings_that_contradict_are_told() -> (
+    None
+):
+    assert config(PRODUCER, buffer__memory=16384)["max.request.size"] == 16384
+    assert config(PRODUCER)["max.request.size"] == 1 << 20
+    with pytest.raises(ConfigurationError, match=r"\(50000000\) .* \(33554432, the default\)"):
+        config(PRODUCER, max__request__size=50_000_000)
+    with pytest.raises(ConfigurationError, match=r"\(2000\) .* \(1024\): .* raise buffer.memory"):
+        config(PRODUCER, max__request__size=2000, buffer__memory=1024)
