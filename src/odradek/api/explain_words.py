@@ -27,6 +27,8 @@ from odradek.common.errors import (
 if TYPE_CHECKING:
     from odradek.api.explain import AddressExplanation, OutageExplanation
 
+SOON = 0.05
+"""Seconds that would be shown as 0.0."""
 NO_ANSWER = "nothing comes back from there: a firewall, a wrong network, or a machine that is off"
 MUTE = (
     "it accepts connections and says nothing: a broker that hangs, or a port that waits for "
@@ -112,6 +114,10 @@ def line(a: AddressExplanation) -> str:
     return text
 
 
+def _in(seconds: float) -> str:
+    return "being made" if seconds < SOON else f"in {seconds:.1f} s"
+
+
 def diagnosis(
     ended: str | None,
     cluster_id: str | None,
@@ -125,7 +131,7 @@ def diagnosis(
     brokers = [a for a in addresses if "broker" in a.role]
     starts = [a for a in addresses if "bootstrap" in a.role]
     ready = sum(a.ready and not a.silent for a in brokers)
-    soon = "" if next_attempt is None else f" The next attempt is in {next_attempt:.1f} s."
+    soon = "" if next_attempt is None else f" The next attempt is {_in(next_attempt)}."
     if not brokers:
         failing = [a for a in starts if a.failures or a.silent]
         if not failing:

@@ -8,6 +8,7 @@ import pytest
 
 from odradek import Admin
 from odradek.api import explain as module
+from odradek.api import explain_words
 from odradek.api.explain import AddressExplanation, OutageExplanation
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.common import errors
@@ -162,3 +163,10 @@ def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch
     )
     assert picture.to_dict()["buffers"]["received_made"] == 1
     admin.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.0, "being made"), (0.04, "being made"), (0.06, "in 0.1 s")]
+)
+def test_no_attempt_is_in_no_time(seconds: float, said: str) -> None:
+    assert explain_words._in(seconds) == said
