@@ -98,6 +98,8 @@ def build(wanted: str | None) -> typer.Typer:
     return app
 
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C."""
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 """What a full disk or a reader that has gone answers to what a command prints."""
 
@@ -120,6 +122,8 @@ def main() -> None:
         except SystemExit as end:
             # typer makes a failure of a reader that has gone.
             status = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
+        except KeyboardInterrupt:  # while the command was imported
+            status = INTERRUPTED
         if sys.stdout is not None:  # `>&-`
             sys.stdout.flush()  # here, where somebody can be told that it can't be done
     except OSError as error:

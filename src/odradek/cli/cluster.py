@@ -79,7 +79,8 @@ def start(
     """
     running = read_state()
     if running is not None:
-        _fail(f"a cluster runs already at {running['bootstrap_servers']}; stop it first")
+        where = running["bootstrap_servers"]
+        _fail(f"a cluster runs already at {where}; odradek cluster stop ends it")
     try:
         version = jars.resolve_version(version)
     except JarsError as error:

@@ -78,7 +78,7 @@ def each(
                 needless.append(name)
                 continue
             failed[name] = in_words(error)
-            say(failed[name])
+            say(f"odradek topics: {failed[name]}")
             if isinstance(error, KafkaTimeoutError):
                 break
         else:

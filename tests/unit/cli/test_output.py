@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek import cli
 from odradek.cli.console.consume import _Stdout
 
 RUN = "from odradek.cli import main; main()"
@@ -84,3 +85,17 @@ def test_a_command_without_stdout_is_no_failure() -> None:
         [sys.executable, "-c", without, "version"], stderr=subprocess.PIPE, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ctrl_c_while_a_command_is_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(wanted: str | None) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "build", interrupted)
+    monkeypatch.setattr(sys, "argv", ["odradek", "consume"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == cli.INTERRUPTED
+    assert capsys.readouterr().err == ""

@@ -23,6 +23,7 @@ from typing import Any
 import typer
 
 from odradek.api.consumer import Consumer
+from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
 from odradek.cli.console.consuming import CutOffError, Records, assign, start_offset, subscribe
 from odradek.cli.console.formatting import PROPERTIES, RecordFormatter
@@ -46,7 +47,6 @@ NOT_THERE = {
     "formatter": "classes can't be loaded; --formatter-property says how records are written",
     "enable_systest_events": "it belongs to Kafka's own system tests",
 }
-INTERRUPTED = 130
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:

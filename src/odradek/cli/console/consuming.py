@@ -7,6 +7,7 @@ Must not: open or close anything, nor retry; `poll()` goes on trying by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from odradek.api.consumer import Consumer
@@ -17,9 +18,11 @@ from odradek.cli.console.formatting import (
     json_line,
 )
 from odradek.cli.console.properties import refuse
-from odradek.cli.console.waiting import patiently, say
+from odradek.cli.console.waiting import PROGRESS, patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.missing_topics import alike
 from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 
 TURN = 0.5
@@ -66,12 +69,7 @@ def assign(
     tell: Callable[[str], None] = say,
 ) -> None:
     """Have the consumer read a topic, or one of its partitions, from a place on."""
-    partitions = patiently(
-        lambda seconds: consumer.partitions_for(topic, seconds),
-        patience,
-        tell,
-        f"metadata of topic {topic}",
-    )
+    partitions = there(consumer, topic, patience=patience, tell=tell)
     if partition is not None:
         wanted = TopicPartition(topic, partition)
         if wanted not in partitions:
@@ -92,13 +90,29 @@ def subscribe(
     consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None] = say
 ) -> None:
     """Have the consumer read what its group gives it of a topic that is there."""
-    patiently(
-        lambda seconds: consumer.partitions_for(topic, seconds),
-        patience,
-        tell,
-        f"metadata of topic {topic}",
-    )
+    there(consumer, topic, patience=patience, tell=tell)
     consumer.subscribe([topic])
+
+
+def there(
+    consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None]
+) -> list[TopicPartition]:
+    """The partitions of a topic; the error for one that isn't there names others like it."""
+    try:
+        return patiently(
+            lambda seconds: consumer.partitions_for(topic, seconds),
+            patience,
+            tell,
+            f"metadata of topic {topic}",
+        )
+    except UnknownTopicOrPartitionError as error:
+        near: tuple[str, ...] = ()
+        with suppress(KafkaError):
+            near = alike(topic, consumer.list_topics(timeout=PROGRESS))
+        names = f"; names like it: {', '.join(near)}" if near else ""
+        raise UnknownTopicOrPartitionError(
+            f"{error}{names}. What makes it: odradek topics create {topic}"
+        ) from None
 
 
 class Records:
