@@ -39,6 +39,8 @@ def some_partitions(given: Any) -> list[TopicPartition]:
     single = isinstance(given, TopicPartition)
     if single or isinstance(given, Mapping) or not is_list(given):
         cure = ": give a list of it" if single else ""
+        if isinstance(given, Mapping):
+            cure = ": give a list of them, then seek(partition, offset) for each"
         raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
     return [one_partition(item) for item in given]
 

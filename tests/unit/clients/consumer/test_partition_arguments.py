@@ -78,3 +78,8 @@ def test_every_method_of_a_consumer_reads_them() -> None:
         with pytest.raises(ConfigurationError, match="'t-0' is no partition"):
             cast(Any, call)()
     consumer.close(0)
+
+
+def test_offsets_by_partition_are_told_how_to_be_sought() -> None:
+    with pytest.raises(ConfigurationError, match=r"then seek\(partition, offset\) for each"):
+        some_partitions({T0: 5})
