@@ -105,5 +105,10 @@ def test_topics_are_described_and_deleted(older: LocalCluster, name: str) -> Non
         assert len(admin.describe_topics(name, timeout=PATIENCE)[name].partitions) == 3
         assert admin.describe_cluster(timeout=PATIENCE).cluster_id == older.cluster_id
         admin.delete_topics(name, timeout=PATIENCE)
+        # The controller answers before the broker has heard of it.
+        end = time.monotonic() + PATIENCE
+        while name in admin.list_topics(timeout=PATIENCE):
+            assert time.monotonic() < end
+            time.sleep(0.1)
         with pytest.raises(odradek.UnknownTopicOrPartitionError):
             admin.describe_topics(name, timeout=PATIENCE)

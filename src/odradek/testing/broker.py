@@ -12,7 +12,7 @@ import shutil
 import socket
 import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,20 @@ def free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
+def free_addresses(hosts: Iterable[str]) -> Iterator[Address]:
+    """An address that nobody listens on for each of these loopback hosts, in their order.
+
+    All ports differ, though the system may name one twice: Kafka refuses a broker two listeners
+    with the same port, be their hosts different or not, and brokers may swap addresses.
+    """
+    taken: set[int] = set()
+    for host in hosts:
+        while (port := free_port(host)) in taken:
+            pass
+        taken.add(port)
+        yield Address(host, port)
+
+
 @dataclass(slots=True, eq=False)
 class Broker:
     """One combined broker and controller: where it listens, where its files are, its process."""
@@ -118,13 +132,6 @@ class Broker:
     def plain_address(self) -> Address:
         """Where it speaks without TLS."""
         return self.inner or self.address
-
-    def move_to(self, host: str) -> None:
-        """Take another address with fresh ports; the process must not run."""
-        self.address = Address(host, free_port(host))
-        self.controller_address = Address(host, free_port(host))
-        if self.inner is not None:
-            self.inner = Address(host, free_port(host))
 
     def write_properties(
         self,

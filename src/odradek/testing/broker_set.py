@@ -26,7 +26,7 @@ from odradek.testing.broker import (
     BROKER_CLASS,
     Broker,
     JavaSetup,
-    free_port,
+    free_addresses,
     random_kafka_id,
     write_log4j,
 )
@@ -98,19 +98,11 @@ class BrokerSet:
         directory.mkdir(parents=True, exist_ok=True)
         write_log4j(directory / "broker-log4j2.properties", "info")
         write_log4j(directory / "tool-log4j2.properties", "warn")
-        network = _other_network("")
-        self.brokers = []
-        for node_id in range(count):
-            host = _host(network, node_id)
-            self.brokers.append(
-                Broker(
-                    node_id,
-                    directory / f"broker-{node_id}",
-                    Address(host, free_port(host)),
-                    Address(host, free_port(host)),
-                    Address(host, free_port(host)) if security.secured else None,
-                )
-            )
+        places = self._places(_other_network(""), count)
+        self.brokers = [
+            Broker(node_id, directory / f"broker-{node_id}", *places[node_id])
+            for node_id in range(count)
+        ]
         self.cluster_id = self._remembered() or random_kafka_id()
 
     def format(self) -> None:
@@ -242,8 +234,10 @@ class BrokerSet:
     def move_all(self) -> None:
         """Give all (stopped) brokers other addresses and ports; data and ids stay."""
         network = _other_network(self.brokers[0].address.host.rsplit(".", 1)[0])
-        for broker in self.brokers:
-            broker.move_to(_host(network, broker.node_id))
+        for broker, place in zip(
+            self.brokers, self._places(network, len(self.brokers)), strict=True
+        ):
+            broker.address, broker.controller_address, broker.inner = place
         self._write_properties()
 
     def swap(self, one: Broker, other: Broker) -> None:
@@ -255,6 +249,14 @@ class BrokerSet:
         for broker in (one, other):
             self.spawn(broker)
         self.wait_ready()
+
+    def _places(self, network: str, count: int) -> list[tuple[Address, Address, Address | None]]:
+        """Where each broker may listen: for clients, for controllers, without TLS if it must."""
+        kinds = 3 if self._security.secured else 2
+        hosts = [_host(network, node_id) for node_id in range(count) for _ in range(kinds)]
+        found = list(free_addresses(hosts))
+        open_too = found[2::kinds] if self._security.secured else [None] * count
+        return list(zip(found[::kinds], found[1::kinds], open_too, strict=True))
 
     def take_addresses_of(self, other: BrokerSet) -> None:
         """Listen where another cluster's (stopped) brokers did."""

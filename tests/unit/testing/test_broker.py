@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from odradek.common.types import Address
-from odradek.testing.broker import BROKER_CLASS, Broker, JavaSetup
+from odradek.testing import broker
+from odradek.testing.broker import BROKER_CLASS, Broker, JavaSetup, free_addresses
 
 
 def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path) -> None:
@@ -35,3 +38,11 @@ def test_formatted_storage_is_copied_with_its_folders_under_own_ids(tmp_path: Pa
     lines = (data / "meta.properties").read_text().splitlines()
     assert lines[:3] == ["version=1", "cluster.id=ours", "node.id=7"]
     assert lines[3].startswith("directory.id=")
+
+
+def test_no_two_listeners_of_a_cluster_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka refuses that, and the system may name a port twice that nobody listens on."""
+    named = iter([5, 5, 6, 5, 7])
+    monkeypatch.setattr(broker, "free_port", lambda host: next(named))
+    found = free_addresses(["127.9.9.1", "127.9.9.1", "127.9.9.2"])
+    assert [str(one) for one in found] == ["127.9.9.1:5", "127.9.9.1:6", "127.9.9.2:7"]
