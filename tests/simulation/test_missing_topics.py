@@ -13,13 +13,14 @@ import pytest
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.broker import SimulatedBroker
 from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.injected_errors import Injection
 
 pytestmark = pytest.mark.simulation
 
@@ -199,9 +200,10 @@ def test_names_like_it_are_left_out_where_no_broker_lists_any(
     scene = Scene()
     for number in scene.cluster.brokers:
         scene.world.after(4.5, partial(scene.cluster.crash, number))
-    client = scene.producer(max_block_ms=30_000)
-    with pytest.raises(KafkaError):
-        client.send(TYPO, b"x")
+    client = scene.consumer()
+    client.assign([TopicPartition(TYPO, 0)])
+    for _ in range(20):
+        client.poll(1.0)
     (line,) = told(caplog)
     assert "names like it" not in line
     client.close(0)
@@ -238,4 +240,47 @@ def test_nobody_else_has_topics_made(kind: type[Producer | Consumer | Admin]) ->
         with pytest.raises(UnknownTopicOrPartitionError):
             client.describe_topics(["new"], timeout=2)
     assert "new" not in scene.cluster.topics
+    client.close(0)
+
+
+def test_a_call_that_gave_up_before_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever looks whether a topic is there, and has the answer, waits for nothing."""
+    scene = Scene()
+    client = scene.producer()
+    for name in ("probe", "another"):
+        with pytest.raises(KafkaTimeoutError):
+            client.partitions_for(name, timeout=1)
+    scene.world.advance(200)
+    assert client.partitions_for("flights", timeout=5)
+    scene.world.advance(200)
+    assert told(caplog) == []
+    assert scene.lists == 0
+    client.close()
+
+
+def test_what_nobody_asks_for_any_more_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """A partitioner that is broken names many partitions: they aren't kept for ever."""
+    scene = Scene()
+    client = scene.producer(max_block_ms=500)
+    for number in range(10, 30):
+        with pytest.raises(KafkaTimeoutError):
+            client.send("flights", b"x", partition=number)
+    scene.world.advance(400)
+    with pytest.raises(KafkaTimeoutError):
+        client.send("flights", b"x", partition=99)
+    assert [m.partition for m in client.explain().missing] == [99]
+    assert told(caplog) == []
+    client.close()
+
+
+def test_explain_keeps_the_groups_own_trouble_beside_a_missing_topic() -> None:
+    """A topic's name may be a letter that stands in any sentence."""
+    scene = Scene()
+    client = scene.consumer(group_id="g")
+    client.subscribe(["a"])
+    for broker in scene.cluster.brokers.values():
+        broker.injections.append(Injection("JoinGroup", 15, 1000))  # COORDINATOR_NOT_AVAILABLE
+    polls(client)
+    assert "But its group" in client.explain().diagnosis
+    assert "But topic a hasn't been there" in client.explain().diagnosis
     client.close(0)

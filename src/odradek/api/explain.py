@@ -13,6 +13,7 @@ from odradek.api.explain_group import GroupExplanation, explain_group
 from odradek.api.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.missing_topics import like_it
 from odradek.common.outage import BOOTSTRAP, KNOWN
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
@@ -125,8 +126,8 @@ class MissingExplanation:
 
     def __str__(self) -> str:
         what = "" if self.partition is None else f"partition {self.partition} of "
-        alike = f"; names like it: {', '.join(self.near)}" if self.near else ""
-        return f"{what}topic {self.topic} hasn't been there for {self.seconds:.1f} s{alike}"
+        text = f"{what}topic {self.topic} hasn't been there for {self.seconds:.1f} s"
+        return text + like_it(self.near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +294,12 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     soon = next_attempt if due else min(dials, default=None)
     group = _group(engine, now)
     heard = ended is None and (outage is None or not outage.total)
-    trouble = group.trouble() if group is not None and heard else ""
     missing = _missing(engine, now)
-    if missing and heard:
-        said = missing[0].topic in trouble  # of a subscription; but without names like it
-        trouble = f"{'' if said else trouble} But {missing[0]}."
+    trouble = ""
+    if heard and group is not None:
+        trouble = group.trouble({one.topic for one in missing})
+    if heard and missing:
+        trouble += f" But {missing[0]}."
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],

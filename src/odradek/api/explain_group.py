@@ -6,6 +6,7 @@ Must not: change anything, or wait.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,8 +84,11 @@ class GroupExplanation:
             parts.append(self.error)
         return "; ".join(parts)
 
-    def trouble(self) -> str:
-        """Why it gives this consumer nothing to read, in a sentence; empty if that isn't so."""
+    def trouble(self, told: Collection[str] = ()) -> str:
+        """Why it gives this consumer nothing to read, in a sentence; empty if that isn't so, or if
+        it is for topics that are `told` of anyway.
+        """
+        missing = tuple(name for name in self.missing if name not in told)
         if self.error:
             return f" But its group refuses it: {self.error}."
         if self.assigned == 0 and (self.unsettled_for or 0.0) >= LONG:
@@ -92,8 +96,8 @@ class GroupExplanation:
                 f" But its group has given it nothing to read for {self.unsettled_for:.1f} s "
                 f"({self.state})."
             )
-        if self.assigned == 0 and self.missing:
-            return f" But what it subscribes to isn't there: {_some(self.missing)}."
+        if self.assigned == 0 and missing:
+            return f" But what it subscribes to isn't there: {_some(missing)}."
         if self.awaited:
             return f" But {len(self.awaited)} partitions wait for their committed offsets."
         return ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import difflib
 import logging
-import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,20 +27,31 @@ logger = logging.getLogger("odradek")
 
 TELL_AFTER = 5.0
 """Seconds; a topic that was just made is known everywhere long before."""
+FORGET_AFTER = 60.0
+"""Seconds after which what nobody has asked for again isn't missed any more."""
 LIST_TIME = 10.0
 """Seconds for the list of topics, which is asked for once per missing topic."""
 ALIKE = 3
 """Names that are told of at the most."""
+COMPARED = 200
+"""Names that are compared letter by letter: that takes a tenth of a millisecond each, and the
+client does nothing else meanwhile."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """One that isn't there, and since when."""
+    """One that isn't there, since when, and until when somebody is known to have asked for it."""
 
     since: float
+    asked: float
     told: bool = False
     near: tuple[str, ...] = ()
     """Names of topics that are there and look like it."""
+
+    @property
+    def due(self) -> bool:
+        """It has been waited for for long enough: a call that gave up before isn't told of."""
+        return not self.told and self.asked >= self.since + TELL_AFTER
 
 
 class MissingTopics:
@@ -56,17 +66,19 @@ class MissingTopics:
 
     def note(self, partition: TopicPartition) -> None:
         """Somebody waits for a partition that its topic, if it is there, doesn't have."""
-        count = self._count(partition.topic)
-        if partition not in self.partitions and count is not None and partition.partition >= count:
-            self.partitions[partition] = Missing(self._engine.now)
+        count, now = self._count(partition.topic), self._engine.now
+        if count is None or partition.partition < count:
+            return
+        if partition in self.partitions:
+            self.partitions[partition].asked = now
+        else:
+            self.partitions[partition] = Missing(now, now)
             self._noted.notify()
 
     def near(self, topic: str) -> str:
         """What looks like it, in words that fit after others; empty where nothing is known."""
         found = self.topics.get(topic)
-        return (
-            f"; names like it: {', '.join(found.near)}" if found is not None and found.near else ""
-        )
+        return "" if found is None else like_it(found.near)
 
     def run(self) -> Flow[None]:
         """Watch for as long as the client lives."""
@@ -74,15 +86,14 @@ class MissingTopics:
         waits = (self._engine.metadata.changed, self._noted)
         while True:
             self._look(now)
-            everything = (*self.topics.values(), *self.partitions.values())
-            since = min((m.since for m in everything if not m.told), default=math.inf)
-            if now < since + TELL_AFTER:
-                now = yield Wait(waits, None if since == math.inf else since + TELL_AFTER)
-                continue
             self._tell_partitions(now)
-            late = [n for n, m in self.topics.items() if not m.told and now >= m.since + TELL_AFTER]
-            if late:
-                now = yield from self._tell_topics(late, now)
+            due = [name for name, missing in self.topics.items() if missing.due]
+            if due:
+                now = yield from self._tell_topics(due)
+                continue
+            everything = (*self.topics.values(), *self.partitions.values())
+            ahead = [m.since + TELL_AFTER for m in everything if m.since + TELL_AFTER > now]
+            now = yield Wait(waits, min(ahead, default=None))
 
     def _look(self, now: float) -> None:
         metadata = self._engine.metadata
@@ -91,13 +102,19 @@ class MissingTopics:
             for name, code in metadata.topic_errors.items()
             if code in UNKNOWN_TOPIC and name in metadata.topics
         }
+        held = {name for names in metadata.held_by for name in names()} if missing else ()
         for name in self.topics.keys() - missing:
             del self.topics[name]
-        for name in missing - self.topics.keys():
-            self.topics[name] = Missing(now)
-        for partition in list(self.partitions):
+        for name in missing:
+            asked = now if name in held else metadata.topics[name]
+            if asked < now - FORGET_AFTER:
+                self.topics.pop(name, None)
+            else:
+                self.topics.setdefault(name, Missing(now, asked)).asked = asked
+        for partition, absent in list(self.partitions.items()):
             count = self._count(partition.topic)
-            if count is None or partition.partition < count:
+            found = count is None or partition.partition < count
+            if found or absent.asked < now - FORGET_AFTER:
                 del self.partitions[partition]
 
     def _count(self, topic: str) -> int | None:
@@ -107,7 +124,7 @@ class MissingTopics:
 
     def _tell_partitions(self, now: float) -> None:
         for partition, missing in self.partitions.items():
-            if not missing.told and now >= missing.since + TELL_AFTER:
+            if missing.due:
                 missing.told = True
                 logger.warning(
                     "%s: topic %s has no partition %d, which has been waited for for %.0f s: it "
@@ -116,13 +133,14 @@ class MissingTopics:
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
                 )
 
-    def _tell_topics(self, names: Iterable[str], now: float) -> Flow[float]:
+    def _tell_topics(self, names: Iterable[str]) -> Flow[float]:
         # Imported here: most clients never miss a topic.
         from odradek.clients.descriptions import list_topics
 
         there: list[str] = []
         with suppress(KafkaError):  # then nothing is said of names like it
-            there = yield from list_topics(self._engine, now + LIST_TIME, internal=False)
+            until = self._engine.now + LIST_TIME
+            there = yield from list_topics(self._engine, until, internal=False)
         now = self._engine.now
         self._look(now)
         for name in names:
@@ -135,19 +153,38 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s isn't there, and has been waited for for %.0f s%s. What makes it: "
-                "odradek topics create %s --bootstrap-server %s",
+                "%s: topic %s isn't there, and has been waited for for %.0f s%s. %s "
+                "--bootstrap-server %s",
                 *(self._engine.config["client.id"], name, now - missing.since, self.near(name)),
-                *(
-                    shlex.quote(name),
-                    shlex.quote(",".join(map(str, self._engine.updater.bootstrap))),
-                ),
+                *(cure(name), shlex.quote(",".join(map(str, self._engine.updater.bootstrap)))),
             )
         return now
 
 
+def like_it(near: Collection[str]) -> str:
+    """Names of topics in words that fit after others; empty where there are none."""
+    return f"; names like it: {', '.join(near)}" if near else ""
+
+
+def cure(topic: str) -> str:
+    """The command that makes a topic."""
+    return f"What makes it: odradek topics create {shlex.quote(topic)}"
+
+
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
-    """Names of topics that are there and that may be meant; capitals don't count."""
-    by_lower: dict[str, str] = {one.lower(): one for one in there}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=ALIKE)
+    """Names of topics that are there and that may be meant; capitals don't count.
+
+    Of many only those are compared that begin or end as it does: one slip spoils one half, and two
+    letters that changed places in the middle are left out of both.
+    """
+    name = name.lower()
+    by_lower = {one.lower(): one for one in there}
+    compared: Iterable[str] = by_lower
+    if len(by_lower) > COMPARED:
+        half = len(name) // 2
+        head, tail = name[: max(0, half - 1)], name[half + 1 :]
+        halves = (one for one in by_lower if one.startswith(head) or one.endswith(tail))
+        lengths = sorted(halves, key=lambda one: abs(len(one) - len(name)))
+        compared = lengths[:COMPARED]
+    close = difflib.get_close_matches(name, compared, n=ALIKE)
     return tuple(by_lower[one] for one in close)

@@ -59,6 +59,14 @@ def recreated(start: StreamOffset, topic_ids: Mapping[str, str]) -> dict[str, tu
     }
 
 
+def parted(
+    absent: Iterable[TopicPartition], asked: Callable[[TopicPartition], bool]
+) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+    """Those that are gone, and those that the query no longer asks for."""
+    every = tuple(absent)
+    return tuple(tp for tp in every if asked(tp)), tuple(tp for tp in every if not asked(tp))
+
+
 def find_losses(
     start: StreamOffset,
     topics: TopicsSnapshot,
@@ -72,14 +80,13 @@ def find_losses(
     else:
         anew = recreated(start, topics.topic_ids)
     now = set(topics.partitions)
-    absent = [tp for tp in sorted(start.positions) if tp not in now]
+    gone, unasked = parted((tp for tp in sorted(start.positions) if tp not in now), asked)
     shrunk = {
         tp: (position, ends[tp])
         for tp, position in start.positions.items()
         if tp in ends and tp.topic not in anew and position > ends[tp]
     }
-    gone = tuple(tp for tp in absent if asked(tp))
-    return Losses(anew, gone, shrunk, tuple(tp for tp in absent if not asked(tp)))
+    return Losses(anew, gone, shrunk, unasked)
 
 
 def headless(joined: Positions, anew: Iterable[str]) -> list[str]:

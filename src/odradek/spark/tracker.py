@@ -287,8 +287,9 @@ class OffsetTracker:
             topics = self._discovery.last or self._discovery.topics(None)
             there = set(topics.partitions)
             recreated = loss.find_losses(end, topics, {}, self._options.asks_for).recreated
-            gone = tuple(r.tp for r in found if r.tp not in there)
-            losses = loss.Losses(recreated, gone, {})
+            absent = (r.tp for r in found if r.tp not in there)
+            gone, unasked = loss.parted(absent, self._options.asks_for)
+            losses = loss.Losses(recreated, gone, {}, unasked)
             if not losses or doubt.settled():
                 return topics, losses
             self._forget()

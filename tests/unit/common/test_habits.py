@@ -7,6 +7,7 @@ clients' from their own tables and signatures.
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import re
@@ -135,5 +136,9 @@ def test_the_cures_name_what_is_there() -> None:
     for text in texts:
         for called in re.findall(r"(\w+)\(", text):
             assert called in there | outside, text
+        for called, given in re.findall(r"(\w+)\(([^()]*)\)", text):
+            takers = [getattr(cls, called) for cls in HERE.values() if hasattr(cls, called)]
+            for keyword in re.findall(r"(\w+)=", given):
+                assert any(keyword in inspect.signature(take).parameters for take in takers), text
         for option in re.findall(r"give ([a-z]+(?:\.[a-z]+)+)", text):
             assert option in OPTIONS, text

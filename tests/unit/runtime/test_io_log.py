@@ -269,3 +269,20 @@ def test_what_was_logged_before_the_programs_end_is_there() -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.split() == [str(number) for number in range(20)]
+
+
+def test_a_signal_handler_may_log_while_what_was_dropped_is_counted(io_log: IoLog) -> None:
+    """It interrupts the very thread that counts: a lock that isn't re-entrant would hold it."""
+    ended = threading.Event()
+
+    def interrupted() -> None:
+        io_log.enter()
+        record = logger.makeRecord("odradek", logging.INFO, "f", 1, "x", (), None)
+        for _ in range(6):
+            io_log._waiting.put(record)
+        with io_log._count:
+            io_log.filter(record)
+        ended.set()
+
+    threading.Thread(target=interrupted, daemon=True).start()
+    assert ended.wait(PATIENCE)

@@ -20,7 +20,7 @@ from odradek.cli.console.formatting import (
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import PROGRESS, patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.clients.missing_topics import alike
+from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -109,10 +109,7 @@ def there(
         near: tuple[str, ...] = ()
         with suppress(KafkaError):
             near = alike(topic, consumer.list_topics(timeout=PROGRESS))
-        names = f"; names like it: {', '.join(near)}" if near else ""
-        raise UnknownTopicOrPartitionError(
-            f"{error}{names}. What makes it: odradek topics create {topic}"
-        ) from None
+        raise UnknownTopicOrPartitionError(f"{error}{like_it(near)}. {cure(topic)}") from None
 
 
 class Records:

@@ -1,0 +1,43 @@
+"""Names that may be meant, of few topics and of very many."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import pytest
+
+from odradek.clients.missing_topics import ALIKE, COMPARED, alike, cure, like_it
+
+MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
+
+
+@pytest.mark.parametrize("slip", ["Flihgts", "flight", "FLIGHTS", "fligths", "lights"])
+def test_a_slip_is_found_among_few(slip: str) -> None:
+    assert alike(slip, ["orders", "flights", "counts"]) == ("flights",)
+
+
+@pytest.mark.parametrize(
+    "slip", ["team-3.orders.04001.v1", "team-3.ordres.004000.v1", "Team-3.orders.004000.v2"]
+)
+def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
+    slip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    real = difflib.get_close_matches
+
+    def counted(word: str, possibilities: Any, **more: Any) -> list[str]:
+        given = list(possibilities)
+        compared.append(len(given))
+        return real(word, given, **more)
+
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    found = alike(slip, MANY)
+    assert 1 <= len(found) <= ALIKE
+    assert max(compared) <= COMPARED
+
+
+def test_nothing_alike_is_no_words() -> None:
+    assert alike("flights", ["zzz"]) == ()
+    assert like_it(()) == ""
+    assert cure("a b") == "What makes it: odradek topics create 'a b'"
