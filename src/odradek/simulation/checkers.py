@@ -220,7 +220,7 @@ class DialsLimited:
         self._spacing = min(DIAL_SPACING, own)
         self._failing: dict[str, None] = {}
         self._engaged = False
-        self._recent: deque[float] = deque(maxlen=self._most)
+        self._recent: deque[float] = deque()
         self._last_limited = -math.inf
         self._pending: dict[object, tuple[str, object]] = {}
 
@@ -243,8 +243,12 @@ class DialsLimited:
 
     def _dialled(self, event: Event, address: str) -> None:
         now = event.at
+        recent = self._recent
+        while recent and now - recent[0] >= 1.0 - NAME_DELAY:
+            recent.popleft()
         if self._engaged or address in self._failing:
-            if len(self._recent) == self._most and now - self._recent[0] < 1.0 - NAME_DELAY:
+            # A proof sets other dials free while this one's name is resolved: those don't count.
+            if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
                 raise Violation(
                     f"{now}: more than {self._most} dials within a second after a failure"
                 )
@@ -253,7 +257,7 @@ class DialsLimited:
             if len(self._pending) >= PENDING_DIALS:
                 raise Violation(f"{now}: a dial while {len(self._pending)} others are pending")
             self._last_limited = now
-        self._recent.append(now)
+        recent.append(now)
         self._pending[event.fields.get("connection")] = (address, event.fields.get("purpose"))
 
 
