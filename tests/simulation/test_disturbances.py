@@ -142,6 +142,8 @@ def test_no_error_is_drawn_that_would_be_a_lie() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))
+    assert not honest({"api": "EndTxn", "code": 49, "done": True})
+    assert honest({"api": "EndTxn", "code": 49})
     assert all(honest({"api": "Metadata", "code": code}) for code in ERRORS if code)
 
 

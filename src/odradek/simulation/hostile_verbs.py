@@ -25,7 +25,7 @@ from odradek.simulation.fault_arguments import (
     seconds,
     whole,
 )
-from odradek.simulation.injected_errors import APIS, LIES, PERHAPS_DONE
+from odradek.simulation.injected_errors import APIS, LIES, NOTHING_KNOWN, PERHAPS_DONE
 
 CODES = tuple(sorted(code for code in ERRORS if code != 0))
 USUAL = (3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 25, 27, 29, 37, 45, 51, 56, 59, 72, 74, 75, 76, 78)
@@ -104,8 +104,11 @@ def _to_topic(name: str) -> Act:
 def honest(arguments: Mapping[str, Any]) -> bool:
     """Whether an error says nothing that is false: no client survives a broker that lies."""
     api, code = arguments["api"], arguments["code"]
-    if arguments.get("done") and api == "Produce":
-        return code in PERHAPS_DONE
+    if arguments.get("done"):
+        if api == "Produce":
+            return code in PERHAPS_DONE
+        if code in NOTHING_KNOWN.get(api, ()):
+            return False
     return code not in LIES.get(api, ())
 
 

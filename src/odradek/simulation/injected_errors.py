@@ -45,6 +45,9 @@ OUT_OF_ORDER = (45, 59)
 LIES = {"Produce": {46}, "Fetch": {1}}
 """What says that something was done before, or that an offset isn't there that is; no client can
 know better."""
+NOTHING_KNOWN = {"EndTxn": {49, 59}}
+"""What says that a producer isn't known (any more). A coordinator that has ended its transaction
+for it and answers so lies: the client takes the transaction for one that nobody ends."""
 
 Batch = tuple[TopicPartition | bytes, int, int, int]
 """Where it is to be written, its producer's id and epoch, its sequence."""
