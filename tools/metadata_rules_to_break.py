@@ -5,6 +5,7 @@ from __future__ import annotations
 from rules_to_break import CLIENT, GOVERNOR, STATES, UPDATER, Breakage, broken, case
 
 METADATA = "metadata/metadata.py"
+REACH = "clients/admin/reachability.py"
 NO_ID = "        if not snapshot.cluster_id:  # R-RB-5"
 ASKED = "        if connection.ours or connection.asked_whose:\n"
 
@@ -275,5 +276,29 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "        elif not state.stepped_up:",
         "        elif False:",
         "tests/simulation/test_limited_brokers.py",
+    ),
+    broken(
+        "explain doesn't dial the brokers that nobody needs",
+        "R-EV-1",
+        REACH,
+        "    addresses = [b.address for b in snapshot.brokers.values()]\n",
+        "    addresses = [b.address for b in list(snapshot.brokers.values())[:1]]\n",
+        "tests/simulation/test_reachability.py",
+    ),
+    broken(
+        "explain waits to the end for an address that keeps failing",
+        "R-EV-1",
+        REACH,
+        "failures[address] + ENOUGH_FAILURES or",
+        "failures[address] + 1000 or",
+        "tests/simulation/test_reachability.py",
+    ),
+    broken(
+        "brokers that the cluster doesn't list are left out",
+        "R-EV-1",
+        REACH,
+        "absent = replicas - {broker",
+        "absent = set() and {broker",
+        "tests/simulation/test_reachability.py",
     ),
 )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import ClusterDescription as ClusterDescription
     from odradek.clients.admin.api_versions import ApiVersionRange as ApiVersionRange
     from odradek.clients.admin.api_versions import BrokerApiVersions as BrokerApiVersions
+    from odradek.clients.admin.reachability import AddressReach as AddressReach
+    from odradek.clients.admin.reachability import Reachability as Reachability
+    from odradek.clients.admin.reachability import TopicReach as TopicReach
     from odradek.clients.consumer.assignors import Assignor as Assignor
     from odradek.clients.consumer.assignors import AssignorError as AssignorError
     from odradek.clients.consumer.assignors import MemberSubscription as MemberSubscription
@@ -54,6 +57,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Address": "odradek.common.types",
+    "AddressReach": "odradek.clients.admin.reachability",
     "Admin": "odradek.api.admin",
     "ApiVersionRange": "odradek.clients.admin.api_versions",
     "ArrowFuture": "odradek.api.record_future",
@@ -84,10 +88,12 @@ _HOME = {
     "PartitionDescription": "odradek.clients.descriptions",
     "PartitionFunction": "odradek.common.types",
     "Producer": "odradek.api.producer",
+    "Reachability": "odradek.clients.admin.reachability",
     "RebalanceProtocol": "odradek.clients.consumer.assignors",
     "RecordFuture": "odradek.api.record_future",
     "RecordMetadata": "odradek.clients.producer.batch",
     "TopicDescription": "odradek.clients.descriptions",
+    "TopicReach": "odradek.clients.admin.reachability",
     "Secret": "odradek.common.secret",
     "TopicPartition": "odradek.common.types",
     "read_properties": "odradek.api.properties",

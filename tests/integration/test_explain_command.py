@@ -89,6 +89,36 @@ def test_a_cluster_that_is_well(server: LoopbackServer) -> None:
     assert any(a["state"] == "ready" for a in picture["addresses"])
 
 
+def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
+    cluster = cluster_on(server)
+    server.call(partial(cluster.create_topic, "flights", 6))
+    dead = server.call(server.new_address)
+    broker = next(iter(cluster.brokers.values()))
+
+    def elsewhere() -> None:
+        broker.address = dead
+
+    server.call(elsewhere)
+    status, picture = explain(cluster.bootstrap_servers, timeout=10.0)
+    assert status == 3
+    assert (picture["state"], picture["reached"]) == ("partly", True)
+    assert picture["trouble"][0] == "2 of 3 brokers answer."
+    assert picture["trouble"][1].startswith(f"Broker {broker.id} ({dead}) doesn't answer: nothing")
+    assert "It leads 2 partitions" in picture["trouble"][1]
+    status, picture = explain(cluster.bootstrap_servers, "--topic", "flight", timeout=10.0)
+    assert status == 3
+    assert picture["trouble"][2] == (
+        "Topic flight isn't there; names like it: flights. "
+        "What makes it: odradek topics create flight"
+    )
+    shown = CliRunner().invoke(
+        build("explain"), ["explain", cluster.bootstrap_servers], env={"COLUMNS": "200"}
+    )
+    assert shown.exit_code == 3
+    assert "2 of 3 brokers answer." in shown.stdout
+    assert "partly: 2 of 3 brokers answer" in shown.stdout
+
+
 def test_nothing_listens() -> None:
     with socket.socket() as bound:  # and doesn't listen
         bound.bind((LOOPBACK, 0))
@@ -260,6 +290,7 @@ def test_for_people() -> None:
         ["h:1", "--command-config", "not-there.properties"],
         ["h:1", "3"],
         ["h:1", "--watch", "0"],
+        ["h:1", "--topic", ""],
         [],
     ],
     ids=" ".join,
@@ -297,7 +328,7 @@ def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer
         picture = until("It works", reached=True)
         assert len(picture["rebootstraps"]) == 1
         process.send_signal(signal.SIGINT)
-        assert process.wait(10.0) == 0
+        assert process.wait(10.0) == 130
 
 
 def test_watch_for_people_ends_by_its_timeout() -> None:

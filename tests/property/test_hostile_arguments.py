@@ -246,6 +246,7 @@ GOOD_FOR: dict[tuple[str, str], Any] = {
     ("subscribe", "listener"): None,
     ("subscribe", "topics"): ["t"],
     ("describe_topics", "names"): ["t"],
+    ("describe_reachability", "topics"): ["t"],
 }
 SAYS: dict[str, str] = {
     "tp": "partition",

@@ -22,6 +22,7 @@ from odradek.api.base import Client
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_text
+from odradek.cli.explain_words import trouble
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import Event, event_line
@@ -93,6 +94,11 @@ def tried(texts: list[str], client: Client[Any], *calls: Callable[[], Any]) -> N
     client.close(1.0)
 
 
+def reach_in_words(admin: Admin) -> list[str]:
+    found = admin.describe_reachability(["t", "absent"])
+    return [*trouble(found, admin.explain()), *(str(a.error) for a in found.addresses)]
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
     seed: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +134,7 @@ def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
         lambda: admin.delete_topics(["absent"]),
         lambda: admin.describe_topics(["t", "absent"]),
         lambda: texts.extend(as_text(one) for one in admin.describe_api_versions()),
+        lambda: texts.extend(reach_in_words(admin)),
     )
     producer = Producer(
         _host=world.host("producer"),

@@ -96,6 +96,7 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Admin, "describe_topics"): lambda a, t: a.describe_topics(["t"], timeout=t),
     (Admin, "describe_cluster"): lambda a, t: a.describe_cluster(timeout=t),
     (Admin, "describe_api_versions"): lambda a, t: a.describe_api_versions(timeout=t),
+    (Admin, "describe_reachability"): lambda a, t: a.describe_reachability(timeout=t),
     (Admin, "close"): lambda a, t: a.close(timeout=t),
 }
 NEEDS_TOPIC = {
@@ -113,8 +114,11 @@ IN_TRANSACTION = {
 TRANSACTIONAL = {(Producer, "init_transactions"), *IN_TRANSACTION}
 NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRANSACTION}
 IN_GROUP = {(Consumer, "commit"), (Consumer, "committed"), (Consumer, "unsubscribe")}
-KNOWN_BY_HEART = {(Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")}
-"""Answered from what is known, once it is."""
+KNOWN_BY_HEART = {
+    *((Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")),
+    (Admin, "describe_reachability"),
+}
+"""Answered from what is known, once it is; what doesn't answer stands in the last one's result."""
 
 
 def client_of(

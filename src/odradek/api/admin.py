@@ -12,6 +12,7 @@ from odradek.api.base import Client
 from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
+from odradek.clients.admin.reachability import Reachability
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
@@ -124,4 +125,21 @@ class Admin(Client[AdminEngine]):
         """
         return self._call(
             self._engine.describe_api_versions, timeout, "versions of the brokers' APIs"
+        )
+
+    def describe_reachability(
+        self, topics: Sequence[str] | str | None = None, timeout: float | None = None
+    ) -> Reachability:
+        """Dial every bootstrap address and every address that a broker advertises, and ask there.
+
+        Looks at `topics`, all of them for None, for partitions that have no leader. An address that
+        fails three times in a row isn't waited for once the others have answered. What is wrong
+        stands in the result, whose `state` is "well", "partly" or "out of reach"; raises only where
+        no metadata at all can be had, as for other calls.
+        """
+        names = None if topics is None else topic_names("topics", topics)
+        return self._call(
+            lambda deadline: self._engine.describe_reachability(names, deadline),
+            timeout,
+            "answers of the cluster's addresses",
         )

@@ -1,9 +1,9 @@
 """`odradek explain`: why a cluster can't be reached from here, or that it can.
 
-In: a bootstrap address, options of a client. Out: the client's own `explain()` after it has tried,
-for people or as JSON; with `--watch` again and again. Exit statuses: 0 a broker of the cluster
-answered, 1 none did, 2 wrong use. Must not: know more than `explain()` does; what a user sees here
-is what any client of theirs can say of itself.
+In: a bootstrap address, options of a client. Out: what an admin client finds when it dials every
+address (`describe_reachability`), and its own `explain()` after that, for people or as JSON; with
+`--watch` again and again. Exit statuses: 0 all is well, 1 no broker answers, 2 wrong use, 3 some of
+it doesn't work, 130 Ctrl-C. Must not: know more than those two calls, which any program can make.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.api.admin import Admin
+from odradek.cli import INTERRUPTED
 from odradek.cli.console.properties import UsageError, parse_words, read_client_file
 from odradek.cli.console.waiting import checked, ending, say
+from odradek.cli.explain_words import as_dict, trouble, verdict
+from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL
+from odradek.clients.client_engine import check_topic
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
@@ -28,13 +32,17 @@ from odradek.common.spellings import sealed
 
 if TYPE_CHECKING:
     from odradek.api.explain import AddressExplanation, Explanation
+    from odradek.clients.admin.reachability import Reachability
 
+STATUSES = {WELL: 0, OUT_OF_REACH: 1, PARTLY: 3}
+"""Exit statuses; 2 is wrong use, as everywhere."""
 TIMEOUT = 10.0
 PERIOD = 1.0
 PROGRESS = 2.0
 """Seconds between two lines on stderr while a single picture is waited for."""
 ASK_AGAIN = 1.0
-LONGEST_CALL = 30.0
+LONGEST_CALL = 5.0
+"""Seconds that a watched cluster is asked for at a time."""
 LONGEST_PERIOD = 3600.0
 
 
@@ -47,6 +55,10 @@ def explain(
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on, and draw the picture again and again.")
     ] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(help="Look at this topic only; may be repeated [all topics]."),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(min=0.0, help="Seconds to try [10; with --watch until Ctrl-C]."),
@@ -63,7 +75,11 @@ def explain(
         bool, typer.Option("--json", help="Print JSON; with --watch one line per picture.")
     ] = False,
 ) -> None:
-    """Try to reach a cluster, and say what is in the way. Exit status 1 if it can't be reached."""
+    """Dial every broker of a cluster, and say what is in the way.
+
+    Exit status 0 if all is well, 1 if no broker answers, 3 if it works in part:
+    some address doesn't answer, some partition has no leader, a topic isn't there.
+    """
     with ending("odradek explain"):
         if seconds is not None and not watch:
             raise UsageError("SECONDS goes with --watch")
@@ -74,36 +90,46 @@ def explain(
         given["bootstrap.servers"] = bootstrap
         given.setdefault("client.id", "odradek-explain")
         checked(ADMIN, given)
+        for name in topic or ():
+            _checked_topic(name)
         if watch:
-            reached = _watch(given, seconds or PERIOD, timeout, json=json)
+            state = _watch(given, topic, seconds or PERIOD, timeout, json=json)
         else:
-            reached = _once(given, TIMEOUT if timeout is None else timeout, json=json)
-    raise typer.Exit(0 if reached else 1)
+            state = _once(given, topic, TIMEOUT if timeout is None else timeout, json=json)
+    raise typer.Exit(STATUSES[state])
+
+
+def _checked_topic(name: str) -> None:
+    try:
+        check_topic(name)
+    except KafkaError as error:
+        raise UsageError(f"--topic: {error}") from None
 
 
 # One picture
 
 
-def _once(given: dict[str, Any], timeout: float, *, json: bool) -> bool:
+def _once(given: dict[str, Any], topics: list[str] | None, timeout: float, *, json: bool) -> str:
     started = time.monotonic()
     error: KafkaError | None = None
+    found: Reachability | None = None
     with Admin(given) as admin:
         admin.listen(_Progress(admin, started))
         try:
-            admin.describe_cluster(timeout=timeout)
+            found = admin.describe_reachability(topics, timeout=timeout)
         except KafkaError as failure:
             error = failure
         picture = admin.explain()
     elapsed = time.monotonic() - started
     if json:
-        typer.echo(jsonlib.dumps(_as_dict(picture, error, elapsed), indent=2))
+        typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed), indent=2))
     else:
         from rich.console import Console
 
         console = Console(highlight=False)
-        console.print(_drawn(picture))
-        console.print(f"\n{_verdict(error, elapsed)}", style="bold", markup=False)
-    return error is None
+        console.print(_drawn(picture, found))
+        console.print(f"\n{verdict(found, error, elapsed)}", style="bold", markup=False)
+    return OUT_OF_REACH if found is None else found.state
 
 
 class _Progress:
@@ -125,14 +151,15 @@ class _Progress:
 
 
 class _Asker:
-    """Asks the cluster for its description again and again, in a thread of its own."""
+    """Asks every address of the cluster again and again, in a thread of its own."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: Admin, topics: list[str] | None) -> None:
         self._admin = admin
+        self._topics = topics
         self._stop = threading.Event()
         self.error: KafkaError | None = None
-        self.answered = False
-        """The latest question was answered."""
+        self.found: Reachability | None = None
+        """What the latest question found; None where it wasn't answered."""
         self.fatal = False
         self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
         self._thread.start()
@@ -140,12 +167,12 @@ class _Asker:
     def _run(self) -> None:
         while not self._stop.is_set() and not self.fatal:
             try:
-                self._admin.describe_cluster(timeout=LONGEST_CALL)
+                self.found = self._admin.describe_reachability(self._topics, LONGEST_CALL)
             except KafkaError as error:
-                self.error, self.answered = error, False
+                self.error, self.found = error, None
                 self.fatal = error.fatal
             else:
-                self.error, self.answered = None, True
+                self.error = None
             self._stop.wait(ASK_AGAIN)
 
     def stop(self) -> None:
@@ -153,29 +180,34 @@ class _Asker:
         self._stop.set()
 
 
-def _watch(given: dict[str, Any], period: float, timeout: float | None, *, json: bool) -> bool:
+def _watch(
+    given: dict[str, Any],
+    topics: list[str] | None,
+    period: float,
+    timeout: float | None,
+    *,
+    json: bool,
+) -> str:
     started = time.monotonic()
     admin = Admin(given, _background=True)
-    asker = _Asker(admin)
+    asker = _Asker(admin, topics)
     end = None if timeout is None else started + timeout
-    reached = False
     try:
         with _screen(json=json) as show:
             while True:
                 picture = admin.explain()
                 out = picture.outage is not None and picture.outage.total
-                reached = asker.answered and not out
-                show(picture, asker.error, reached, time.monotonic() - started)
+                found = None if out else asker.found
+                show(picture, found, asker.error, time.monotonic() - started)
                 left = period if end is None else min(period, end - time.monotonic())
                 if left <= 0 or asker.fatal:
-                    break
+                    return OUT_OF_REACH if found is None else found.state
                 time.sleep(left)
     except KeyboardInterrupt:
-        pass
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         asker.stop()
         admin.close(1.0)
-    return reached
 
 
 @contextmanager
@@ -183,10 +215,12 @@ def _screen(*, json: bool) -> Iterator[Any]:
     if json:
 
         def echo(
-            picture: Explanation, error: KafkaError | None, reached: bool, elapsed: float
+            picture: Explanation,
+            found: Reachability | None,
+            error: KafkaError | None,
+            elapsed: float,
         ) -> None:
-            found = _as_dict(picture, error, elapsed)
-            typer.echo(jsonlib.dumps({**found, "reached": reached}))
+            typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed)))
 
         yield echo
         return
@@ -197,9 +231,12 @@ def _screen(*, json: bool) -> Iterator[Any]:
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
 
         def draw(
-            picture: Explanation, error: KafkaError | None, reached: bool, elapsed: float
+            picture: Explanation,
+            found: Reachability | None,
+            error: KafkaError | None,
+            elapsed: float,
         ) -> None:
-            live.update(_drawn(picture), refresh=True)
+            live.update(_drawn(picture, found), refresh=True)
 
         yield draw
 
@@ -207,22 +244,7 @@ def _screen(*, json: bool) -> Iterator[Any]:
 # Drawing
 
 
-def _as_dict(picture: Explanation, error: KafkaError | None, elapsed: float) -> dict[str, Any]:
-    return {
-        "reached": error is None,
-        "error": None if error is None else f"{type(error).__name__}: {error}",
-        "elapsed": round(elapsed, 3),
-        **picture.to_dict(),
-    }
-
-
-def _verdict(error: KafkaError | None, elapsed: float) -> str:
-    if error is None:
-        return f"reached in {elapsed:.1f} s"
-    return f"not reached in {elapsed:.1f} s ({type(error).__name__})"
-
-
-def _drawn(picture: Explanation) -> Any:
+def _drawn(picture: Explanation, found: Reachability | None) -> Any:
     """The picture for people: the diagnosis, a table of addresses, the rest in lines."""
     from rich import box
     from rich.console import Group
@@ -232,7 +254,10 @@ def _drawn(picture: Explanation) -> Any:
     cluster = picture.cluster_id or "not known yet"
     head = Text(f"{picture.client} {picture.client_id}, cluster {cluster}\n")
     well = picture.ended is None and picture.outage is None and picture.cluster_id is not None
-    head.append(picture.diagnosis, style="bold green" if well else "bold red")
+    wrong = [] if found is None else trouble(found, picture)
+    partly = found is not None and found.state == PARTLY and picture.ended is None
+    lines = wrong if partly else [picture.diagnosis, *wrong]
+    head.append("\n".join(lines), style="bold green" if well and not wrong else "bold red")
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("address", "role", "state", "failures", "next dial"):
         table.add_column(name, overflow="fold")

@@ -218,3 +218,15 @@ class OneBrokerCall(AnyBrokerCall):
         snapshot = self._engine.metadata.snapshot
         found = snapshot.brokers.get(self.broker) if snapshot is not None else None
         return [found.address] if found is not None else []
+
+
+class OneAddressCall(AnyBrokerCall):
+    """The same for a request that is meant for one address, whoever is there."""
+
+    def __init__(self, engine: ClientEngine, what: str, deadline: float, address: Address) -> None:
+        super().__init__(engine, what, deadline)
+        self.only = address
+
+    def addresses(self) -> list[Address]:
+        """That one."""
+        return [self.only]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from odradek.clients.admin.admin_arguments import NewTopic as NewTopic
 from odradek.clients.admin.api_versions import BrokerApiVersions, describe_api_versions
+from odradek.clients.admin.reachability import Reachability, describe_reachability
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import (
@@ -181,6 +182,12 @@ class AdminEngine(ClientEngine):
     def describe_api_versions(self, deadline: float) -> Flow[tuple[BrokerApiVersions, ...]]:
         """Ask every broker which versions of which APIs it speaks."""
         return describe_api_versions(self, deadline)
+
+    def describe_reachability(
+        self, names: Sequence[str] | None, deadline: float
+    ) -> Flow[Reachability]:
+        """Dial every address of the cluster, and look for partitions without a leader."""
+        return describe_reachability(self, names, deadline)
 
     def describe_cluster(self, deadline: float) -> Flow[ClusterDescription]:
         """Ask for the cluster's id, brokers and controller (KIP-700)."""

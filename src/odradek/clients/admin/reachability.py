@@ -1,0 +1,231 @@
+"""Which addresses of a cluster answer from here, and which partitions have a leader.
+
+In: a deadline, names of topics. Out: one `AddressReach` for each bootstrap address and each address
+that a broker advertises, one `TopicReach` for each topic with something wrong. Each address is
+dialled and asked by itself; one that doesn't answer holds up no other. Must not: wait for an
+address that keeps failing while all others have answered, or change the client's own snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.clients.any_broker import AnyBrokerCall, OneAddressCall
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.descriptions import check_metadata, list_topics, topic_description
+from odradek.clients.missing_topics import alike
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
+from odradek.common.types import Address
+from odradek.metadata.bootstrap import check_cluster_id
+from odradek.metadata.cluster import Cluster
+from odradek.network.connection import Connection
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+ENOUGH_FAILURES = 3
+"""Dials of an address that fail in a row, after which it isn't waited for."""
+SLACK = 0.1
+"""Seconds before the caller's deadline at which what is known by then is told."""
+WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressReach:
+    """A bootstrap address, or one that brokers advertise, and why it doesn't answer, if so."""
+
+    address: str
+    bootstrap: bool
+    brokers: tuple[int, ...]
+    """Ids of those that advertise it: more than one is a mistake in their advertised.listeners."""
+    error: KafkaError | None
+    leads: int
+    """Partitions, of the topics that were looked at, that these brokers lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReach:
+    """A topic that can't be used, or not all of it."""
+
+    topic: str
+    partitions: int
+    leaderless: tuple[int, ...]
+    """Partitions that have no leader: nothing is written to them or read from them."""
+    error: KafkaError | None = None
+    """Why there is nothing to say of its partitions."""
+    near: tuple[str, ...] = ()
+    """Of a topic that isn't there: those that are and have names like it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the topics say."""
+
+    leads: dict[int, int]
+    """How many partitions each broker leads."""
+    wrong: tuple[TopicReach, ...]
+    absent: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """What of a cluster can be used from here."""
+
+    cluster_id: str | None
+    addresses: tuple[AddressReach, ...]
+    topics: tuple[TopicReach, ...]
+    """Those with something wrong."""
+    absent: tuple[int, ...]
+    """Ids of brokers that have replicas of these topics, and that the cluster doesn't list: they
+    aren't running, or their cluster has shut them out (fenced)."""
+    topics_error: KafkaError | None
+    """Why topics couldn't be looked at."""
+
+    @property
+    def brokers(self) -> tuple[AddressReach, ...]:
+        """The addresses that brokers advertise."""
+        return tuple(a for a in self.addresses if a.brokers)
+
+    @property
+    def state(self) -> str:
+        """`well`; `out of reach` where no broker answers at the address that it advertises;
+        `partly` for what is between.
+        """
+        if all(a.error is not None for a in self.brokers):
+            return OUT_OF_REACH
+        shared = any(len(a.brokers) > 1 for a in self.brokers)
+        failing = any(a.error is not None for a in self.addresses)
+        if failing or shared or self.topics or self.absent or self.topics_error is not None:
+            return PARTLY
+        return WELL
+
+
+def describe_reachability(
+    engine: ClientEngine, names: Sequence[str] | None, deadline: float
+) -> Flow[Reachability]:
+    """Dial every address, and look at these topics; None: at all of them.
+
+    Raises only where no metadata at all can be had.
+    """
+    yield START
+    snapshot = yield from engine.snapshot(deadline)
+    deadline -= min(SLACK, (deadline - engine.now) / 2)
+    addresses = [b.address for b in snapshot.brokers.values()]
+    addresses = list(dict.fromkeys([*addresses, *engine.updater.bootstrap]))
+    asked = {a: engine.start(_ask(engine, a, deadline)) for a in addresses}
+    looked = engine.start(_look(engine, names, deadline))
+    try:
+        yield from _answers(engine, asked, deadline)
+        known = [asked[b.address] for b in snapshot.brokers.values()]
+        if all(answer.error is not None for answer in known):
+            engine.cancel_now(looked, KafkaTimeoutError("no broker answers that could say it"))
+        while not looked.done:
+            yield Wait((looked,))
+    finally:  # also when the caller gave up
+        everything: list[Completion[Any]] = [*asked.values(), looked]
+        for each in everything:
+            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+    return _outcome(snapshot, engine.updater.bootstrap, asked, looked)
+
+
+def _answers(
+    engine: ClientEngine, asked: dict[Address, Completion[Any]], deadline: float
+) -> Flow[None]:
+    """Wait until each address has answered, or has failed as often as is enough."""
+    states, failures = engine.network.states, dict.fromkeys(asked, 0)
+    for address in asked:
+        failures[address] = states.state(address).failures
+    now = yield START
+    while True:
+        waiting = {a: answer for a, answer in asked.items() if not answer.done}
+        for address in waiting:
+            count = states.state(address).failures
+            failures[address] = min(failures[address], count)
+            if count >= failures[address] + ENOUGH_FAILURES or now >= deadline:
+                error = engine.timeout(f"answer of {address}", now)
+                engine.cancel_now(asked[address], _last_error(engine, address) or error)
+        if not (left := [answer for answer in waiting.values() if not answer.done]):
+            return
+        now = yield Wait((*left, engine.network.changed), deadline)
+
+
+def _last_error(engine: ClientEngine, address: Address) -> KafkaError | None:
+    state = engine.network.states.state(address)
+    error = state.last_error if state.failures else None
+    return error if isinstance(error, KafkaError) else None
+
+
+def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
+    """Ask one address whose cluster it belongs to."""
+    call = OneAddressCall(engine, f"answer of {address}", deadline, address)
+
+    def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
+        known = engine.metadata.cluster_id
+        foreign = check_cluster_id(known, response.cluster_id, connection.address)
+        if foreign is not None:
+            engine.network.disown(connection, foreign, engine.now)
+            raise foreign
+        return error_for(response.error_code) if response.error_code else None
+
+    body = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    yield from call.ask(lambda _: body, MetadataResponse, check)
+
+
+def _look(engine: ClientEngine, names: Sequence[str] | None, deadline: float) -> Flow[Looked]:
+    """Ask any broker for the topics, and look at their partitions."""
+    call = AnyBrokerCall(engine, "description of topics", deadline)
+    wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
+    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    response: MetadataResponse = yield from call.ask(
+        lambda _: body, MetadataResponse, check_metadata(engine)
+    )
+    leads: dict[int, int] = {}
+    wrong: list[TopicReach] = []
+    missing: list[str] = []
+    replicas: set[int] = set()
+    for item in sorted(response.topics, key=lambda t: t.name or ""):
+        topic = topic_description(item)
+        for partition in topic.partitions:
+            replicas.update(partition.replicas)
+            if partition.leader is not None:
+                leads[partition.leader] = leads.get(partition.leader, 0) + 1
+        leaderless = tuple(p.partition for p in topic.partitions if p.leader is None)
+        error = None
+        if item.error_code:
+            error = error_for(item.error_code, f"topic {topic.name}")
+            error.needing("DESCRIBE", topic.name)
+        if isinstance(error, UnknownTopicOrPartitionError):
+            missing.append(topic.name)
+        elif leaderless or error is not None:
+            wrong.append(TopicReach(topic.name, len(topic.partitions), leaderless, error))
+    if missing:
+        there = yield from list_topics(engine, deadline, internal=False)
+        for name in missing:
+            gone = UnknownTopicOrPartitionError(f"topic {name} isn't there")
+            wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
+    absent = replicas - {broker.node_id for broker in response.brokers}
+    return Looked(leads, tuple(wrong), tuple(sorted(absent)))
+
+
+def _outcome(
+    snapshot: Cluster,
+    bootstrap: Sequence[Address],
+    asked: dict[Address, Completion[Any]],
+    looked: Completion[Looked],
+) -> Reachability:
+    topics_error = looked.error if isinstance(looked.error, KafkaError) else None
+    seen = Looked({}, (), ()) if topics_error is not None else looked.result()
+    reached = []
+    for address, answer in asked.items():
+        ids = tuple(sorted(b.id for b in snapshot.brokers.values() if b.address == address))
+        error = answer.error if isinstance(answer.error, KafkaError) else None
+        led = sum(seen.leads.get(i, 0) for i in ids)
+        reached.append(AddressReach(str(address), address in bootstrap, ids, error, led))
+    reached.sort(key=lambda a: (not a.brokers, a.brokers))
+    return Reachability(snapshot.cluster_id, tuple(reached), seen.wrong, seen.absent, topics_error)
