@@ -199,6 +199,68 @@ def test_a_producers_records_wait(
     assert producer.explain().waiting == ()
 
 
+def oldest(producer: Producer) -> str:
+    picture = producer.explain()
+    assert picture.records is not None
+    assert str(picture.records) in str(picture)
+    return picture.records.waits_for
+
+
+def test_what_the_oldest_record_waits_for(
+    world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
+) -> None:
+    cluster.create_topic("t", partitions=1, replication_factor=1)
+    leader = cluster.leader("t", 0)
+    assert leader is not None
+    producer = simulated_client("producer", linger_ms=5000)
+    producer.send("t", b"first", partition=0)
+    assert producer.explain().records.records == 1
+    assert oldest(producer) == "more records in its batch (linger.ms)"
+    producer.flush(10.0)
+    assert producer.explain().records is None
+    cluster.go_silent(leader.id)
+    producer.send("t", b"second", partition=0)
+    world.advance(8.0)
+    waits_for = oldest(producer)
+    assert waits_for.startswith(f"the answer of broker {leader.id} (")
+    assert waits_for.endswith("the oldest question there is 3.0 s old")
+    assert "But 1 record has no outcome; the oldest, for partition 0 of topic t, is 8.0 s old" in (
+        producer.explain().diagnosis
+    )
+    cluster.crash(leader.id)
+    world.advance(0.5)
+    assert oldest(producer).startswith(
+        (f"a connection to broker {leader.id} (", "the next attempt")
+    )
+    world.advance(15.0)
+    assert oldest(producer) == "a leader of its partition, which has none"
+    cluster.restart(leader.id)
+    producer.flush(20.0)
+
+
+def test_a_record_whose_broker_cannot_be_dialled(
+    world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
+) -> None:
+    cluster.create_topic("t", partitions=3)
+    producer = simulated_client("producer")
+    broker = cluster.leader("t", 1)
+    assert broker is not None
+    old = broker.address
+    broker.address = world.new_address()
+    producer.send("t", b"v", partition=1)
+    world.advance(4.0)
+    found = producer.explain()
+    assert oldest(producer).startswith(
+        f"a connection to broker {broker.id} ({broker.address}), which leads its partition: "
+    )
+    assert found.records.left == pytest.approx(116.0, abs=0.2)
+    assert (
+        "connection refused" in found.records.waits_for or "connecting" in found.records.waits_for
+    )
+    broker.address = old
+    producer.flush(60.0)
+
+
 def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: SimulatedCluster) -> None:
     cluster.move(after=3.0)
     admin.describe_cluster(10.0)

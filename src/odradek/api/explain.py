@@ -7,9 +7,10 @@ Must not: do I/O, wait, or change anything. It may be taken from any thread.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from odradek.api.explain_group import GroupExplanation, explain_group
+from odradek.api.explain_records import LONG, RecordsExplanation, explain_records
 from odradek.api.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
@@ -20,6 +21,9 @@ from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
 from odradek.record import PoolState, pool_state
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 NEVER = 1e15
 """Times beyond this stand for "only after something else happens"."""
@@ -178,6 +182,8 @@ class Explanation:
     """Of a consumer with a `group.id`."""
     transaction: TransactionExplanation | None = None
     """Of a producer with a `transactional.id`."""
+    records: RecordsExplanation | None = None
+    """Of a producer with records that have no outcome."""
     missing: tuple[MissingExplanation, ...] = ()
     """Topics and partitions in use that aren't there."""
 
@@ -193,6 +199,8 @@ class Explanation:
             lines.append(f"  {self.group}")
         if self.transaction is not None:
             lines.append(f"  {self.transaction}")
+        if self.records is not None:
+            lines.append(f"  {self.records}")
         lines += [f"  {one}" for one in self.missing]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
@@ -295,11 +303,14 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     group = _group(engine, now)
     heard = ended is None and (outage is None or not outage.total)
     missing = _missing(engine, now)
+    records = _records(engine, now)
     trouble = ""
     if heard and group is not None:
         trouble = group.trouble({one.topic for one in missing})
     if heard and missing:
         trouble += f" But {missing[0]}."
+    elif heard and records is not None and records.seconds >= LONG:
+        trouble += f" But {records}."
     return Explanation(
         client=client,
         client_id=engine.config["client.id"],
@@ -337,6 +348,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         buffers=_buffers(engine),
         group=group,
         transaction=_transaction(engine),
+        records=records,
         missing=missing,
     )
 
@@ -359,6 +371,12 @@ def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
 def _transaction(engine: ClientEngine) -> TransactionExplanation | None:
     transactions = getattr(engine, "transactions", None)
     return None if transactions is None else explain_transaction(transactions)
+
+
+def _records(engine: ClientEngine, now: float) -> RecordsExplanation | None:
+    if getattr(engine, "sender", None) is None:
+        return None
+    return explain_records(cast("ProducerEngine", engine), now)
 
 
 def _buffers(engine: ClientEngine) -> BufferExplanation:

@@ -1,0 +1,77 @@
+"""What the oldest record without an outcome waits for.
+
+In: a producer's engine, read from any thread. Out: words. Must not: change anything; the sender
+decides, and this follows its questions in their order (`Sender._drain`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
+from odradek.common.kafka_errors import error_for
+from odradek.common.types import Address
+from odradek.network.connection import DATA
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+
+def why_waiting(engine: ProducerEngine, batch: ProducerBatch, now: float) -> str:
+    """What a batch waits for, in words that fit after "waits for"."""
+    topic, partition = batch.partition.topic, batch.partition.partition
+    metadata, queue = engine.metadata, engine.sender.queues.get(batch.partition)
+    snapshot = metadata.snapshot
+    if snapshot is None:
+        return "the metadata of the cluster, which nobody gives"
+    code = metadata.topic_errors.get(topic, 0)
+    if code and snapshot.topic(topic) is None:
+        return f"its topic ({error_for(code, f'topic {topic}')})"
+    leader = snapshot.leader(topic, partition)
+    if leader is None:
+        return "a leader of its partition, which has none"
+    to = f"broker {leader.id} ({leader.address}), which leads its partition"
+    if queue is not None and batch in queue.in_flight:
+        return f"the answer of {to}{_asked(engine, leader.address, now)}"
+    if batch.serial == OPEN and batch.created_at + engine.config["linger.ms"] > now:
+        return "more records in its batch (linger.ms)"
+    if batch.attempts and batch.retry_at > now:
+        refusal = None if batch.refusals is None else batch.refusals.latest
+        why = "" if refusal is None else f", after {type(refusal).__name__}: {refusal}"
+        return f"the next attempt, in {batch.retry_at - now:.2f} s{why}"
+    missing = _connection(engine, leader.address, now)
+    if missing:
+        return f"a connection to {to}: {missing}"
+    if engine.sender.identity.current[0] < 0:
+        return "a producer id (InitProducerId)"
+    if engine.transactions is not None and not engine.transactions.usable():
+        return f"its transaction, which is {engine.transactions.state.value}"
+    if queue is not None and batch.sequence == NO_SEQUENCE and queue.numbering.ended:
+        return "the outcome of older batches, of which it isn't known whether they were written"
+    return f"its turn at {to}, where others are under way"
+
+
+def _asked(engine: ProducerEngine, address: Address, now: float) -> str:
+    found = engine.network.connection(address, DATA)
+    head = None if found is None else found.in_flight.head
+    if head is None:
+        return ""
+    return f": the oldest question there is {max(0.0, now - head.sent_at):.1f} s old"
+
+
+def _connection(engine: ProducerEngine, address: Address, now: float) -> str:
+    """Why there is none to a broker that could be used; empty where there is."""
+    found = engine.network.connection(address, DATA)
+    if found is not None and found.ready:
+        quiet = found.throttled_until - now
+        return f"the broker wants quiet for {quiet:.1f} s" if quiet > 0 else ""
+    if found is not None:
+        seconds = max(0.0, now - found.dialled_at)
+        return f"{found.state.value} for {seconds:.1f} s"
+    record = engine.network.states.find(address)
+    error = None if record is None else record.last_error
+    if record is None or error is None:
+        return "it hasn't been dialled yet"
+    left = record.backoff_until - now
+    when = f", next dial in {left:.2f} s" if left > 0 else ""
+    return f"{type(error).__name__}: {error}{when}"
