@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
 TAIL_LINES = 40
+TELL_EVERY = 10.0
 REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # What builds the few packages that come as source; before the rest, so that nothing is fetched
 # for a build that the lock doesn't pin.
@@ -121,21 +123,29 @@ def pip(*arguments: str) -> None:
     """Run the venv's pip; show that it goes on, and its words only when it fails."""
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     lines: list[str] = []
-    fetched = 0
-    shown = time.monotonic()
+    end = threading.Event()
+    ticker = threading.Thread(target=tell, args=(lines, end), daemon=True)
+    ticker.start()
     with subprocess.Popen(
         [str(PYTHON), "-m", "pip", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
     ) as process:  # fmt: skip
-        for line in process.stdout or ():
-            lines.append(line.rstrip())
-            fetched += line.startswith("Collecting ")
-            if time.monotonic() - shown > 15:
-                shown = time.monotonic()
-                say(f"  … {fetched} packages so far, now: {line.strip()[:80]}")
+        lines.extend(line.rstrip() for line in process.stdout or ())
+    end.set()
+    ticker.join()
     if process.returncode != 0:
         print("\n".join(lines[-TAIL_LINES:]), file=sys.stderr)
         sys.exit(f"pip failed with exit status {process.returncode}: pip {' '.join(arguments[:1])}")
+
+
+def tell(lines: list[str], end: threading.Event) -> None:
+    """Say every few seconds how far pip is; it says nothing while it downloads and unpacks."""
+    start = time.monotonic()
+    while not end.wait(TELL_EVERY):
+        fetched = sum(line.startswith("Collecting ") for line in lines)
+        words = lines[-1].split(" (from")[0].split(":")[0].strip()[:60] if lines else "pip starts"
+        count = f"{fetched} packages, " if fetched else ""
+        say(f"  … {time.monotonic() - start:.0f} s: {count}now: {words}")
 
 
 def say(what: str) -> None:

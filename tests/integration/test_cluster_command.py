@@ -48,7 +48,9 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
     assert start_time(told["pid"]) is None
     assert start_time(told["brokers"][0]["pid"]) is None
     assert not Path(told["directory"]).exists()
-    assert odradek("cluster", "status").stdout == "no cluster runs\n"
+    assert odradek("cluster", "status").stdout == (
+        "no cluster runs; odradek cluster start starts one (three brokers behind localhost:9092)\n"
+    )
 
 
 def test_a_secured_cluster_leaves_settings_for_its_users(odradek) -> None:  # type: ignore[no-untyped-def]

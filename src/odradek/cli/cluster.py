@@ -46,6 +46,8 @@ UserOption = Annotated[
 ]
 MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]
 Acls = Annotated[bool, typer.Option("--acls", help="Nobody may do what isn't allowed.")]
+NOTHING = "no cluster runs"
+STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
@@ -127,7 +129,7 @@ def status(json: Json = False) -> None:
     """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none."""
     state = read_state()
     if state is None:
-        typer.echo(jsonlib.dumps({"running": False}) if json else "no cluster runs")
+        typer.echo(jsonlib.dumps({"running": False}) if json else f"{NOTHING}; {STARTS}")
         raise typer.Exit(1)
     if json:
         typer.echo(jsonlib.dumps(_public(state)))
@@ -140,7 +142,7 @@ def stop() -> None:
     """Stop the cluster that `odradek cluster start` started, and wait until it is gone."""
     state = read_state()
     if state is None:
-        typer.echo("no cluster runs")
+        typer.echo(NOTHING)
         return
     watched = [state, *state["brokers"]]
     _signal(state, signal.SIGTERM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
         assert [broker["broker"] for broker in both[0][phase]] == [1, 2, 3]
     assert sum(broker["dials_per_s"]["mean"] for broker in both[0]["during"]) > 10
     assert file.read_text().startswith("<svg")
+
+
+def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first slice mustn't be half of the fleet, or the first minute is silent."""
+    monkeypatch.setattr(sys.modules["odradek.cli.simulate.fleet"], "SHOWN_EVERY", 0.0)
+    words = ("fleet", "--clients", "200", "--outage", "1", "--brokers", "1")
+    shown = runner.invoke(app, words).stderr.splitlines()
+    assert shown[0] == "0 of 200 clients"
+    assert shown[1].startswith("2 of 200 clients, ")
+    assert len(shown) == 101
 
 
 def test_a_fleet_as_text() -> None:

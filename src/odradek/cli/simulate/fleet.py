@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
+SLICES, LARGEST_SLICE = 100, 500
+"""A fleet's clients are divided into so many slices or more, so that progress shows soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,13 @@ def fleet(
         int | None, typer.Option(min=1, help="Spark tasks at a time [default: 8 for each core].")
     ] = None,
     slice_size: Annotated[
-        int, typer.Option("--slice", min=1, help="Clients that a task simulates.")
-    ] = 500,
+        int | None,
+        typer.Option(
+            "--slice",
+            min=1,
+            help="Clients that a task simulates [default: a hundredth of them, 500 at most].",
+        ),
+    ] = None,
     tables: Annotated[
         Path | None,
         typer.Option(help="Folder for Parquet tables; a run that was stopped goes on from there."),
@@ -103,7 +110,8 @@ def fleet(
 
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
-    plan = Plan(_cases(policy, settings or [], brokers, outage, seed), clients, slice_size)
+    size = slice_size or max(1, min(LARGEST_SLICE, clients // SLICES))
+    plan = Plan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
     workers = Workers(jobs, spark or master is not None, master, shards)
     _take(plan, workers, Outputs(json, picture, tables, events, sample))
 

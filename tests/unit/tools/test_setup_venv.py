@@ -1,0 +1,39 @@
+"""`make setup` isn't silent while pip says nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).parents[3] / "tools" / "setup_venv.py"
+
+
+@pytest.fixture
+def setup_venv() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("setup_venv", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_says_every_few_seconds_how_far_pip_is(
+    setup_venv: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pip = tmp_path / "python"
+    pip.write_text("#!/bin/sh\necho 'Collecting a-package==1 (from -r x (line 1))'\nsleep 1\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr(setup_venv, "PYTHON", pip)
+    monkeypatch.setattr(setup_venv, "TELL_EVERY", 0.2)
+    setup_venv.pip("install", "a-package")
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) >= 3
+    assert said[-1].startswith("setup:   … ")
+    assert said[-1].endswith(" s: 1 packages, now: Collecting a-package==1")
