@@ -1,8 +1,8 @@
 """`odradek consume`: records to standard output, as Kafka's console consumer writes them.
 
 In: Kafka's flags. Out: a line per record, or with `--json` an object; at the end on stderr how many
-there were. Exit statuses: 0, 1 it failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of
-that group and commits what it has written; without, it commits nothing.
+there were. Exit statuses: 0 (also after SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. With
+`--group` it is a member of that group and commits what it has written; without, it commits nothing.
 
 Not as in Kafka's tool: without a group, partitions are assigned (those that a topic has at the
 start); a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
@@ -124,7 +124,7 @@ def consume(
         most = max_messages if max_messages is not None and max_messages >= 0 else None
         patience = config["default.api.timeout.ms"]
         # By an exception: so what wasn't written isn't committed.
-        with suppress(CutOffError), Consumer(given) as consumer, terminable():
+        with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
             records = Records(
                 consumer,
                 shape,
@@ -142,7 +142,7 @@ def consume(
                     assign(consumer, topic or "", partition, place, patience=patience)
                 records.run(most=most, idle=idle)
             except KeyboardInterrupt:
-                raise typer.Exit(INTERRUPTED) from None
+                raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
             finally:
                 if not records.cut_off:
                     say(f"Processed a total of {records.count} messages")

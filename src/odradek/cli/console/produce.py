@@ -1,7 +1,8 @@
 """`odradek produce`: lines of standard input to records, as Kafka's console producer does it.
 
 In: lines, flags. Out: records; on stderr what was lost; with `--json` one object at the end.
-Exit statuses: 0 every line was acknowledged (also after Ctrl-C), 1 some weren't, 2 wrong use.
+Exit statuses: 0 every line was acknowledged (also after SIGTERM), 1 some weren't, 2 wrong use, 130
+Ctrl-C.
 Must not: keep count of lines; `producing` does.
 
 Not as in Kafka's tool: batches are retried until their delivery timeout unless
@@ -20,6 +21,7 @@ from typing import Any
 import typer
 
 from odradek.api.producer import Producer
+from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
 from odradek.cli.console.lines import PROPERTIES, LineParser
 from odradek.cli.console.producing import Lines, run
@@ -96,7 +98,7 @@ def produce(
         config = checked(PRODUCER, given)
         producer = Producer(given)
         try:
-            with terminable():
+            with terminable() as end:
                 lines = Lines(producer, topic, parser, sync=sync)
                 result = run(
                     lines,
@@ -111,6 +113,8 @@ def produce(
         say(text)
     if json:
         typer.echo(jsonlib.dumps(result.to_dict()))
+    if result.interrupted and not end.terminated:
+        raise typer.Exit(INTERRUPTED)
     if result.lost_lines:
         raise typer.Exit(1)
 

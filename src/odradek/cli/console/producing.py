@@ -52,6 +52,8 @@ class Result:
     acknowledged: int = 0
     stopped: str | None = None
     """Why reading ended before the input did."""
+    interrupted: bool = False
+    """By Ctrl-C, or what counts as such."""
     lost_lines: int = 0
     lost: list[Lost] = field(default_factory=list)
     partitions: dict[int, Written] = field(default_factory=dict)
@@ -227,6 +229,7 @@ def run(lines: Lines, given: Iterable[bytes], *, max_block: float, delivery: flo
             lines.feed(given, max_block=max_block)
             lines.finish(delivery + SLACK)
         except KeyboardInterrupt:
+            result.interrupted = True
             result.stopped = f"interrupted after {result.lines} lines"
             lines.finish(INTERRUPTED_FLUSH)
     except KeyboardInterrupt:

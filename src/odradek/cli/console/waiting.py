@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -94,20 +95,30 @@ def telling_of_waiting(text: str) -> Iterator[None]:
         progress.cancel()
 
 
+@dataclass(slots=True)
+class Ending:
+    """How a command was asked to end."""
+
+    terminated: bool = False
+    """By SIGTERM: an end in order, as whoever supervises it wants it, and no interruption."""
+
+
 @contextlib.contextmanager
-def terminable() -> Iterator[None]:
+def terminable() -> Iterator[Ending]:
     """Let SIGTERM end the command as Ctrl-C does: what was begun is finished within a bound."""
+    ending = Ending()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield ending
         return
 
     def handler(number: int, frame: FrameType | None) -> None:
+        ending.terminated = True
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
             raise KeyboardInterrupt  # a shell's background job: SIGINT is switched off there
         signal.raise_signal(signal.SIGINT)  # hosts know how to hold that one back
 
     before = signal.signal(signal.SIGTERM, handler)
     try:
-        yield
+        yield ending
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -71,9 +71,9 @@ def run(
     """Run a pipeline until it is stopped, or until its flows have come to their end.
 
     SIGTERM and Ctrl-C stop it after the running batches; a second one at
-    once. Exit status: 0 ended or stopped after a batch, 1 a flow failed, 2
-    it couldn't start, 128 + the signal's number: a batch had begun, which is
-    named and is repeated when the pipeline runs again.
+    once. Exit status: 0 ended, or stopped by SIGTERM after a batch, 1 a flow
+    failed, 2 it couldn't start, 130 Ctrl-C, 143 SIGTERM within a batch. A
+    batch that had begun is named, and repeated when the pipeline runs again.
     """
     with _ending():
         from odradek.cli.pipeline.display import JsonLines, View

@@ -311,6 +311,8 @@ class Running:
             )  # fmt: skip
         if failures:
             return 1
+        if signal.SIGINT in self._stop.signals:
+            return 128 + signal.SIGINT  # as in every command
         if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0

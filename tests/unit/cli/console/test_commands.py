@@ -210,8 +210,10 @@ def test_sigterm_ends_as_ctrl_c_does(ignored: bool) -> None:
     term = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), terminable():
+        with pytest.raises(KeyboardInterrupt), terminable() as end:
+            assert not end.terminated
             os.kill(os.getpid(), signal.SIGTERM)
+        assert end.terminated
         assert signal.getsignal(signal.SIGTERM) == term
     finally:
         signal.signal(signal.SIGINT, before)

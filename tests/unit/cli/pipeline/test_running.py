@@ -212,6 +212,14 @@ def test_a_batch_that_will_be_repeated_is_named(
     assert told["repeats"] == left.repeats
 
 
+def test_ctrl_c_is_130_as_in_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = Stop()
+    stop.signals.append(signal.SIGINT)
+    running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
+    assert running._ended(Queries({"q": Query((False, "", 3))}, JsonLines())) == 130
+    assert '"stopped"' in capsys.readouterr().out
+
+
 def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
     outage = Outage("main", 100.0, "all known brokers fail")
     with View(pipeline()) as view:

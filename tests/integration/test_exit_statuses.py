@@ -1,0 +1,75 @@
+"""One rule for all commands: Ctrl-C is 130; SIGTERM is an end in order where a command takes it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import pytest
+
+COMMAND = Path(sys.executable).parent / "odradek"
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def mute() -> Iterator[socket.socket]:
+    """A port that accepts and says nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        listener.settimeout(PATIENCE)
+        yield listener
+
+
+def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
+    """The exit status of a command that is signalled once it has dialled."""
+    servers = f"127.0.0.1:{listener.getsockname()[1]}"
+    with subprocess.Popen(
+        [COMMAND, *words.format(servers).split()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        cast("IO[bytes]", process.stdin).write(b"a line\n")
+        cast("IO[bytes]", process.stdin).flush()
+        sock, _ = listener.accept()
+        process.send_signal(number)
+        status = process.wait(PATIENCE)
+        sock.close()
+    return status
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain {}",
+        "explain {} --watch",
+        "topics list --bootstrap-server {}",
+        "broker-api-versions --bootstrap-server {}",
+        "consume --topic t --bootstrap-server {}",
+        "produce --topic t --bootstrap-server {}",
+    ],
+)
+def test_ctrl_c_is_130(mute: socket.socket, words: str) -> None:
+    assert ended(mute, words, signal.SIGINT) == 130
+
+
+@pytest.mark.parametrize("words", ["consume", "produce"])
+def test_sigterm_is_an_end_in_order(mute: socket.socket, words: str) -> None:
+    assert ended(mute, f"{words} --topic t --bootstrap-server {{}}", signal.SIGTERM) == 0
+
+
+def test_a_simulation_too() -> None:
+    with subprocess.Popen(
+        [COMMAND, "simulate", "fleet", "--policy", "constant"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        assert cast("IO[bytes]", process.stderr).readline() == b"0 of 1,000 clients\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
