@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import odradek
 import odradek.spark
 
 if TYPE_CHECKING:
@@ -46,3 +48,39 @@ def test_the_class_that_the_snippet_names_is_there() -> None:
     assert "spark.dataSource.register(odradek.spark.KafkaDataSource)" in README.read_text()
     assert "KafkaDataSource" in dir(odradek.spark)
     assert odradek.spark.KafkaDataSource.name() == "odradek"
+
+
+def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
+    """From `export` to Ctrl-C, as printed but for addresses and places."""
+    from tests.integration.test_readme_console import console_lines
+
+    for name in ("orders", "large-orders"):
+        topics.create(partitions=1, name=name)
+    topics.fill("orders", [(b"1", b'{"cents": 2000}'), (b"2", b'{"cents": 20}')], 1)
+    bin_folder = Path(sys.executable).parent
+    export, plan, run = (
+        next(line for line in console_lines() if words in line).replace(
+            "localhost:9092", cluster.bootstrap_servers
+        )
+        for words in ("export KAFKA=", "pipeline plan", "pipeline run")
+    )
+    lines = "\n".join([export, "set -e", plan, f"exec {run}"]).replace(".venv/bin", str(bin_folder))
+    with subprocess.Popen(
+        ["bash", "-c", lines],
+        cwd=README.parent,
+        env={**os.environ, "STORAGE": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        with odradek.Consumer({"bootstrap.servers": cluster.bootstrap_servers}) as consumer:
+            partitions = consumer.partitions_for("large-orders", timeout=30)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(partitions)
+            read = [record.value for record in consumer.poll(timeout=150.0, max_records=1)]
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=90)
+    assert read == [b'{"cents": 2000}'], said
+    assert "pipeline large-orders could start" in said, said
+    assert "stopped" in said, said
+    assert process.returncode == 130

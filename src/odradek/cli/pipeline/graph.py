@@ -11,9 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from odradek.cli.pipeline.document import Problems
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Pipeline, Sink, Source, View
@@ -24,7 +24,7 @@ _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
-def session(pipeline: Pipeline, log: Path | None) -> Any:
+def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
     """Start (or find) Spark; what its JVM prints goes to the log.
 
     Raises `ConfigurationError` where it can't be started: settings or a Java that don't fit.
@@ -42,26 +42,26 @@ def session(pipeline: Pipeline, log: Path | None) -> Any:
     settings = {"spark.ui.showConsoleProgress": "false", **pipeline.spark}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    where: AbstractContextManager[None] = nullcontext()
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        where = _stderr_to(log)
+    hint = f"; its log is {log}" if isinstance(log, Path) else ""
     try:
-        with where:  # the JVM and its workers keep what they inherit here
+        with ExitStack() as stack:  # the JVM and its workers keep what they inherit here
+            if isinstance(log, Path):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log = stack.enter_context(log.open("ab"))
+            if log is not None:
+                stack.enter_context(_stderr_to(log))
             return builder.getOrCreate()
     except Exception as error:  # the JVM's and PySpark's own, whichever it is
-        hint = "" if log is None else f"; its log is {log}"
         raise ConfigurationError(f"Spark didn't start: {text_of(error)}{hint}") from error
 
 
 @contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
+def _stderr_to(file: BinaryIO) -> Iterator[None]:
     """Have processes that are started meanwhile write their standard error to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with path.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+        os.dup2(file.fileno(), 2)
         yield
     finally:
         os.dup2(kept, 2)

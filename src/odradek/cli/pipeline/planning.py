@@ -6,8 +6,10 @@ topic that isn't there, SQL that can't be meant) as `SpecError` with their lines
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.pipeline.checkpoint import look
 from odradek.cli.pipeline.graph import Graph, end_session, session
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Cluster, Pipeline, Place, Sink, Source
-from odradek.common.errors import KafkaError
+from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -132,12 +134,32 @@ def describe(
     if spark is not None:
         return _described(pipeline, spark, readings)
     log = log or _log(pipeline)
-    say(f"starting Spark; its log is {log}")
-    spark = session(pipeline, log)
-    try:
+    say("starting Spark" + ("" if log is None else f"; its log is {log}"))
+    with _started(pipeline, log) as spark:
         return _described(pipeline, spark, readings)
-    finally:
-        end_session(spark)
+
+
+@contextmanager
+def _started(pipeline: Pipeline, log: Path | None) -> Iterator[Any]:
+    """A session. A log without a place is kept only if Spark doesn't start: it has no name until
+    then, so that a plan that is killed leaves nothing.
+    """
+    with tempfile.TemporaryFile("a+b") as unnamed:
+        try:
+            spark = session(pipeline, log or unnamed)
+        except ConfigurationError as error:
+            if log is not None:
+                raise
+            unnamed.seek(0)
+            with tempfile.NamedTemporaryFile(
+                prefix="odradek-plan-", suffix=".log", delete=False
+            ) as kept:
+                shutil.copyfileobj(unnamed, kept)
+            raise ConfigurationError(f"{error}; its log is {kept.name}") from error
+        try:
+            yield spark
+        finally:
+            end_session(spark)
 
 
 def _described(pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...]) -> Plan:
@@ -151,12 +173,12 @@ def _described(pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...]) ->
     return Plan(str(pipeline.path), pipeline.name, readings, views, writings)
 
 
-def _log(pipeline: Pipeline) -> Path:
+def _log(pipeline: Pipeline) -> Path | None:
     """Planning makes no storage folder; where there is one, its log is the place."""
     home = pipeline.local_storage
     if home is not None and home.is_dir():
         return home / "spark.log"
-    return Path(tempfile.mkdtemp(prefix="odradek-plan-")) / "spark.log"
+    return None
 
 
 def ask_clusters(

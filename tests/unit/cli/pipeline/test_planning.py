@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.document import SpecError, read
 from odradek.cli.pipeline.planning import Plan, ask_clusters
 from odradek.cli.pipeline.spec import Pipeline, parse
+from odradek.common.errors import ConfigurationError
 from odradek.testing import KafkaSimulation
 
 SPEC = """\
@@ -146,3 +148,44 @@ def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: An
     assert not writing.looked_at
     lines = Plan("p.yml", "p", (), {}, (writing,)).lines()
     assert "can't be looked at from here" in lines[-1]
+
+
+def test_a_plan_leaves_no_folder_even_when_it_is_killed(
+    tmp_path: Path, spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's log has no name unless Spark doesn't start: nothing can be left of it."""
+    made, place = spec(), tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    seen: list[list[Path]] = []
+
+    def session(pipeline: Pipeline, log: Any) -> Any:
+        log.write(b"what the JVM says")
+        seen.append(list(place.iterdir()))
+        return None
+
+    monkeypatch.setattr(planning, "session", session)
+    monkeypatch.setattr(planning, "end_session", lambda spark: None)
+    monkeypatch.setattr(planning, "_described", lambda *_: "the plan")
+    said: list[str] = []
+    planned: Any = planning.describe(made, log=None, say=said.append)
+    assert planned == "the plan"
+    assert seen == [[]]
+    assert list(place.iterdir()) == []
+    assert said[-1] == "starting Spark"
+
+
+def test_the_log_of_a_spark_that_does_not_start_is_kept(
+    tmp_path: Path, spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def session(pipeline: Pipeline, log: Any) -> Any:
+        log.write(b"what the JVM says")
+        raise ConfigurationError("Spark didn't start")
+
+    monkeypatch.setattr(planning, "session", session)
+    with pytest.raises(ConfigurationError, match="Spark didn't start; its log is (.*)") as told:
+        planning.describe(spec(), log=None)
+    place = Path(str(told.value).rpartition("its log is ")[2])
+    assert place.read_bytes() == b"what the JVM says"

@@ -1,0 +1,120 @@
+"""The README's console lines run as printed, in its order; Spark's in tests/spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import pytest
+from tests.integration.test_readme import PRINTED, README, printed_port
+
+BIN = Path(sys.executable).parent
+START = ".venv/bin/odradek cluster start"
+STOP = ".venv/bin/odradek cluster stop"
+TOPICS = ".venv/bin/odradek topics create flights counts --partitions 3 --if-not-exists"
+PRODUCE = "printf 'JFK\\nLGA\\n' | .venv/bin/odradek produce"
+CONSUME = ".venv/bin/odradek consume"
+SHORTER = {
+    "--strategy odradek,java": "--strategy odradek,java --runs 3",
+    "--clients 100": "--clients 4",
+}
+"""What takes minutes is run with less."""
+SAYS = {
+    ".venv/bin/odradek demo --simulated": "timeline and picture: ",
+    TOPICS: "Created topic flights",
+    ".venv/bin/odradek explain": "all 3 brokers answer",
+    ".venv/bin/odradek topics list": "flights",
+    ".venv/bin/odradek broker-api-versions": "Produce(0)",
+    ".venv/bin/odradek simulate recovery": "java",
+    ".venv/bin/odradek simulate fleet": "policy",
+    ".venv/bin/odradek events tables --help": "Usage",
+    ".venv/bin/odradek topics create orders": "Created topic large-orders",
+    PRODUCE: "",
+}
+"""What lines that begin so print, among other things."""
+ELSEWHERE = {
+    "make setup": "before any test can run",
+    "make test": "this is it",
+    "make demo": "tests/spark/test_demo.py",
+    "export KAFKA": "tests/spark/test_readme_spark.py",
+    ".venv/bin/odradek pipeline plan": "tests/spark/test_readme_spark.py",
+    ".venv/bin/odradek pipeline run": "tests/spark/test_readme_spark.py",
+}
+
+
+def console_lines() -> list[str]:
+    """What the README tells to type, without the comments."""
+    blocks = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [re.sub(r"\s{2,}#.*$", "", line) for line in lines]
+
+
+def test_every_line_is_run_by_a_test() -> None:
+    known = (START, STOP, CONSUME, *SAYS, *ELSEWHERE)
+    assert [line for line in console_lines() if not line.startswith(known)] == []
+    assert [one for one in known if not any(x.startswith(one) for x in console_lines())] == []
+
+
+class Shell:
+    """Runs lines with the README's paths and addresses replaced by those that there are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = PRINTED
+        self._environment = {**os.environ, "XDG_STATE_HOME": str(folder), "COLUMNS": "200"}
+
+    def start(self, line: str) -> subprocess.Popen[str]:
+        text = line.replace(".venv/bin/", f"{BIN}/").replace(PRINTED, self.address)
+        return subprocess.Popen(
+            ["bash", "-c", text.replace(f"{BIN}/odradek consume", f"exec {BIN}/odradek consume")],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, line: str) -> str:
+        with self.start(line) as process:
+            try:
+                out, err = process.communicate(timeout=180)
+            finally:
+                process.kill()
+        assert process.returncode == 0, f"{line}\n{out}\n{err}"
+        return out
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(tmp_path)
+    yield made
+    made.run(STOP)
+
+
+@pytest.mark.timeout(600)
+def test_the_lines_do_what_they_say(shell: Shell) -> None:
+    lines = console_lines()
+    port = printed_port()
+    started = shell.run(START if port else f"{START} --port 0")
+    found = re.search(r"bootstrap servers\s+(\S+)", started)
+    assert found is not None
+    shell.address = found[1] if not port else PRINTED
+    for line in lines:
+        for long, short in SHORTER.items():
+            line = line.replace(long, short)
+        words = next((SAYS[one] for one in SAYS if line.startswith(one)), None)
+        if words is not None:
+            assert words in shell.run(line), line
+        elif line.startswith(CONSUME):
+            with shell.start(line) as process:
+                out = cast("IO[str]", process.stdout)
+                assert sorted([out.readline(), out.readline()]) == ["JFK\n", "LGA\n"]
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60.0) == 130
+    assert shell.run(STOP).startswith("stopped the cluster at ")
