@@ -126,13 +126,15 @@ def pip(*arguments: str) -> None:
     end = threading.Event()
     ticker = threading.Thread(target=tell, args=(lines, end), daemon=True)
     ticker.start()
-    with subprocess.Popen(
-        [str(PYTHON), "-m", "pip", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
-    ) as process:  # fmt: skip
-        lines.extend(line.rstrip() for line in process.stdout or ())
-    end.set()
-    ticker.join()
+    try:
+        with subprocess.Popen(
+            [str(PYTHON), "-m", "pip", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment,
+        ) as process:  # fmt: skip
+            lines.extend(line.rstrip() for line in process.stdout or ())
+    finally:
+        end.set()
+        ticker.join()
     if process.returncode != 0:
         print("\n".join(lines[-TAIL_LINES:]), file=sys.stderr)
         sys.exit(f"pip failed with exit status {process.returncode}: pip {' '.join(arguments[:1])}")

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli import build
+from odradek.common.types import Address
 from odradek.simulation import SimulatedCluster
 from odradek.testing.loopback import LoopbackServer
 
@@ -343,3 +344,29 @@ def test_watch_for_people_ends_by_its_timeout() -> None:
         )
     assert done.returncode == 1
     assert "nothing listens there" in " ".join(done.stdout.split())
+
+
+def test_a_short_watch_tells_of_a_part_that_says_nothing(server: LoopbackServer) -> None:
+    """What answers is known before the end, however long one address keeps silent."""
+    cluster = cluster_on(server)
+    broker = next(iter(cluster.brokers.values()))
+    with listening() as mute:
+        host, _, port = mute.partition(":")
+        server.call(partial(setattr, broker, "address", Address(host, int(port))))
+        done = subprocess.run(
+            [
+                COMMAND,
+                "explain",
+                cluster.bootstrap_servers,
+                "--watch",
+                "0.1",
+                "--timeout",
+                "4",
+                "--json",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 3, done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["trouble"][0] == "2 of 3 brokers answer."

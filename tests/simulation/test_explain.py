@@ -229,9 +229,9 @@ def test_what_the_oldest_record_waits_for(
     )
     cluster.crash(leader.id)
     world.advance(0.5)
-    assert oldest(producer).startswith(
-        (f"a connection to broker {leader.id} (", "the next attempt")
-    )
+    waits_for = oldest(producer)
+    assert waits_for.startswith(f"a connection to broker {leader.id} (")
+    assert "connection refused, next dial in 0." in waits_for
     world.advance(15.0)
     assert oldest(producer) == "a leader of its partition, which has none"
     cluster.restart(leader.id)
@@ -254,9 +254,7 @@ def test_a_record_whose_broker_cannot_be_dialled(
         f"a connection to broker {broker.id} ({broker.address}), which leads its partition: "
     )
     assert found.records.left == pytest.approx(116.0, abs=0.2)
-    assert (
-        "connection refused" in found.records.waits_for or "connecting" in found.records.waits_for
-    )
+    assert "connection refused" in found.records.waits_for
     broker.address = old
     producer.flush(60.0)
 

@@ -29,8 +29,7 @@ def trouble(found: Reachability, picture: Explanation) -> list[str]:
     brokers = found.brokers
     failing = [a for a in brokers if a.error is not None]
     if failing and len(failing) < len(brokers):
-        count = len(brokers) - len(failing)
-        lines.append(f"{count} of {len(brokers)} brokers answer{'s' if count == 1 else ''}.")
+        lines.append(f"{_answering(brokers)}.")
     lines += [_of_address(a, meanings.get(a.address)) for a in failing[:SHOWN]]
     lines += _more(failing)
     if found.absent:
@@ -57,11 +56,10 @@ def trouble(found: Reachability, picture: Explanation) -> list[str]:
 
 
 def _of_address(a: AddressReach, meaning: str | None) -> str:
-    who = f"Broker {_listed(a.brokers)}" if a.brokers else "Bootstrap address"
-    line = f"{who} ({a.address}) doesn't answer"
-    if not a.brokers:
-        line = f"{who} {a.address} doesn't answer"
-    line += f": {meaning or _first_line(a.error)}."
+    who = f"Bootstrap address {a.address}"
+    if a.brokers:
+        who = f"Broker {_listed(a.brokers)} ({a.address})"
+    line = f"{who} doesn't answer: {meaning or _first_line(a.error)}."
     if a.leads:
         noun = "partition" if a.leads == 1 else "partitions"
         line += f" It leads {a.leads} {noun}, which can't be written or read from here."
@@ -99,13 +97,17 @@ def verdict(found: Reachability | None, error: KafkaError | None, elapsed: float
     """The last line."""
     if found is None:
         return f"not reached in {elapsed:.1f} s ({type(error).__name__})"
-    brokers = found.brokers
-    answering = sum(a.error is None for a in brokers)
     if found.state == OUT_OF_REACH:
         return f"no broker answers ({elapsed:.1f} s)"
-    if found.state == PARTLY:
-        return f"partly: {answering} of {len(brokers)} brokers answer ({elapsed:.1f} s)"
-    return f"all {answering} brokers answer ({elapsed:.1f} s)"
+    partly = "partly: " if found.state == PARTLY else ""
+    return f"{partly}{_answering(found.brokers)} ({elapsed:.1f} s)"
+
+
+def _answering(brokers: tuple[AddressReach, ...]) -> str:
+    count = sum(a.error is None for a in brokers)
+    if count < len(brokers):
+        return f"{count} of {len(brokers)} brokers answer{'s' if count == 1 else ''}"
+    return "the only broker answers" if count == 1 else f"all {count} brokers answer"
 
 
 def as_dict(
