@@ -125,19 +125,19 @@ def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
 
 
 @pytest.fixture
-def quick_cluster() -> Iterator[LocalCluster]:
-    """A cluster whose controller gives a paused broker up after six seconds.
+def patient_cluster() -> Iterator[LocalCluster]:
+    """A cluster whose controller gives a paused broker up after twenty seconds.
 
-    Sooner, `broker-api-versions` might not hear of it any more: the front door leads to it at first
-    now and then, which takes two seconds.
+    Sooner, `broker-api-versions` might not hear of it any more: it is started meanwhile, and the
+    front door leads to the paused broker at first now and then, which takes two seconds.
     """
-    config = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
+    config = {"broker.session.timeout.ms": "20000", "broker.heartbeat.interval.ms": "500"}
     with LocalCluster(brokers=3, config=config) as running:
         yield running
 
 
-def test_with_a_paused_broker(quick_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    cluster = quick_cluster
+def test_with_a_paused_broker(patient_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    cluster = patient_cluster
     create(cluster, topic, 6)
     quick = tmp_path / "client.properties"
     quick.write_text("default.api.timeout.ms=3000\n")
