@@ -15,6 +15,7 @@ CUT = (
     "tests/simulation/test_explore.py::test_what_once_failed_holds"
     "[no_sequence_is_known_after_a_log_was_cut]"
 )
+DOUBT = "tests/simulation/test_commit_in_doubt.py"
 LATE = "tests/simulation/test_late_transaction_offsets.py"
 REFUSED = "tests/simulation/test_refused_records.py"
 
@@ -237,6 +238,30 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "            ordered=True,",
         "            ordered=False,",
         f"{LATE}::test_a_later_call_in_the_transaction_has_the_last_word",
+    ),
+    broken(
+        "a commit in doubt whose id is forgotten is called aborted",
+        "R-PR-1",
+        "clients/producer/transaction_manager.py",
+        "if doubt and isinstance(error, errors.NEW_EPOCH):",
+        "if False:",
+        f"{DOUBT}::test_a_commit_in_doubt_whose_id_is_forgotten_is_fatal",
+    ),
+    broken(
+        "a coordinator's request without an answer leaves no doubt",
+        "R-PR-1",
+        "clients/coordinator.py",
+        "            self.answer_lost = True\n",
+        "            pass\n",
+        f"{DOUBT}::test_a_fenced_commit_says_that_it_may_have_been_committed",
+    ),
+    broken(
+        "a coordinator that couldn't replicate its log leaves no doubt",
+        "R-PR-1",
+        "clients/producer/transaction_requests.py",
+        "                self.in_doubt = True\n",
+        "                pass\n",
+        f"{DOUBT}::test_a_commit_in_doubt_whose_id_is_forgotten_is_fatal",
     ),
     broken(
         "an interrupted send_offsets_to_transaction reaches the next transaction",

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TypeVar, cast
 
@@ -86,8 +85,8 @@ class Coordinator:
         """Its broker's id; None while it has to be found."""
         self.changed = Signal()
         """Notified when it was found or lost."""
-        self.attempts: deque[Attempt] = deque()
-        """Those of the call that began last, which may go on; for texts."""
+        self._newest: _CoordinatorCall | None = None
+        """The call that began last, which may go on."""
         self._finding = False
         self._looking: Completion[None] | None = None
         self._looks = Backoff(LOOK_AT_SILENT, engine.rng)
@@ -97,6 +96,16 @@ class Coordinator:
         self._in_use: Connection | None = None
         self.unanswered: tuple[_CoordinatorCall, Connection, Completion[Message]] | None = None
         """The ordered request that was sent last; its caller may have given up meanwhile."""
+
+    @property
+    def attempts(self) -> Iterable[Attempt]:
+        """Those of the call that began last, for texts."""
+        return self._newest.attempts if self._newest is not None else ()
+
+    @property
+    def answer_lost(self) -> bool:
+        """Whether a request of the call that began last had no answer: it may be carried out."""
+        return self._newest is not None and self._newest.answer_lost
 
     def lost(self, reason: str, now: float) -> None:
         """Forget where it is; the next request finds it again."""
@@ -143,7 +152,7 @@ class Coordinator:
         call = _CoordinatorCall(self, self._engine, what, deadline)
         call.ordered = ordered
         call.timeout, call.patience, call.newest = timeout, patience, newest
-        self.attempts = call.attempts
+        self._newest = call
         if constant:
             call.keep_backoff_constant()
         return call.run(body, response, check)
@@ -344,7 +353,6 @@ class _CoordinatorCall(_Call):
                 raise
             except KafkaError as failure:
                 error, now = failure, self._engine.now
-                self.answer_lost = self.answer_lost or isinstance(failure, DisconnectedError)
             else:
                 found = check(answer)
                 if not isinstance(found, LOSING):
@@ -389,9 +397,12 @@ class _CoordinatorCall(_Call):
                 if now >= self.deadline:
                     raise self._unanswered(now)
                 now = yield from self._wait(connection, now, reply)
+            return cast("M", reply.result()), now
+        except KafkaError:
+            self.answer_lost = True
+            raise
         finally:
             self._out.remove(sent)
-        return cast("M", reply.result()), now
 
     def _wait(
         self, connection: Connection, now: float, reply: Completion[Message] | None = None

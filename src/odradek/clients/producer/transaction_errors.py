@@ -63,6 +63,12 @@ FATAL_FOR_BATCHES = (
     UnsupportedVersionError,
 )
 """Of what may end a batch, so much is fatal; an abort mends the rest."""
+PERHAPS_COMMITTED = (
+    "; an earlier request to commit the transaction may have been carried out, so it isn't known "
+    "whether it was committed: look at the output, or at the group's committed offsets, before its "
+    "work is done again"
+)
+"""What is called aborted is done again, and would be there twice."""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
 """Reasons to give no producer id that an administrator can mend."""
 
@@ -72,22 +78,33 @@ def is_fenced(error: KafkaError) -> bool:
     return isinstance(error, FENCED)
 
 
-def fenced(transactional_id: str, error: KafkaError) -> FatalTransactionError:
+def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
     """The error of a producer whose id belongs to another one now."""
     text = (
         f"another producer took over transactional.id {transactional_id!r}, or a transaction was "
         f"open for longer than transaction.timeout.ms and its coordinator aborted it ({error})"
+        f"{doubt}"
     )
     return fatal(ProducerFencedError(text))
 
 
-def nothing_open(transactional_id: str, error: KafkaError) -> FatalTransactionError:
+def nothing_open(
+    transactional_id: str, error: KafkaError, doubt: str = ""
+) -> FatalTransactionError:
     """The error of a producer whose coordinator knows of no open transaction."""
     text = (
         f"{error}: the coordinator knows of no open transaction of {transactional_id!r}; it aborts "
-        "what is open for longer than transaction.timeout.ms"
+        f"what is open for longer than transaction.timeout.ms{doubt}"
     )
     return fatal(InvalidTxnStateError(text))
+
+
+def forgotten_in_doubt(error: KafkaError) -> FatalTransactionError:
+    """The error of a commit whose coordinator doesn't know the producer any more.
+
+    An abort would be answered by nobody, and the records may be committed.
+    """
+    return fatal(type(error)(f"{error}{PERHAPS_COMMITTED}"))
 
 
 def no_new_epoch(transactional_id: str) -> FatalTransactionError:

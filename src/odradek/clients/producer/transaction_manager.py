@@ -344,7 +344,8 @@ class TransactionManager:
         wanted = self._begun is not Begun.NO or (self.version_2 and self._needs_epoch)
         if wanted and not self._forgotten:
             ending = self.requests.end(self.current, math.inf, committed=committed, newest=newest)
-            following = yield from self._asked(self._forgiving(ending, committed=committed))
+            forgiving = self._forgiving(ending, committed=committed)
+            following = yield from self._asked(forgiving, commit=committed)
             self.current = following or self.current
         unsure = self._needs_epoch or self._begun is Begun.PERHAPS
         if self.current == before and (unsure or upgraded):
@@ -408,7 +409,7 @@ class TransactionManager:
 
     # Errors
 
-    def _asked(self, flow: Flow[T]) -> Flow[T]:
+    def _asked(self, flow: Flow[T], *, commit: bool = False) -> Flow[T]:
         """Await an answer within the transaction; errors move the state and come out typed."""
         self._asking += 1
         try:
@@ -418,10 +419,13 @@ class TransactionManager:
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
+            doubt = errors.PERHAPS_COMMITTED if commit and self.requests.in_doubt else ""
             if errors.is_fenced(error):
-                self._broken(errors.fenced(self.transactional_id, error))
+                self._broken(errors.fenced(self.transactional_id, error, doubt))
             if isinstance(error, InvalidTxnStateError):
-                self._broken(errors.nothing_open(self.transactional_id, error))
+                self._broken(errors.nothing_open(self.transactional_id, error, doubt))
+            if doubt and isinstance(error, errors.NEW_EPOCH):
+                self._broken(errors.forgotten_in_doubt(error))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
             failure = errors.abortable(error)

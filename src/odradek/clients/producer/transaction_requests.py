@@ -24,6 +24,7 @@ from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import (
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     OperationNotAttemptedError,
     UnknownTopicOrPartitionError,
     error_for,
@@ -63,6 +64,9 @@ WITHOUT_EPOCHS = 4
 """EndTxn and TxnOffsetCommit up to here know nothing of transaction version 2 (KIP-890)."""
 WITH_BUMPS = 3
 """InitProducerId gives a new epoch to who names the old one from here on (KIP-360)."""
+NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
+"""Retriable answers of a coordinator that hasn't begun what it was asked for. After the others its
+log may have it: they also tell of a write to that log which wasn't replicated in time."""
 NOT_NOW = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
 """Answers of a coordinator that works, whose cause may be over soon, or never (a deleted topic)."""
 
@@ -97,6 +101,8 @@ class TransactionRequests:
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
         """Answers to the newest request that told of the end of the last transaction."""
+        self.in_doubt = False
+        """Whether the newest request may have been carried out, whatever is said of it now."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -248,21 +254,27 @@ class TransactionRequests:
         usual = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         mine = NOT_NOW if wanted is not None else ConcurrentTransactionsError
         self._ending.clear()
+        self.in_doubt = False
 
         def check(answer: M) -> KafkaError | None:
             error = read(answer)
+            if error is not None and error.retriable and not isinstance(error, NOT_BEGUN):
+                self.in_doubt = True
             return None if isinstance(error, mine) else error
 
         while True:
-            answer = yield from coordinator.ask(
-                what,
-                lambda _: body,
-                response,
-                check,
-                deadline,
-                newest=newest,
-                ordered=ordered,
-            )
+            try:
+                answer = yield from coordinator.ask(
+                    what,
+                    lambda _: body,
+                    response,
+                    check,
+                    deadline,
+                    newest=newest,
+                    ordered=ordered,
+                )
+            finally:
+                self.in_doubt |= coordinator.answer_lost
             error = read(answer)
             if error is None:
                 return answer

@@ -1,0 +1,110 @@
+"""A commit without an answer, and a coordinator that refuses its repetition.
+
+Whether the transaction was committed isn't known then, and no error may say that it was aborted:
+who believes that does its work again, and has it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.simulation.transactional import PROTOCOLS, Scene, send
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import AbortableTransactionError, FatalTransactionError
+from odradek.protocol.message import Message
+from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.simulation.broker_handlers import BY_KEY
+
+pytestmark = pytest.mark.simulation
+
+DOUBT = "it isn't known whether it was committed: look at the output"
+FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
+"""What the first EndTxn is answered by: nothing, or an error. COORDINATOR_LOAD_IN_PROGRESS alone
+says that nothing was begun."""
+CODES = {"not replicated": 15, "moved": 16, "loading": 14}
+
+
+def first_end(
+    scene: Scene, patch: pytest.MonkeyPatch, first: str, then: Callable[[], object]
+) -> None:
+    """The first EndTxn is carried out (but where its coordinator is loading) and answered so."""
+    work = BY_KEY[EndTxnRequest.API_KEY]
+    seen: list[EndTxnRequest] = []
+
+    def handler(
+        broker: Any, body: Any, version: int, reply: Callable[[Message | None], None]
+    ) -> Message | None:
+        seen.append(body)
+        if len(seen) > 1:
+            if len(seen) == 2:
+                then()
+            return work(broker, body, version, reply)
+        if first != "loading":
+            work(broker, body, version, lambda _: None)
+        if first == "lost":
+            scene.world.after(0.2, lambda: scene.cluster.crash(broker.id))
+        else:  # the markers are written meanwhile
+            scene.world.after(0.2, lambda: reply(EndTxnResponse(error_code=CODES[first])))
+        return None
+
+    patch.setitem(BY_KEY, EndTxnRequest.API_KEY, handler)
+
+
+def forget(scene: Scene) -> None:
+    """An unclean election cut the coordinator's log, or transactional.id.expiration.ms is short."""
+    for shard in scene.cluster.transactions.shards():
+        shard.known.pop("x", None)
+
+
+def take_over(scene: Scene) -> None:
+    """Another producer has called init_transactions() meanwhile."""
+    for shard in scene.cluster.transactions.shards():
+        if (found := shard.known.get("x")) is not None:
+            shard.known["x"] = replace(found, epoch=found.epoch + 2)
+
+
+@PROTOCOLS
+@FIRST
+def test_a_commit_in_doubt_whose_id_is_forgotten_is_fatal(
+    version: int, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(version)
+    producer = scene.producer()
+    first_end(scene, monkeypatch, first, lambda: forget(scene))
+    producer.begin_transaction()
+    send(producer, range(3))
+    with pytest.raises(errors.InvalidProducerIdMappingError) as caught:
+        producer.commit_transaction()
+    if first == "loading":
+        assert isinstance(caught.value, AbortableTransactionError)
+        assert DOUBT not in str(caught.value)
+        producer.abort_transaction()
+        with producer.transaction():
+            send(producer, range(3, 6))
+        return
+    assert isinstance(caught.value, FatalTransactionError)
+    assert DOUBT in str(caught.value)
+    with pytest.raises(FatalTransactionError, match=DOUBT):
+        producer.abort_transaction()
+    assert scene.visible() == [0, 1, 2]  # it had been committed
+
+
+@PROTOCOLS
+@FIRST
+def test_a_fenced_commit_says_that_it_may_have_been_committed(
+    version: int, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(version)
+    producer = scene.producer()
+    first_end(scene, monkeypatch, first, lambda: take_over(scene))
+    producer.begin_transaction()
+    send(producer, range(3))
+    with pytest.raises(errors.ProducerFencedError) as caught:
+        producer.commit_transaction()
+    assert isinstance(caught.value, FatalTransactionError)
+    assert (DOUBT in str(caught.value)) is (first != "loading")
+    assert scene.visible() == ([0, 1, 2] if first != "loading" else [])
