@@ -19,11 +19,14 @@ class Batch:
     flow: str
     number: int
     rows: int
+    """Rows that were read."""
     seconds: float
     lag: Mapping[str, int] = field(default_factory=dict)
     """Records that wait behind this batch, by partition (`topic-0`), where the source says so."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
+    written: int | None = None
+    """Rows that the sink took; None where its format tells Spark of none (files)."""
 
     @property
     def rate(self) -> float:
@@ -36,6 +39,7 @@ class Batch:
             "flow": self.flow,
             "batch": self.number,
             "rows": self.rows,
+            "written": self.written,
             "seconds": round(self.seconds, 3),
             "rows_per_second": round(self.rate, 1),
             "lag": dict(self.lag),
@@ -51,7 +55,9 @@ class Progress:
         self._flow = flow
         self._seen: tuple[int, str] = (-1, "")
         self.rows = 0
-        """Of this run."""
+        """Of this run: written; read where the sink doesn't tell (see `written`)."""
+        self.written = False
+        """Whether `rows` counts what was written."""
         self.batches = 0
         self.positions: dict[str, int] = {}
         """The next offset of each partition, all of the query's sources together."""
@@ -69,7 +75,8 @@ class Progress:
             found = [one for one in recent() if self._seen < _key(one) <= _key(last)]
         self._seen = _key(last)
         batches = [batch_of(self._flow, one) for one in found]
-        self.rows += sum(batch.rows for batch in batches)
+        self.written = self.written or any(batch.written is not None for batch in batches)
+        self.rows += sum(b.rows if b.written is None else b.written for b in batches)
         self.batches += sum(batch.rows > 0 for batch in batches)
         for source in last["sources"]:
             self.positions.update(positions(source["endOffset"]))
@@ -95,7 +102,13 @@ def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
         stages.pop("triggerExecution", 0.0),
         lag,
         stages,
+        _written(progress.get("sink")),
     )
+
+
+def _written(sink: Mapping[str, Any] | None) -> int | None:
+    rows: int = -1 if sink is None else sink.get("numOutputRows", -1)
+    return None if rows < 0 else rows
 
 
 def positions(offset: Any) -> dict[str, int]:
