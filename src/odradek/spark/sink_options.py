@@ -22,6 +22,7 @@ from odradek.spark.option_values import boolean, seconds, whole
 from odradek.spark.options import CLIENT_ID, PREFIX, sealed_options
 from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
+from odradek.spark.topic_names import checked_name
 
 logger = logging.getLogger("odradek.spark")
 
@@ -281,7 +282,7 @@ def _topic(plain: Mapping[str, str]) -> str | None:
     name = plain["topic"].strip()
     if not name:
         raise OptionError("option topic is empty: name a topic, or leave it out")
-    return name
+    return checked_name("topic", name)
 
 
 def _delivery(plain: Mapping[str, str]) -> str:
