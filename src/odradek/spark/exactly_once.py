@@ -36,7 +36,7 @@ from odradek.spark.sink_messages import SinkCommit, Task
 from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink_schema import SinkColumns
-from odradek.spark.sink_sending import Patience, RowProducer, RowSender
+from odradek.spark.sink_sending import Patience, RowProducer, RowSender, window_of
 from odradek.spark.worker_clients import Clock
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class TransactionalTask:
             self._producer,
             self._columns,
             self._patience,
-            window=int(self._config["buffer.memory"]) // 2,
+            window=window_of(self._config),
         )
         for batch in batches:
             if batch.num_rows:

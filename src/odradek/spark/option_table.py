@@ -189,6 +189,15 @@ _TRUST = (
 _REST = (
     SparkOption("includeHeaders", "false", "Add the column headers."),
     SparkOption(
+        "outOfRangeTimestamps",
+        "error",
+        "What becomes of a record's timestamp that microseconds in 64 bits can't hold (beyond the "
+        "year 294246: a clock or a unit was wrong). error: the task fails and names topic, "
+        "partition, offset and timestamp. null: the timestamp is null and the record is read. A "
+        "schema without the column timestamp isn't concerned.",
+        own=True,
+    ),
+    SparkOption(
         "groupIdPrefix",
         "–",
         "What brokers' logs, quotas and metrics call the query's clients (their client.id), "

@@ -87,6 +87,8 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     include_headers: bool = False
+    null_timestamps: bool = False
+    """Whether timestamps that Spark can't hold are null."""
     poll_timeout: float = 120.0
     outage_tolerance: float = 600.0
     fetch_attempts: int = 3
@@ -167,6 +169,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         fail_on_data_loss=boolean(plain, "failOnDataLoss", default=True),
         allow_cluster_change=boolean(plain, "allowClusterChange", default=False),
         include_headers=boolean(plain, "includeHeaders", default=False),
+        null_timestamps=choice(plain, "outOfRangeTimestamps", "error", "null") == "null",
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=_commit_group(plain, kafka),
         pause_file=_pause_file(plain),

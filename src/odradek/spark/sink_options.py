@@ -105,10 +105,11 @@ MOST_IN_FLIGHT = 5
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
 """What `outageTolerance` stands for in a producer."""
 
-_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT} | {
+MEMORY, LARGEST = "buffer.memory", "max.request.size"
+
+_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT, MEMORY, LARGEST} | {
     "bootstrap.servers",
     "client.id",
-    "buffer.memory",
     "transaction.timeout.ms",
 }
 
@@ -148,7 +149,7 @@ class SinkOptions:
         """Build a producer's configuration: it waits as long as the query tolerates."""
         config = dict(self.kafka)
         config.setdefault("client.id", CLIENT_ID)
-        config.setdefault("buffer.memory", str(BUFFER))
+        config[MEMORY] = _room(config)
         patience = str(max(1, round(self.outage_tolerance * 1000)))
         config.setdefault("delivery.timeout.ms", patience)
         config.setdefault("max.block.ms", patience)
@@ -250,12 +251,21 @@ def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
     if not kafka.get("bootstrap.servers", "").strip():
         raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
     try:
-        Config(PRODUCER, kafka)
+        Config(PRODUCER, {**kafka, MEMORY: _room(kafka)})
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
     except ConfigurationError as error:
         raise OptionError(f"in the options kafka.*: {error}") from error
     return kafka
+
+
+def _room(kafka: Mapping[str, Any]) -> str:
+    """Bytes that may wait. The largest row must find room: where only its size is given, memory
+    goes with it; where only the memory is given, the client lowers the largest size by itself.
+    """
+    most = str(kafka.get(LARGEST, "")).strip()
+    usual = str(max(BUFFER, int(most) if most.isdecimal() else 0))
+    return str(kafka.get(MEMORY, usual))
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -92,6 +92,13 @@ class Patience:
                 logger.warning(
                     "%s: waiting for %.0f s now, for %.0f s at most. %s", what, waited, limit, error
                 )
+
+
+def window_of(config: Mapping[str, Any]) -> int:
+    """Give the bytes of rows that may be unacknowledged: half of the producer's memory, since rows
+    are there twice for a moment, as Spark gave them and as records.
+    """
+    return int(config["buffer.memory"]) // 2
 
 
 class RowSender:

@@ -314,3 +314,10 @@ def test_no_option_names_code_to_run(query: str, name: str) -> None:
     said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
     assert "settings name no code to run" in said
     assert "sasl.oauthbearer.token.endpoint.url" in said
+
+
+def test_timestamps_that_can_not_be_held_are_an_error_unless_null_is_wanted() -> None:
+    assert not parse_options(BASE, BATCH).null_timestamps
+    assert parse_options({**BASE, "outOfRangeTimestamps": "NULL"}, STREAM).null_timestamps
+    told = refused(BATCH, outOfRangeTimestamps="drop")
+    assert told == "option outOfRangeTimestamps must be error or null, not 'drop'"
