@@ -6,10 +6,11 @@ anything, or ask Spark for more than it has gathered anyway.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from odradek.spark.progress import lag, positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Progress:
         self.rows += sum(b.rows if b.written is None else b.written for b in batches)
         self.batches += sum(batch.rows > 0 for batch in batches)
         for source in last["sources"]:
-            self.positions.update(positions(source["endOffset"]))
+            self.positions |= {str(tp): at for tp, at in positions(source["endOffset"]).items()}
         return batches
 
 
@@ -90,17 +91,13 @@ def _key(progress: Mapping[str, Any]) -> tuple[int, str]:
 
 def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
     """Make a batch of one progress."""
-    lag: dict[str, int] = {}
-    for source in progress["sources"]:
-        ends, latest = positions(source["endOffset"]), positions(source["latestOffset"])
-        lag |= {p: max(0, end - ends[p]) for p, end in latest.items() if p in ends}
     stages = {name: ms / 1000.0 for name, ms in progress["durationMs"].items()}
     return Batch(
         flow,
         progress["batchId"],
         progress["numInputRows"],
         stages.pop("triggerExecution", 0.0),
-        lag,
+        {str(tp): waiting for tp, waiting in lag(progress).items()},
         stages,
         _written(progress.get("sink")),
     )
@@ -109,24 +106,3 @@ def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
 def _written(sink: Mapping[str, Any] | None) -> int | None:
     rows: int = -1 if sink is None else sink.get("numOutputRows", -1)
     return None if rows < 0 else rows
-
-
-def positions(offset: Any) -> dict[str, int]:
-    """Offsets by `topic-partition`; nothing for what isn't a Kafka source's offset."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return {}
-    if not isinstance(offset, Mapping):
-        return {}
-    topics = offset.get("o") if isinstance(offset.get("v"), int) else offset
-    if not isinstance(topics, Mapping):
-        return {}
-    return {
-        f"{topic}-{partition}": number
-        for topic, partitions in topics.items()
-        if isinstance(partitions, Mapping)
-        for partition, number in partitions.items()
-        if isinstance(number, int)
-    }

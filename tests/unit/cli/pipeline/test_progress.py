@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from odradek.cli.pipeline.progress import Progress, positions
+from odradek.cli.pipeline.progress import Progress
 
 
 def progress(number: int, rows: int, end: Any, latest: Any, at: str = "") -> dict[str, Any]:
@@ -56,12 +56,6 @@ def test_each_batch_comes_once_and_none_is_missed() -> None:
     again = progress(5, 2, own(p0=6), own(p0=6), at="t5b")
     assert [b.rows for b in seen.fresh(again, unasked)] == [2]
     assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
-
-
-def test_offsets_of_other_sources_are_no_positions() -> None:
-    assert positions(None) == positions("12") == positions("no JSON") == positions("[1]") == {}
-    assert positions('{"logOffset":3}') == {}
-    assert positions('{"t":{"0":4}}') == {"t-0": 4}  # the JVM connector's
 
 
 def test_rows_in_all_are_what_the_sink_has_written_where_it_tells() -> None:
