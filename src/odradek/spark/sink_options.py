@@ -80,8 +80,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "batchId",
             "0",
-            "exactly_once in a batch query: counts up with each new write of a jobId; in "
-            "foreachBatch the batch's id.",
+            "exactly_once in a batch query: counts up with each new write of a jobId. In "
+            "foreachBatch `write_batch` gives both.",
             BATCHES,
         ),
         SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
