@@ -14,14 +14,20 @@ from odradek.spark.problems import OptionError
 logger = logging.getLogger("odradek.spark")
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_QUOTES = "'\"`"
+RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
+_QUOTES = ("'", '"', "`")
 
 
 def checked_name(option: str, name: str) -> str:
     """Give the name back if brokers can have such a topic; else raise `OptionError` with a cure."""
-    if _NAME.fullmatch(name) and name not in (".", ".."):
+    if is_name(name):
         return name
     raise OptionError(f"option {option}: {name!r:.120} can't be a topic's name: {_cure(name)}")
+
+
+def is_name(name: str) -> bool:
+    """Whether brokers can have a topic of this name."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def listed_names(option: str, text: str) -> tuple[str, ...]:
@@ -52,15 +58,15 @@ def check_pattern(option: str, pattern: str) -> None:
 
 
 def _cure(name: str) -> str:
-    if name[:1] in _QUOTES or name[-1:] in _QUOTES:
-        return "leave out the quotes"
-    if name[:1] in "[{":
+    if name.startswith(("[", "{")):
         return "names are given as plain text, with commas between (JSON is for option assign)"
+    if name.startswith(_QUOTES) or name.endswith(_QUOTES):
+        return "leave out the quotes"
     if any(c.isspace() or c in ";|" for c in name):
         return "between two names stands a comma"
     if any(c in name for c in "*?+()[]^$\\"):
         return "option subscribePattern takes regular expressions"
-    return "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
+    return RULE
 
 
 def _is_quoted(text: str) -> bool:

@@ -21,7 +21,7 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
     [
         ({"subscribe": "'t'"}, "option subscribe: \"'t'\" can't be a topic's name: leave out the"),
         ({"subscribe": '"a","b"'}, "option subscribe: '\"a\"' can't be .*: leave out the quotes"),
-        ({"subscribe": '["a","b"]'}, "option subscribe: .*: leave out the quotes|JSON is for"),
+        ({"subscribe": '["a","b"]'}, "'.\"a\"' can't be .*: names are .* as plain text"),
         ({"subscribe": "[a]"}, "JSON is for option assign"),
         ({"subscribe": "a b"}, "option subscribe: 'a b' .*: between two names stands a comma"),
         ({"subscribe": "a;b"}, "option subscribe: 'a;b' .*: between two names stands a comma"),
@@ -32,7 +32,7 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
         ({"subscribe": ", ,"}, "option subscribe names no topic: give names with commas between"),
         ({"subscribePattern": "'t.*'"}, "option subscribePattern: .* leave out the quotes"),
         ({"assign": '{"a b":[0]}'}, "option assign: 'a b' can't be a topic's name"),
-        ({"assign": '{"":[0]}'}, "option assign: '' can't be a topic's name"),
+        ({"assign": '{"":[0]}'}, "option assign: '' can't be a topic's name: it has 1 to 249"),
     ],
 )
 def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) -> None:
