@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import InputPartition
 from tests.spark.conftest import Topics
 
 from odradek.spark import lag, write_batch
@@ -143,3 +144,13 @@ def test_lag_is_in_a_query_s_progress(
     behind = [sum(of_batch.values()) for of_batch in waiting]
     assert behind[:3] == [20, 10, 0]
     assert (min(waiting[0].values()), max(waiting[0].values())) == (10, 10)
+
+
+def test_spark_refuses_continuous_mode_and_knows_no_locations_of_python_s_partitions(
+    spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
+) -> None:
+    rows = spark.readStream.format("odradek").options(**options, subscribe=topics.create())
+    sink = rows.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(PySparkException, match="(?i)continuous"):
+        sink.trigger(continuous="1 second").start().awaitTermination()
+    assert not [name for name in dir(InputPartition) if "locat" in name.lower()]
