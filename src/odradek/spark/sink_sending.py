@@ -206,8 +206,8 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
         text = f"row {row} of this task{text[found.end() :]}"
     if isinstance(error, RecordTooLargeError):
         text += (
-            ". Make the row smaller, or raise kafka.max.request.size, and the topic's "
-            "max.message.bytes with it"
+            ". Make the row smaller, or raise kafka.max.request.size (and kafka.buffer.memory, "
+            "where it is given), and the topic's max.message.bytes with it"
         )
     return SinkRowError(f"{text} (topic {piece.topic!r})", row)
 
