@@ -12,9 +12,9 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,6 +72,23 @@ class Stop:
         """Before a query runs there is nothing to be ended in order."""
         self.signals.append(number)
         raise KeyboardInterrupt
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait until what is under way is done; a second one doesn't wait.
+
+        PySpark leaves a JVM behind for ever where it is interrupted while it starts one.
+        """
+        self._take_over(self._asked_while_held)
+        try:
+            yield
+        finally:
+            self._take_over(self._asked_early)
+
+    def _asked_while_held(self, number: int, frame: FrameType | None) -> None:
+        self.signals.append(number)
+        if len(self.signals) > 1:
+            raise KeyboardInterrupt
 
     def __exit__(
         self,
@@ -244,8 +261,11 @@ class Running:
             return self._run(self._given)
         self._share_events()
         self._display.say("starting", f"starting Spark; its log is {self._log}", log=str(self._log))
-        spark = session(self._pipeline, self._log)
+        with self._stop.held():
+            spark = session(self._pipeline, self._log)
         try:
+            if self._stop.signals:
+                raise KeyboardInterrupt
             return self._run(spark)
         finally:
             end_session(spark)

@@ -24,8 +24,8 @@ from odradek.common.secret import Secret
 EXAMPLES = Path(__file__).parents[4] / "examples" / "pipelines"
 
 
-def pipeline() -> Pipeline:
-    return parse(read(EXAMPLES / "by_day.yml", {"KAFKA": "localhost:9092"}))
+def pipeline(**more: str) -> Pipeline:
+    return parse(read(EXAMPLES / "by_day.yml", {"KAFKA": "localhost:9092", **more}))
 
 
 class Query:
@@ -242,6 +242,38 @@ def test_a_signal_while_it_starts_stops_it_in_order(
         "stopped",
         "orders-by-day stopped before it had started",
     )
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_signal_waits_until_the_jvm_is_there_to_be_ended(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    again: bool,
+) -> None:
+    """PySpark, interrupted while it starts a JVM, leaves it behind for ever."""
+    steps: list[str] = []
+
+    def session(*_: Any) -> str:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("asked")
+        if again:
+            signal.raise_signal(signal.SIGINT)
+        steps.append("started")
+        return "spark"
+
+    module = "odradek.cli.pipeline.running"
+    monkeypatch.setattr(f"{module}.ask_clusters", lambda *_, **__: ())
+    monkeypatch.setattr(f"{module}.session", session)
+    monkeypatch.setattr(f"{module}.end_session", lambda spark: steps.append(f"{spark} ended"))
+    with Stop() as stop:
+        running = Running(
+            pipeline(STORAGE=str(tmp_path)), JsonLines(), stop, log=None, stop_timeout=1.0
+        )
+        assert running.run() == 130
+    assert steps == (["asked"] if again else ["asked", "started", "spark ended"])
+    assert '"stopped"' in capsys.readouterr().out
 
 
 def test_pyspark_s_own_handler_of_ctrl_c_stops_it_as_well(
