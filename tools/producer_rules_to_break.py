@@ -426,7 +426,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "clients/producer/sender.py",
         "            return len(queue.in_flight) < self._max_in_flight\n",
         "            return True\n",
-        f"{WITHOUT}::test_one_in_flight_is_one_of_the_partition_also_behind_a_leader_that_froze",
+        f"{WITHOUT}::test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader",
     ),
     broken(
         "a sequence that nobody gave is taken for one out of order",

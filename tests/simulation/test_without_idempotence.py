@@ -19,7 +19,7 @@ from tests.simulation.produce_script import (
 from odradek.api.producer import Producer
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import KafkaTimeoutError
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster, World, disturbances
 
 pytestmark = pytest.mark.simulation
 
@@ -178,22 +178,25 @@ def test_one_in_flight_keeps_order_also_while_leaders_change(
     assert numbers(cluster) == list(range(60))
 
 
-def test_one_in_flight_is_one_of_the_partition_also_behind_a_leader_that_froze(
+def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = {**OFF, "max.in.flight.requests.per.connection": 1}
-    world, cluster, producer, _ = make(12, monkeypatch, **options)
+    world, cluster, producer, script = make(12, monkeypatch, **options)
     with producer:
-        leader = cluster.leader("t", 0)
-        assert leader is not None
-        cluster.pause(leader.id)  # for long enough to lose the leadership
+        former = cluster.leader("t", 0)
+        assert former is not None
+        told = iter([(REFUSED, errors.NotEnoughReplicasError.code)])
+        script.rule = lambda _: next(told, None)
+        disturbances.slow_api(cluster, "Produce", 1.5, former.id)
         producer.send("t", value(0), partition=0)
-        world.advance(5.0)
+        world.advance(0.1)
+        cluster.move_leader("t", 0)
+        producer._engine.metadata.request("a test")
+        world.advance(0.5)
         producer.send("t", value(1), partition=0)
-        world.advance(5.0)
-        assert cluster.leader("t", 0) is not leader
+        world.advance(0.5)
         assert numbers(cluster) == []
-        cluster.resume(leader.id)
         producer.flush(60.0)
     assert numbers(cluster) == [0, 1]
 
