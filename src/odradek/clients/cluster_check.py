@@ -1,4 +1,5 @@
-"""Is the broker behind this connection one of ours? Asked before records go there by name.
+"""Is the broker behind this connection one of ours? Asked before records go there by name, topics
+are made or deleted, or a producer's id is had, which would be another producer's in our cluster.
 
 In: a connection that is ready. Out: whether it can be trusted. An address may be given to another
 cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, older brokers know

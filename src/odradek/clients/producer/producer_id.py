@@ -188,7 +188,9 @@ class ProducerIdentity:
         )
         call = AnyBrokerCall(self._engine, "producer id", math.inf)
         try:
-            response = yield from call.ask(lambda _: body, InitProducerIdResponse, _check)
+            response = yield from call.ask(
+                lambda _: body, InitProducerIdResponse, _check, ours=True
+            )
             self.current = (response.producer_id, response.producer_epoch)
         except UnsupportedVersionError as error:
             self._do_without(error)
