@@ -327,4 +327,12 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "if False:",
         f"{EXPLORE}::test_misled_connections_do_no_harm",
     ),
+    broken(
+        "a broker that knows no topic of ours is asked for it for ever",
+        "R-RB-5",
+        "clients/cluster_check.py",
+        "if connection is not None and connection.ready:",
+        "if False:",
+        f"{MISLED}::test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is",
+    ),
 )

@@ -198,6 +198,31 @@ def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> N
     assert "new" in scene.cluster.topics
 
 
+def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> None:
+    """Topic ids keep records apart, but such a connection would go on for ever."""
+    scene = Scene(1)
+    other = SimulatedCluster(
+        scene.world, 1, "other-0009", name="other", bootstrap_name=None, versions=OLDER
+    )
+    other.create_topic("t")
+    address, servers = scene.cluster.brokers[1].address, scene.cluster.bootstrap_servers
+    host = scene.world.host("consumer")
+    with (
+        scene.producer() as producer,
+        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", _host=host) as consumer,
+    ):
+        consumer.assign([TopicPartition("t", 0)])
+        producer.send("t", b"x").result(10.0)
+        assert len(consumer.poll(10.0)) == 1
+        scene.world.divert(address, other.brokers[1])
+        scene.cluster.brokers[1].disconnect_all()
+        future = producer.send("t", b"y")
+        assert consumer.poll(1.0) == []
+        scene.world.divert(address, None)  # whoever is in there stays, unless it goes by itself
+        assert future.result(20.0).offset == 1
+        assert len(consumer.poll(20.0)) == 1
+
+
 def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> None:
     """Its broker says so itself; the front door still leads to our cluster."""
     scene = Scene(2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import disturbances
 from odradek.simulation.cluster import SimulatedCluster
 from odradek.simulation.fault_arguments import (
@@ -70,6 +71,8 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
         found.create_topic(TOPIC, max(1, disturbances.size(stage.cluster, TOPIC)))
         if older:
             disturbances.release(found, 1, OLDER)
+            spoken = found.brokers[1].spoken
+            found.brokers[1].versions = {**spoken, ApiVersionsRequest.API_KEY: (0, 4)}
         stage.bystanders.append(found)
     return found
 

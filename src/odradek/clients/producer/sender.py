@@ -28,6 +28,7 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicIdError
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import NO_ID, Broker
 from odradek.network.connection import Connection
@@ -329,6 +330,8 @@ class Sender:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
                 settle(batch, None, missing, now, address=address)
                 continue
+            if answer.error_code == UnknownTopicIdError.code:
+                self._check.doubt(address, now)
             hinted = self._apply_hint(batch, answer, brokers)
             settle(batch, answer, None, now, address=address, hinted=hinted)
 
