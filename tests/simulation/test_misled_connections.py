@@ -200,11 +200,11 @@ def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> N
 
 def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> None:
     """Topic ids keep records apart, but such a connection would go on for ever."""
-    scene = Scene(1)
+    scene = Scene(2)
     other = SimulatedCluster(
         scene.world, 1, "other-0009", name="other", bootstrap_name=None, versions=OLDER
     )
-    other.create_topic("t")
+    other.create_topic("t", 2)
     address, servers = scene.cluster.brokers[1].address, scene.cluster.bootstrap_servers
     host = scene.world.host("consumer")
     with (
@@ -212,11 +212,12 @@ def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> 
         Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", _host=host) as consumer,
     ):
         consumer.assign([TopicPartition("t", 0)])
-        producer.send("t", b"x").result(10.0)
+        all_partitions(producer, 2)
         assert len(consumer.poll(10.0)) == 1
+        consumer.poll(0.2)
         scene.world.divert(address, other.brokers[1])
         scene.cluster.brokers[1].disconnect_all()
-        future = producer.send("t", b"y")
+        future = producer.send("t", b"y", partition=0)
         assert consumer.poll(1.0) == []
         scene.world.divert(address, None)  # whoever is in there stays, unless it goes by itself
         assert future.result(20.0).offset == 1
