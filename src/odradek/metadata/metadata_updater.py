@@ -415,7 +415,8 @@ class MetadataUpdater:
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             _, meant = self._meant_by(connection.address)
             in_use = connection.ready_at < math.inf  # it said so to a later request
-            if in_use or self._misled.starts_again(connection.address, meant, now):
+            began = self.history[-1].started if self.history else -math.inf
+            if in_use or self._misled.starts_again(connection.address, meant, now - began):
                 self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
                 self.metadata.wanted.notify()
         self.refusals.note(connection.address, error, now)

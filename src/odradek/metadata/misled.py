@@ -9,8 +9,6 @@ Must not: know connections, or decide whether the known brokers are available.
 
 from __future__ import annotations
 
-import math
-
 from odradek.common.types import Address
 
 
@@ -19,16 +17,17 @@ class Misled:
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
-        """Seconds after one start in which none follows for another address."""
+        """Seconds after one start in which none follows for such a reason."""
         self._told: dict[Address, int] = {}
-        self._began = -math.inf
 
-    def starts_again(self, address: Address, broker: int, now: float) -> bool:
-        """Whether this is a reason to start again from the bootstrap addresses."""
-        if self._told.get(address) == broker or now < self._began + self._spacing:
+    def starts_again(self, address: Address, broker: int, since_start: float) -> bool:
+        """Whether this is a reason to start again from the bootstrap addresses.
+
+        `since_start`: seconds since that was begun last, whatever for.
+        """
+        if self._told.get(address) == broker or since_start < self._spacing:
             return False
         self._told[address] = broker
-        self._began = now
         return True
 
     def led_right(self, address: Address) -> None:
