@@ -1,4 +1,5 @@
-"""A producer's part of `explain()`: records without an outcome, and what the oldest waits for.
+"""A producer's part of `explain()`: records without an outcome, and what the oldest waits for;
+and which of the usual promises it writes without.
 
 In: the producer's engine, read from any thread. Out: a frozen picture and its line of text. Must
 not: change anything, or wait.
@@ -51,6 +52,19 @@ class RecordsExplanation:
             f"the oldest, for {place}, is {self.seconds:.1f} s old{tries} and waits for "
             f"{self.waits_for}; it is given up in {self.left:.1f} s ({self.limit})"
         )
+
+
+def explain_weaker(engine: ProducerEngine) -> str | None:
+    """What this producer doesn't promise, and why; None for one that is idempotent."""
+    identity, acks = engine.sender.identity, engine.config["acks"]
+    if identity.idempotent:
+        return None
+    lacking: str | None = getattr(identity, "lacking", None)
+    why = "as its options say" if lacking is None else f"which the brokers don't have ({lacking})"
+    text = f"writes without idempotence, {why}: what is sent again may be written twice"
+    if acks == 0:
+        return f"{text}; acks=0: nobody says whether a record was written at all"
+    return text if acks < 0 else f"{text}; acks=1: what only a leader had may be lost with it"
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:

@@ -63,6 +63,13 @@ CLOSE_TIMEOUT = 30.0
 class Producer(Transactional):
     """Writes records: idempotent, `acks=all`, in order per partition, without duplicates.
 
+    So it is unless options say otherwise. Without `enable.idempotence`, and so with `acks=0` or 1,
+    what is sent again after a lost answer may be written twice, and later records may be written
+    first unless `max.in.flight.requests.per.connection=1`; with `acks=0` futures are done once the
+    record is written to the socket, with offset -1, and nobody learns what became of it (KIP-679).
+    Brokers without InitProducerId are written to without idempotence, with a warning, unless
+    `enable.idempotence=true` is given: then `UnsupportedVersionError` ends the producer.
+
     `config` has Kafka's names (`{"bootstrap.servers": "host:9092"}`); keywords take underscores
     (`linger_ms=20`). Threads may share a producer. It keeps working when its brokers are replaced:
     records wait in `buffer.memory` and go to whoever leads then, for `delivery.timeout.ms`

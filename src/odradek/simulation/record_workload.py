@@ -150,7 +150,7 @@ class ProducerDriver(Driver):
     def verify(self) -> None:
         """The ledger against the log of the cluster that the client belongs to."""
         mine = self.engine.metadata.cluster_id
-        for cluster in (*self.stage.left, self.stage.cluster):
+        for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:
                 self.ledger.verify(cluster)
             elif mine is not None and TOPIC in cluster.topics:  # (it may be deleted there)

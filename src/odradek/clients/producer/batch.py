@@ -22,7 +22,11 @@ OPEN = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate)."""
+    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate).
+
+    With `acks=0` it is always -1, and says only that the record was handed to the operating system:
+    brokers don't answer then, so nobody notices when it is lost on its way or refused.
+    """
 
     topic: str
     partition: int

@@ -89,6 +89,7 @@ class TransactionManager:
         self.transactional_id: str = engine.config["transactional.id"]
         timeout: float = engine.config["transaction.timeout.ms"]
         self.requests = TransactionRequests(engine, self.transactional_id, timeout)
+        self.idempotent = True
         self.state = _S.UNINITIALIZED
         self.current = NONE
         self.bumps = 0

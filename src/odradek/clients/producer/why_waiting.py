@@ -48,7 +48,8 @@ def why_waiting(engine: ProducerEngine, batch: ProducerBatch, now: float) -> str
     missing = _connection(engine, leader.address, now)
     if missing:
         return f"a connection to {to}: {missing}"
-    if engine.sender.identity.current[0] < 0:
+    identity = engine.sender.identity
+    if identity.idempotent and identity.current[0] < 0:
         return "a producer id (InitProducerId)"
     if engine.transactions is not None and not engine.transactions.usable():
         return f"its transaction, which is {engine.transactions.state.value}"
