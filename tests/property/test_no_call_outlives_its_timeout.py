@@ -44,7 +44,7 @@ def _send(producer: Producer, topic: str = "t") -> RecordFuture:
 
 
 CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
-    (Producer, "send"): lambda p, t: _send(p, "nowhere"),
+    (Producer, "send"): lambda p, t: _send(p, "nowhere").result(timeout=t),
     (Producer, "send_arrow"): lambda p, t: p.send_arrow(
         "nowhere", pa.record_batch({"value": [b"x"]})
     ),
@@ -100,10 +100,7 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Admin, "close"): lambda a, t: a.close(timeout=t),
 }
 NEEDS_TOPIC = {
-    (Producer, "flush"),
     (Producer, "close"),
-    (RecordFuture, "result"),
-    (RecordFuture, "exception"),
     (ArrowFuture, "result"),
 }
 IN_TRANSACTION = {
@@ -132,7 +129,7 @@ def client_of(
         config["transactional.id"] = "writer"
     if (owner, name) in IN_GROUP:
         config["group.id"] = "group"
-    if kind is Producer:  # send() has no timeout of its own
+    if name == "send_arrow":  # it has no timeout of its own
         config["max.block.ms"] = round(timeout * 1000)
     return kind(config, _host=host)
 
