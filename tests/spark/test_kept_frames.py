@@ -5,6 +5,9 @@ Spark plans a loaded frame once (see `odradek.spark.later_runs`): each test runs
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,21 @@ def test_a_cached_frame_stays_and_collect_reads_on(topics: Topics, read: Read) -
     assert len(itself.collect()) == 15
     cached.unpersist()
     assert cached.count() == itself.count() == 15
+
+
+@pytest.mark.timeout(240)
+def test_through_spark_connect(cluster: LocalCluster, topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.fill(topic, numbered(0, 10))
+    program = Path(__file__).with_name("connect_job.py")
+    done = subprocess.run(
+        [sys.executable, str(program), topic, json.dumps(cluster.client_config())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[10] * 3, [15] * 3]
 
 
 def test_the_static_side_of_a_join_and_of_foreach_batch(

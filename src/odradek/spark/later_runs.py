@@ -7,7 +7,8 @@ planned, and the id of the query that runs now. Out: the ranges that its task re
 All tasks of a query must take the same way, and they can't talk. What all of them are told alike is
 the query's id, which holds the millisecond in which the query was made (UUID version 7). A query
 made after the plan can't be the one that was planned for: its tasks plan. Any other reads what was
-planned, so the first run of a frame has one answer for all tasks and all attempts.
+planned, so the first run of a frame has one answer for all tasks and all attempts. A micro-batch
+may have its stream's id, without a time: there each batch's tasks plan.
 
 A task's share of a later plan follows from the first one: a partition's first range begins where
 the log begins by then, its last ends where the options say by then, and one task reads what no
@@ -37,6 +38,8 @@ logger = logging.getLogger("odradek.spark")
 
 QUERY_ID = "spark.sql.execution.query.id"
 """The property that Spark gives to all tasks of a query, except for those run through `.rdd`."""
+BATCH_ID = "streaming.sql.batchId"
+"""The property of all tasks of a micro-batch."""
 TIMED = 7
 """The version of UUIDs that begin with a time in ms."""
 LATE_MS = 60_000
@@ -81,10 +84,12 @@ def made_at(query_id: str | None) -> int | None:
     return known.int >> 80 if known.version == TIMED else None
 
 
-def is_later(share: Share, query_id: str | None) -> bool:
-    """Whether the query that runs was made after the plan, so that it was planned for another."""
+def is_later(share: Share, query_id: str | None, batch_id: str | None) -> bool:
+    """Whether the query that runs was made after the plan, or is a batch that plans by itself."""
     made = made_at(query_id)
-    return made is not None and made > share.planned_at
+    if made is None:
+        return batch_id is not None
+    return made > share.planned_at
 
 
 def plan_anew(

@@ -14,7 +14,15 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.later_runs import QUERY_ID, OldPlans, Share, is_later, plan_anew, shares
+from odradek.spark.later_runs import (
+    BATCH_ID,
+    QUERY_ID,
+    OldPlans,
+    Share,
+    is_later,
+    plan_anew,
+    shares,
+)
 from odradek.spark.options import SourceOptions
 from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
@@ -116,7 +124,7 @@ def read_partition(
 def _due(options: SourceOptions, partition: KafkaInputPartition) -> Iterator[KafkaInputPartition]:
     """What this task reads: what was planned, or in a later run its share of the log by now."""
     share = partition.share
-    if share is None or not is_later(share, _query_id()):
+    if share is None or not is_later(share, _property(QUERY_ID), _property(BATCH_ID)):
         if partition.wanted is not None:
             yield partition
         return
@@ -184,8 +192,8 @@ def _attempt() -> int:
     return 0 if context is None else context.attemptNumber()
 
 
-def _query_id() -> str | None:
+def _property(name: str) -> str | None:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(QUERY_ID)
+    return None if context is None else context.getLocalProperty(name)

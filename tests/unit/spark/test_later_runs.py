@@ -16,7 +16,16 @@ from tests.unit.spark.conftest import ID_2
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.spark import tasks
-from odradek.spark.later_runs import LATE_MS, OldPlans, Share, is_later, made_at, plan_anew, shares
+from odradek.spark.later_runs import (
+    LATE_MS,
+    QUERY_ID,
+    OldPlans,
+    Share,
+    is_later,
+    made_at,
+    plan_anew,
+    shares,
+)
 from odradek.spark.options import BATCH, parse_options
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
@@ -29,6 +38,7 @@ BEFORE, SAME, AFTER = (
     f"{at:012x}"[:8] + "-" + f"{at:012x}"[8:] + "-73e2-ab62-049cf331d03c"
     for at in (PLANNED - 1, PLANNED, PLANNED + 1)
 )
+STREAM_ID = "5e45a5e2-1061-453f-b2a6-e5c7ff33da49"
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1"}
 TOPIC = {"subscribe": "t"}
 VALUE = StructType().add("value", BinaryType())
@@ -37,14 +47,21 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def test_a_query_tells_when_it_was_made() -> None:
     assert made_at(AFTER) == PLANNED + 1
-    for strange in (None, "", "7", "5e45a5e2-1061-453f-b2a6-e5c7ff33da49"):  # the last is random
+    for strange in (None, "", "7", STREAM_ID):
         assert made_at(strange) is None
 
 
 def test_only_a_query_made_after_the_plan_is_a_later_one() -> None:
     share = Share(PLANNED)
-    later = [is_later(share, query) for query in (BEFORE, SAME, AFTER, None)]
-    assert later == [False, False, True, False]
+    later = [is_later(share, query, None) for query in (BEFORE, SAME, AFTER, None, STREAM_ID)]
+    assert later == [False, False, True, False, False]
+
+
+def test_a_micro_batch_whose_id_is_its_streams_plans_by_itself() -> None:
+    share = Share(PLANNED)
+    assert is_later(share, STREAM_ID, "0")
+    assert is_later(share, AFTER, "3")
+    assert not is_later(share, BEFORE, "3")
 
 
 class TasksOfAMemoryCluster:
@@ -52,9 +69,9 @@ class TasksOfAMemoryCluster:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
         self._cluster, self.out = cluster, 0
-        self.query_id: str | None = AFTER
+        self.told = {QUERY_ID: AFTER}
         monkeypatch.setattr(tasks, "process_clients", lambda: self)
-        monkeypatch.setattr(tasks, "_query_id", lambda: self.query_id)
+        monkeypatch.setattr(tasks, "_property", self.told.get)
         monkeypatch.setattr(tasks, "SystemClock", lambda: cluster.clock)
 
     def checkout(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
@@ -91,7 +108,8 @@ def spark_tasks(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> TasksOfAMemory
 def test_the_first_run_reads_what_was_planned(spark_tasks: Any, cluster: Any) -> None:
     planned = spark_tasks.plan()
     cluster.topics["t"][1][0] = (0, 150)
-    for spark_tasks.query_id in (None, BEFORE, SAME):
+    for query_id in (BEFORE, SAME, STREAM_ID):
+        spark_tasks.told[QUERY_ID] = query_id
         assert spark_tasks.read(planned) == sorted([*range(100), *range(10, 20)])
 
 
@@ -123,9 +141,9 @@ def test_what_was_empty_has_a_task_in_later_runs(spark_tasks: Any, cluster: Any)
     cluster.topics["t"][1].update({0: (5, 5), 1: (10, 10)})
     planned = spark_tasks.plan()
     assert [p.wanted for p in planned] == [None]
-    spark_tasks.query_id = None
+    spark_tasks.told.clear()
     assert spark_tasks.read(planned) == []
-    spark_tasks.query_id = AFTER
+    spark_tasks.told[QUERY_ID] = AFTER
     cluster.topics["t"][1].update({0: (5, 8), 1: (10, 12)})
     assert spark_tasks.read(planned) == [5, 6, 7, 10, 11]
 
