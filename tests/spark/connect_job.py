@@ -29,7 +29,7 @@ def main() -> None:
         with Producer(settings) as producer:
             for n in range(5):
                 producer.send(topic, value=f"{n}".encode())
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 
 
