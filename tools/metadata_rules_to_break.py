@@ -7,6 +7,8 @@ from rules_to_break import CLIENT, GOVERNOR, STATES, UPDATER, Breakage, broken, 
 METADATA = "metadata/metadata.py"
 REACH = "clients/admin/reachability.py"
 NO_ID = "        if not snapshot.cluster_id:  # R-RB-5"
+MISLED = "tests/simulation/test_misled_connections.py"
+EXPLORE = "tests/simulation/test_explore.py"
 ASKED = "        if connection.ours or connection.asked_whose:\n"
 
 METADATA_BREAKAGES: tuple[Breakage, ...] = (
@@ -300,5 +302,45 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "absent = replicas - {broker",
         "absent = set() and {broker",
         "tests/simulation/test_reachability.py",
+    ),
+    broken(
+        "an address that goes on leading elsewhere starts the client again each time",
+        "R-RB-3",
+        "metadata/misled.py",
+        "if self._told.get(address) == broker or since_start < self._spacing:",
+        "if False:",
+        f"{MISLED}::test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection",
+    ),
+    broken(
+        "topics are made and producer ids had wherever an address leads",
+        "R-RB-5",
+        "clients/any_broker.py",
+        "return not self._ours or self._whose.passed(connection, now)",
+        "return True",
+        f"{MISLED}::test_topics_and_producer_ids_are_asked_of_no_other_cluster",
+    ),
+    broken(
+        "records go by name wherever an address leads, and the explorer finds them there",
+        "R-RB-5",
+        "clients/producer/sender.py",
+        "if by_name and not self._check.passed(connection, now):",
+        "if False:",
+        f"{EXPLORE}::test_misled_connections_do_no_harm",
+    ),
+    broken(
+        "a broker that knows no topic of ours is asked for it for ever",
+        "R-RB-5",
+        "clients/cluster_check.py",
+        "if connection is not None and connection.ready:",
+        "if False:",
+        f"{MISLED}::test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is",
+    ),
+    broken(
+        "a connection stays in use for a broker that has another one's place now",
+        "R-RB-8",
+        "metadata/candidates.py",
+        'found.append((connection, "another broker is there now"))',
+        "pass",
+        f"{EXPLORE}::test_what_once_failed_holds[a_connection_to_who_was_there_before_is_closed]",
     ),
 )

@@ -17,7 +17,11 @@ CUT = (
 )
 DOUBT = "tests/simulation/test_commit_in_doubt.py"
 LATE = "tests/simulation/test_late_transaction_offsets.py"
+EARLY = "clients/producer/early_records.py"
+BEFORE = "tests/simulation/test_early_records.py"
 REFUSED = "tests/simulation/test_refused_records.py"
+WITHOUT = "tests/simulation/test_without_idempotence.py"
+LIMITED = "tests/simulation/test_limited_brokers.py"
 
 PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
@@ -375,5 +379,93 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "        watch(self)  # a child's threads",
         "        # a child's threads",
         "tests/unit/runtime/test_io_log.py",
+    ),
+    broken(
+        "a record passes others that wait for the metadata of its topic",
+        "R-RT-2",
+        EARLY,
+        "return None if blocked else found",
+        "return found",
+        f"{BEFORE}::test_nothing_passes_them_while_they_are_placed",
+    ),
+    broken(
+        "records that wait for metadata take memory beyond buffer.memory",
+        "R-RT-2",
+        EARLY,
+        "if not accumulator.keeps(record, self.room(record), turn=turn):",
+        "if accumulator.keeps(record, 0, turn=True) is None:",
+        f"{BEFORE}::test_they_count_in_buffer_memory_and_give_it_back",
+    ),
+    broken(
+        "what waited for metadata lingers after a flush",
+        "R-RT-2",
+        EARLY,
+        "if self._accumulator.flushes != waiting.flushes:",
+        "if False:",
+        f"{BEFORE}::test_flush_and_close_wait_for_them",
+    ),
+    broken(
+        "a record for a partition that isn't there holds its topic up",
+        "R-RT-2",
+        EARLY,
+        "(waiting.records if found is None else waiting.absent)",
+        "waiting.records",
+        f"{BEFORE}::test_a_partition_that_is_not_there_yet_keeps_no_other_waiting",
+    ),
+    broken(
+        "a record waits for the metadata of a topic that is refused",
+        "R-RT-2",
+        EARLY,
+        "now if late else math.inf",
+        "now",
+        f"{BEFORE}::test_what_waiting_does_not_mend_ends_it_at_once",
+    ),
+    broken(
+        "max.in.flight means nothing without idempotence",
+        "R-PR-1",
+        "clients/producer/sender.py",
+        "            return len(queue.in_flight) < self._max_in_flight\n",
+        "            return True\n",
+        f"{WITHOUT}::test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader",
+    ),
+    broken(
+        "a sequence that nobody gave is taken for one out of order",
+        "R-PR-1",
+        SETTLING,
+        "if about_sequence and self.identity.idempotent:",
+        "if about_sequence:",
+        f"{WITHOUT}::test_what_a_broker_says_of_sequences_is_a_plain_error",
+    ),
+    broken(
+        "idempotence that was asked for by name is done without",
+        "KIP-679",
+        "clients/producer/producer_id.py",
+        'if "enable.idempotence" in engine.config.given:',
+        "if False:",
+        f"{LIMITED}::test_idempotence_that_was_asked_for_by_name_is_an_error_there",
+    ),
+    broken(
+        "acks=0 counts as written before the kernel has it all",
+        "KIP-679",
+        "runtime/transport.py",
+        "self._marks.append((self._written + self.queued, identity))",
+        "self._marks.append((self._written, identity))",
+        "tests/unit/runtime/test_selector_host.py",
+    ),
+    broken(
+        "acks=0 on a connection whose peer reads nothing is never given up",
+        "R-RB-2",
+        "network/in_flight_requests.py",
+        "return next(iter(self._writing.values())) if self._writing else None",
+        "return None",
+        f"{WITHOUT}::test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too",
+    ),
+    broken(
+        "acks=1 leaves idempotence on",
+        "KIP-679",
+        "common/config.py",
+        'values["enable.idempotence"] = False',
+        "pass",
+        "tests/unit/common/test_config.py",
     ),
 )

@@ -31,7 +31,7 @@ _running: list[SharedClusters] = []
 GROUPS = {
     "secured": ("secure_recovery",),
     "hurt": ("soak", "consumer_outages"),
-    "hurt too": ("producer_outages", "local_cluster"),
+    "hurt too": ("producer_outages", "misled", "local_cluster"),
     "whole": ("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
     "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "alone": ("demo_versus",),

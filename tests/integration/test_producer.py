@@ -57,6 +57,29 @@ def test_all_that_a_record_can_hold_arrives(cluster: LocalCluster, topic: str, c
         ]
 
 
+@pytest.mark.parametrize("options", [{"acks": 1}, {"acks": 0}, {"enable.idempotence": False}])
+def test_without_idempotence_batches_carry_no_number(
+    cluster: LocalCluster, topic: str, options: dict[str, object]
+) -> None:
+    cluster.create_topic(topic, partitions=1)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **options}
+    one_by_one, table = 200, pa.table({"value": [b"%d" % n for n in range(200, 400)]})
+    with Producer(config) as producer:
+        futures = [producer.send(topic, b"%d" % n) for n in range(one_by_one)]
+        producer.flush(timeout=20)  # else two ways may share a batch
+        ranges = producer.send_arrow(topic, table).result(timeout=20)
+        offsets = [future.result(timeout=0).offset for future in futures]
+    answered = options.get("acks") != 0
+    assert offsets == (list(range(200)) if answered else [-1] * 200)
+    assert [(r.first_offset, r.records) for r in ranges] == [(200 if answered else -1, 200)]
+    end = time.monotonic() + 20  # with acks=0 nobody has said that they are there
+    while len(found := read_all(cluster.bootstrap_servers, topic, 1)[0]) < 400:
+        assert time.monotonic() < end, len(found)
+    assert [r.value for r in found] == [b"%d" % n for n in range(400)]
+    numbers = re.findall(r"baseSequence: (-?\d+) .*producerId: (-?\d+)", dump(cluster, topic))
+    assert set(numbers) == {("-1", "-1")}
+
+
 def test_every_batch_in_the_log_is_numbered(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": "zstd"}
@@ -245,9 +268,9 @@ def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: 
         producer.cluster_id(timeout=10)  # connected: what is missing from now on is the topic
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
         with ends_at(2.0), expected:
-            producer.send(topic, b"nowhere")
+            producer.send(topic, b"nowhere").result(timeout=20)
         cluster.create_topic(topic, partitions=2)
         assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]
-        # It may have been added since: as Java's, `send` looks again for as long as it may block.
+        # It may have been added since: it is looked for as long as Java's `send` may block.
         with ends_at(2.0), pytest.raises(KafkaTimeoutError, match="has partitions 0 to 1"):
-            producer.send(topic, b"", partition=2)
+            producer.send(topic, b"", partition=2).result(timeout=20)

@@ -90,6 +90,9 @@ class ProduceScript:
                     altered[topic.name, topic.topic_id, data.index] = arrival.said
 
         def answer(response: Message | None) -> None:
+            if response is None:  # acks=0
+                reply(None)
+                return
             assert isinstance(response, p.ProduceResponse)
             _alter(response, altered)
             for topic, index, code in refused:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
+from odradek.metadata.misled import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.explore import Outcome, explore, run_schedule
 from odradek.simulation.faults import VERBS, Fault
@@ -56,6 +58,12 @@ def test_long_schedules_violate_nothing(part: int) -> None:
     size = LONG // PARTS
     for outcome in explore(range(part * size, (part + 1) * size), short=False):
         assert outcome.ok, tell(outcome, short=False)
+
+
+def test_misled_connections_do_no_harm() -> None:
+    for short, seeds in ((True, range(150)), (False, range(8))):
+        for outcome in explore(seeds, short=short, family="misled"):
+            assert outcome.ok, tell(outcome, short=short)
 
 
 def test_groups_have_both_protocols_and_what_their_apis_suffer() -> None:
@@ -119,6 +127,21 @@ def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
 def violations(seeds: range, *, short: bool = True) -> list[str]:
     found = explore(seeds, short=short, family="plain")
     return [o.violation for o in found if o.violation is not None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "says"),
+    [
+        (ClusterCheck, "passed", "bystander-"),  # records by name, topics
+        (Misled, "starts_again", "after the last one"),
+    ],
+)
+def test_who_trusts_an_address_is_found(
+    kind: type, method: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, method, lambda *_: True)
+    found = [o.violation for o in explore(range(300), family="misled") if not o.ok]
+    assert any(says in str(violation) for violation in found)
 
 
 def test_a_backoff_that_ends_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,21 @@
-"""Brokers that close on a version of ApiVersions that they don't know, as Azure Event Hubs does."""
+"""Brokers that lack something: versions of ApiVersions (Azure Event Hubs closes on those that it
+doesn't know instead of answering), idempotence, KIP-848, KIP-890, topic ids.
+"""
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
 
+from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.common.errors import KafkaTimeoutError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.events import Event
+from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster, World, disturbances
 
 pytestmark = pytest.mark.simulation
 
@@ -140,3 +147,137 @@ def test_who_has_answered_a_version_is_asked_in_no_older_one() -> None:
         assert (record.api_versions, record.api_versions_answered) == (4, 4)
         scene.cluster.versions[ApiVersionsRequest.API_KEY] = (0, 4)
         producer.flush(20.0)
+
+
+# What they lack
+
+WITHOUT_IDEMPOTENCE = ["Azure Event Hubs", "no idempotence"]
+WARNING = "goes on without idempotence"
+
+
+class Limited:
+    """Two brokers of a limited kind, with topic t."""
+
+    def __init__(self, kind: str) -> None:
+        self.world = World(2)
+        self.cluster = SimulatedCluster(self.world, 2)
+        self.cluster.create_topic("t", 2)
+        disturbances.limit(self.cluster, kind)
+
+    def producer(self, **options: Any) -> Producer:
+        servers, host = self.cluster.bootstrap_servers, self.world.host("p")
+        return Producer(bootstrap_servers=servers, linger_ms=0, _host=host, **options)
+
+    def consumer(self, **options: Any) -> Consumer:
+        servers, host = self.cluster.bootstrap_servers, self.world.host("c")
+        options = {"auto_offset_reset": "earliest", **options}
+        return Consumer(bootstrap_servers=servers, _host=host, **options)
+
+    def write(self, producer: Producer, numbers: range) -> list[int]:
+        sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in numbers]
+        producer.flush(30.0)
+        return [f.result(0).offset for f in sent]
+
+    def read(self, consumer: Consumer, count: int) -> list[int]:
+        found: list[int] = []
+        end = self.world.now + 30.0
+        while len(found) < count and self.world.now < end:
+            found += [int(r.value or b"") for r in consumer.poll(1.0)]
+        return sorted(found)
+
+
+@pytest.mark.parametrize("kind", list(disturbances.LIMITED))
+def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) -> None:
+    limited = Limited(kind)
+    with limited.producer() as producer:
+        assert limited.write(producer, range(20)) == [n // 2 for n in range(20)]
+        with limited.consumer() as consumer:
+            partitions = consumer.partitions_for("t", 10.0)
+            consumer.assign(partitions)
+            assert limited.read(consumer, 20) == list(range(20))
+            assert sum(consumer.end_offsets(partitions, 10.0).values()) == 20
+        with limited.consumer(group_id="g") as member:
+            member.subscribe(["t"])
+            assert limited.read(member, 20) == list(range(20))
+            member.commit(timeout=10.0)
+        for broker in limited.cluster.brokers.values():
+            broker.disconnect_all()
+        limited.write(producer, range(20, 30))
+    with limited.consumer(group_id="g") as member:
+        member.subscribe(["t"])
+        assert limited.read(member, 10) == list(range(20, 30))
+
+
+@pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
+def test_brokers_without_idempotence_are_written_to_without_it_and_that_is_said_once(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited = Limited(kind)
+    with caplog.at_level(logging.WARNING, "odradek"), limited.producer() as producer:
+        limited.write(producer, range(4))
+        for broker in limited.cluster.brokers.values():
+            broker.disconnect_all()
+        limited.write(producer, range(4, 8))
+        said, counts = str(producer.explain()), producer._engine.events.counts
+    warnings = [r.getMessage() for r in caplog.records if WARNING in r.getMessage()]
+    assert len(warnings) == counts["without"] == 1
+    for word in ("InitProducerId", "written twice", "enable.idempotence=true makes this an error"):
+        assert word in warnings[0]
+    assert "writes without idempotence, which the brokers don't have (InitProducerId: " in said
+
+
+@pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
+def test_idempotence_that_was_asked_for_by_name_is_an_error_there(kind: str) -> None:
+    limited = Limited(kind)
+    with limited.producer(enable_idempotence=True) as producer:
+        with pytest.raises(
+            UnsupportedVersionError, match=r"leave enable\.idempotence out"
+        ) as found:
+            producer.send("t", b"x").result(10.0)
+        assert "InitProducerId" in str(found.value)
+    assert not limited.cluster.records("t", 0) + limited.cluster.records("t", 1)
+
+
+def test_a_broker_that_refuses_initproducerid_is_no_other_than_one_that_lacks_it() -> None:
+    limited = Limited("no KIP-848")
+    unsupported = UnsupportedVersionError.code
+    assert unsupported is not None
+    disturbances.answer_error(limited.cluster, "InitProducerId", unsupported, 9)
+    with limited.producer() as producer:
+        assert limited.write(producer, range(2)) == [0, 0]
+        assert producer._engine.events.counts["without"] == 1
+
+
+@pytest.mark.parametrize("kind", WITHOUT_IDEMPOTENCE)
+def test_transactions_say_what_is_lacking(kind: str) -> None:
+    limited = Limited(kind)
+    with (
+        limited.producer(transactional_id="x") as producer,
+        pytest.raises(UnsupportedVersionError, match="InitProducerId"),
+    ):
+        producer.init_transactions(10.0)
+
+
+@pytest.mark.parametrize("kind", ["no KIP-890", "Kafka 0.11"])
+def test_without_kip_890_transactions_are_whole_all_the_same(kind: str) -> None:
+    limited = Limited(kind)
+    with limited.producer(transactional_id="x") as producer:
+        producer.init_transactions(10.0)
+        with producer.transaction():
+            producer.send("t", b"1", partition=0)
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send("t", b"2", partition=0).result(10.0)
+            raise ZeroDivisionError
+    with limited.consumer(isolation_level="read_committed") as consumer:
+        consumer.assign(consumer.partitions_for("t", 10.0))
+        assert limited.read(consumer, 1) == [1]
+        assert consumer.poll(1.0) == []
+
+
+@pytest.mark.parametrize("kind", ["Azure Event Hubs", "no KIP-848"])
+def test_without_kip_848_the_error_names_the_other_protocol(kind: str) -> None:
+    limited = Limited(kind)
+    with limited.consumer(group_id="g", group_protocol="consumer") as member:
+        member.subscribe(["t"])
+        with pytest.raises(KafkaError, match=r"group\.protocol=classic"):
+            limited.read(member, 1)

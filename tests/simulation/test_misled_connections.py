@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.clients.admin.admin_engine import NewTopic
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.events import Event
 from odradek.common.types import Address, TopicPartition
 from odradek.network.effects import OutgoingRequest
@@ -142,6 +145,83 @@ def test_an_older_broker_is_asked_in_its_own_version() -> None:
     with scene.producer() as producer:
         all_partitions(producer, 1)
     assert [v for _, v, _, _ in scene.meant] == [5, 4] * (len(scene.meant) // 2)
+
+
+def test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection() -> None:
+    """R-RB-3: one start from the bootstrap addresses finds nothing new, and a hundred wouldn't."""
+    scene = Scene(3)
+    other = SimulatedCluster(scene.world, 1, "other-0009", name="other", bootstrap_name=None)
+    with scene.producer() as producer:
+        all_partitions(producer, 3)
+        astray = scene.cluster.brokers[1]
+        scene.world.divert(astray.address, other.brokers[1])
+        astray.disconnect_all()
+        stuck = producer.send("t", b"y", partition=0)
+        scene.world.advance(5.0)
+        before = {b.id: set(b.sessions) for b in scene.cluster.brokers.values() if b is not astray}
+        for _ in range(60):
+            assert producer.send("t", b"x", partition=1).result(5.0).partition == 1
+            scene.world.advance(1.0)
+        assert all(set(scene.cluster.brokers[i].sessions) >= old for i, old in before.items())
+        assert sum(event.kind == "rebootstrap" for event in scene.events) == 1
+        assert not stuck.done()
+        scene.world.divert(astray.address, None)
+        assert stuck.result(10.0).offset == 1
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> None:
+    """R-RB-5: one that doesn't know KIP-1242 is asked whose it is before anything is done there."""
+    scene = Scene(1)
+    other = SimulatedCluster(
+        scene.world, 1, "other-0009", name="other", bootstrap_name=None,
+        versions=OLDER if older else None,
+    )  # fmt: skip
+    address = scene.cluster.brokers[1].address
+    host = scene.world.host("admin")
+    servers = scene.cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers, _host=host) as admin, scene.producer() as producer:
+        admin.describe_cluster(10.0)
+        producer.partitions_for("t", 10.0)
+        scene.world.divert(address, other.brokers[1])
+        scene.cluster.brokers[1].disconnect_all()
+        with pytest.raises(KafkaTimeoutError):
+            admin.create_topics([NewTopic("new", 1, 1)], timeout=5.0)
+        with pytest.raises(KafkaTimeoutError):
+            producer.send("t", b"x").result(5.0)
+        asked = other.brokers[1].requests
+        assert "new" not in other.topics
+        assert asked["InitProducerId"] == asked["CreateTopics"] == asked["Produce"] == 0
+        scene.world.divert(address, None)
+        admin.create_topics([NewTopic("new", 1, 1)], timeout=10.0)
+        producer.flush(10.0)
+    assert "new" in scene.cluster.topics
+
+
+def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> None:
+    """Topic ids keep records apart, but such a connection would go on for ever."""
+    scene = Scene(2)
+    other = SimulatedCluster(
+        scene.world, 1, "other-0009", name="other", bootstrap_name=None, versions=OLDER
+    )
+    other.create_topic("t", 2)
+    address, servers = scene.cluster.brokers[1].address, scene.cluster.bootstrap_servers
+    host = scene.world.host("consumer")
+    with (
+        scene.producer() as producer,
+        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", _host=host) as consumer,
+    ):
+        consumer.assign([TopicPartition("t", 0)])
+        all_partitions(producer, 2)
+        assert len(consumer.poll(10.0)) == 1
+        consumer.poll(0.2)
+        scene.world.divert(address, other.brokers[1])
+        scene.cluster.brokers[1].disconnect_all()
+        future = producer.send("t", b"y", partition=0)
+        assert consumer.poll(1.0) == []
+        scene.world.divert(address, None)  # whoever is in there stays, unless it goes by itself
+        assert future.result(20.0).offset == 1
+        assert len(consumer.poll(20.0)) == 1
 
 
 def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> None:

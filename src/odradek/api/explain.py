@@ -10,7 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.api.explain_group import GroupExplanation, explain_group
-from odradek.api.explain_records import LONG, RecordsExplanation, explain_records
+from odradek.api.explain_records import (
+    LONG,
+    RecordsExplanation,
+    explain_records,
+    explain_weaker,
+)
 from odradek.api.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.api.explain_words import diagnosis, line, meaning
 from odradek.clients.client_engine import ClientEngine
@@ -184,6 +189,8 @@ class Explanation:
     """Of a producer with a `transactional.id`."""
     records: RecordsExplanation | None = None
     """Of a producer with records that have no outcome."""
+    weaker: str | None = None
+    """Of a producer without idempotence: what it doesn't promise, and why."""
     missing: tuple[MissingExplanation, ...] = ()
     """Topics and partitions in use that aren't there."""
 
@@ -201,6 +208,8 @@ class Explanation:
             lines.append(f"  {self.transaction}")
         if self.records is not None:
             lines.append(f"  {self.records}")
+        if self.weaker is not None:
+            lines.append(f"  {self.weaker}")
         lines += [f"  {one}" for one in self.missing]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
@@ -349,6 +358,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         group=group,
         transaction=_transaction(engine),
         records=records,
+        weaker=_weaker(engine),
         missing=missing,
     )
 
@@ -371,6 +381,12 @@ def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
 def _transaction(engine: ClientEngine) -> TransactionExplanation | None:
     transactions = getattr(engine, "transactions", None)
     return None if transactions is None else explain_transaction(transactions)
+
+
+def _weaker(engine: ClientEngine) -> str | None:
+    if getattr(engine, "sender", None) is None:
+        return None
+    return explain_weaker(cast("ProducerEngine", engine))
 
 
 def _records(engine: ClientEngine, now: float) -> RecordsExplanation | None:

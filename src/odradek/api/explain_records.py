@@ -1,4 +1,5 @@
-"""A producer's part of `explain()`: records without an outcome, and what the oldest waits for.
+"""A producer's part of `explain()`: records without an outcome, and what the oldest waits for;
+and which of the usual promises it writes without.
 
 In: the producer's engine, read from any thread. Out: a frozen picture and its line of text. Must
 not: change anything, or wait.
@@ -25,14 +26,17 @@ class RecordsExplanation:
     topic: str
     """Of the oldest, as what follows."""
     partition: int
+    """-1: it has none yet."""
     seconds: float
     """Since its batch was begun."""
     left: float
-    """Until it is given up (`delivery.timeout.ms`)."""
+    """Until it is given up (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
     attempts: int
     """How often it was sent."""
     waits_for: str
     """Words that fit after "waits for"."""
+    limit: str = "delivery.timeout.ms"
+    """The option that says when it is given up."""
 
     def __str__(self) -> str:
         noun = "record has" if self.records == 1 else "records have"
@@ -41,15 +45,31 @@ class RecordsExplanation:
     def oldest(self) -> str:
         """The oldest in words."""
         tries = f", sent {self.attempts} times" if self.attempts > 1 else ""
+        place = f"topic {self.topic}"
+        if self.partition >= 0:
+            place = f"partition {self.partition} of {place}"
         return (
-            f"the oldest, for partition {self.partition} of topic {self.topic}, is "
-            f"{self.seconds:.1f} s old{tries} and waits for {self.waits_for}; it is given up in "
-            f"{self.left:.1f} s (delivery.timeout.ms)"
+            f"the oldest, for {place}, is {self.seconds:.1f} s old{tries} and waits for "
+            f"{self.waits_for}; it is given up in {self.left:.1f} s ({self.limit})"
         )
+
+
+def explain_weaker(engine: ProducerEngine) -> str | None:
+    """What this producer doesn't promise, and why; None for one that is idempotent."""
+    identity, acks = engine.sender.identity, engine.config["acks"]
+    if identity.idempotent:
+        return None
+    lacking: str | None = getattr(identity, "lacking", None)
+    why = "as its options say" if lacking is None else f"which the brokers don't have ({lacking})"
+    text = f"writes without idempotence, {why}: what is sent again may be written twice"
+    if acks == 0:
+        return f"{text}; acks=0: nobody says whether a record was written at all"
+    return text if acks < 0 else f"{text}; acks=1: what only a leader had may be lost with it"
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
     """Take the picture; None while every record has its outcome."""
+    from odradek.clients.producer.early_records import EarlyRecord
     from odradek.clients.producer.why_waiting import why_waiting
 
     pending = [batch for batch in engine.sender.incomplete() if batch.count]
@@ -65,4 +85,5 @@ def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | 
         left=max(0.0, oldest.deadline - now),
         attempts=oldest.attempts,
         waits_for=why_waiting(engine, oldest, now),
+        limit="max.block.ms" if isinstance(oldest, EarlyRecord) else "delivery.timeout.ms",
     )

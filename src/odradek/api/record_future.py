@@ -75,8 +75,7 @@ class RecordFuture:
             return
         deadline = self._producer.outcome_deadline(timeout)
         while not over:
-            what = f"acknowledgement of records for {batch.partition}"
-            self._producer.await_outcome(batch.done, what, deadline)
+            self._producer.await_outcome(batch.done, deadline, batch)
             batch, over = self._find()
 
     def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
@@ -166,9 +165,8 @@ class ArrowFuture:
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
-            what = f"acknowledgement of {self.rows} records"
             deadline = self._producer.outcome_deadline(timeout)
-            self._producer.await_outcome(self._delivery.done, what, deadline)
+            self._producer.await_outcome(self._delivery.done, deadline, self.rows)
         return self._delivery.error
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], None]) -> None:

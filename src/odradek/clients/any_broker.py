@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar, cast
 
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, DisconnectedError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import RebootstrapRequiredError
@@ -50,6 +51,8 @@ class AnyBrokerCall:
         self.answer_lost = False
         """A request went out and no answer came: it may have been carried out."""
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
+        self._whose = ClusterCheck(engine)
+        self._ours = False
         self._failed: dict[Address, None] = {}
         self._out: list[Sent] = []
         """Requests of this call that wait for their answers: each is good, whenever it comes."""
@@ -63,14 +66,17 @@ class AnyBrokerCall:
         check: Callable[[M, Connection], KafkaError | None],
         *,
         idempotent: bool = True,
+        ours: bool = False,
     ) -> Flow[M]:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
         `body` gets the seconds that are left. While the first broker is silent, one more is asked,
         and the first answer counts, whosever it is and however late (R-RB-9); a request that isn't
-        `idempotent` is sent to nobody else meanwhile.
+        `idempotent` is sent to nobody else meanwhile. It, and one that is for `ours` alone, goes to
+        no broker of which it isn't known that it belongs to our cluster (R-RB-5).
         """
         now = yield START
+        self._ours = ours or not idempotent
         while True:
             try:
                 one: Flow[tuple[M, Connection, float]] = self._one_answer(body, idempotent, now)
@@ -137,6 +143,8 @@ class AnyBrokerCall:
             until = self.deadline
             if not out or (idempotent and len(out) < MOST_ASKED and out[-1].connection.suspect):
                 connection, until = self._connection(now)
+                if connection is not None and not self._may_have_it(connection, now):
+                    connection, until = None, self.deadline  # `changed` tells
                 if connection is not None:
                     self._address = connection.address
                     reply = self._send(connection, body, idempotent, now)
@@ -146,6 +154,9 @@ class AnyBrokerCall:
                 raise self._unanswered(now)
             replies = [sent.reply for sent in out]
             now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
+
+    def _may_have_it(self, connection: Connection, now: float) -> bool:
+        return not self._ours or self._whose.passed(connection, now)
 
     def _send(
         self,

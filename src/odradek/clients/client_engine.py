@@ -141,6 +141,10 @@ class ClientEngine(Engine):
 
         self.post(give_back)
 
+    def sent(self, connection: int, correlation_id: int) -> None:
+        """A request without an answer is written."""
+        self.network.sent(connection, correlation_id)
+
     def get_buffer(self, connection: int) -> memoryview:
         """Where received bytes belong."""
         return self.network.get_buffer(connection)

@@ -1,10 +1,12 @@
-"""Is the broker behind this connection one of ours? Asked before records go there by name.
+"""Is the broker behind this connection one of ours? Asked before records go there by name, topics
+are made or deleted, or a producer's id is had, which would be another producer's in our cluster.
 
 In: a connection that is ready. Out: whether it can be trusted. An address may be given to another
 cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, older brokers know
 topics by name, and another cluster's topic of the same name would take them. The snapshot that
 named the address may be minutes old, so its first connection is asked like all later ones: once,
-unless it has itself brought a snapshot. Must not: take part in refreshes (R-MD-4 allows one).
+unless it has itself brought a snapshot. So is one on which a topic's
+id isn't known. Must not: take part in refreshes (R-MD-4 allows one).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.kafka_errors import UnsupportedVersionError
+from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
@@ -42,6 +45,12 @@ class ClusterCheck:
         connection.asked_whose = True
         reply.when_done(lambda done: self._answered(connection, done))
         return False
+
+    def doubt(self, address: Address, now: float) -> None:
+        """A broker there doesn't know a topic's id: perhaps it is none of ours, and never will."""
+        connection = self._engine.network.connection(address)
+        if connection is not None and connection.ready:
+            self.passed(connection, now)
 
     def _answered(self, connection: Connection, reply: Completion[Message]) -> None:
         engine, now, address = self._engine, self._engine.now, connection.address

@@ -48,6 +48,11 @@ OPTIONS = {**_OPTIONS, **GROUP_OPTIONS, **SECURITY_OPTIONS}
 
 logger = logging.getLogger("odradek")
 
+ALL_REPLICAS = -1
+"""`acks=all`."""
+MOST_IN_FLIGHT = 5
+"""With idempotence, of one connection."""
+
 
 class Config:
     """A checked configuration of one client; `config["linger.ms"]` is in seconds."""
@@ -119,6 +124,7 @@ class Config:
         if self.client == CONSUMER:
             check_group(values, self.given)
         if self.client == PRODUCER:
+            self._settle_idempotence()
             self._settle_delivery()
             self._settle_sizes()
             by_key = values["partitioner"] not in ("default", "random")
@@ -131,6 +137,34 @@ class Config:
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
+
+    def _settle_idempotence(self) -> None:
+        """As in Java: weaker settings switch it off, unless it was asked for by name (KIP-679)."""
+        values, in_flight = self._values, "max.in.flight.requests.per.connection"
+        asked = "enable.idempotence" in self.given and values["enable.idempotence"]
+        weaker = ""
+        if values["acks"] != ALL_REPLICAS:
+            weaker = f"acks={values['acks']}"
+        elif not values["retries"]:
+            weaker = "retries=0"
+        if weaker and asked:
+            raise ConfigurationError(
+                f"enable.idempotence=true contradicts {weaker}: leave one of the two out"
+            )
+        if weaker and values["enable.idempotence"]:
+            logger.info("%s: the producer writes without idempotence", weaker)
+            values["enable.idempotence"] = False
+        if values["enable.idempotence"] and values[in_flight] > MOST_IN_FLIGHT:
+            raise ConfigurationError(
+                f"{in_flight} must be 1 to {MOST_IN_FLIGHT} with enable.idempotence, not "
+                f"{values[in_flight]}: brokers know so many batches of a producer again; lower it, "
+                "or give up idempotence by enable.idempotence=false"
+            )
+        if not values["enable.idempotence"] and values["transactional.id"] is not None:
+            why = weaker or "enable.idempotence=false"
+            raise ConfigurationError(
+                f"transactional.id contradicts {why}: transactions need idempotence"
+            )
 
     def _settle_sizes(self) -> None:
         """A record must fit into the memory that waits; what wasn't given makes room."""

@@ -49,6 +49,7 @@ KINDS: dict[str, str] = {
     "skipped": "what can't be read was left out: topic, partition, offset, next_offset, error",
     "first_ack": "the first acknowledged batch after a disturbance: topic, partition",
     "first_record": "the first records after a disturbance: topic, partition",
+    "without": "the client does without what brokers lack: what, error",
     "expired": "a batch or call ran out of time: what",
     "broken": "the client can't go on: error",
     "closed": "the client was closed: nothing",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from odradek.common.durations import parse_duration
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.types import Address, PartitionFunction
 
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
@@ -163,29 +163,11 @@ def addresses(name: str, value: Any) -> tuple[Address, ...]:
 
 
 def acks(name: str, value: Any) -> int:
-    """`acks`: all."""
+    """`acks`: all (-1), 1 or 0."""
     text = str(value).strip().lower()
-    if text in ("all", "-1"):
-        return -1
-    if text in ("0", "1"):
-        raise UnsupportedFeatureError(
-            f"{name}={text}: this release writes with acks=all only (and idempotent)."
-        )
-    raise ConfigurationError(f"{name} must be all, not {value!r}")
-
-
-def only(*, value: Any, later: str) -> Callable[[str, Any], Any]:
-    """An option of Kafka's of which only one value is there yet: say so instead of ignoring it."""
-
-    def parse(name: str, given: Any) -> Any:
-        if str(given).strip().lower() != str(value).lower():
-            shown = str(given).encode("utf-8", "backslashreplace").decode()
-            raise UnsupportedFeatureError(
-                f"{name}={shown}: {later} aren't in this release yet; only {value} is."
-            )
-        return value
-
-    return parse
+    if isinstance(value, bool) or text not in ("all", "-1", "0", "1"):
+        raise ConfigurationError(f"{name} must be all, 1 or 0, not {value!r}")
+    return -1 if text == "all" else int(text)
 
 
 def gzip_level(name: str, value: Any) -> int:

@@ -19,7 +19,6 @@ from odradek.common.option_values import (
     idle_time,
     integer,
     milliseconds,
-    only,
     optional,
     partitioner,
     reset,
@@ -133,13 +132,24 @@ OPTIONS: dict[str, Option] = {
             None,
             "The cluster of events.topic, if it isn't this client's own.",
         ),
-        Option("acks", acks, -1, "Always all.", OF_PRODUCERS),
+        Option(
+            "acks",
+            acks,
+            -1,
+            "Who has a record when it counts as written: all (every in-sync replica), 1 (the "
+            "leader), 0 (nobody is asked: it counts once it is sent). 1 and 0 switch "
+            "enable.idempotence off.",
+            OF_PRODUCERS,
+            "KIP-679",
+        ),
         Option(
             "enable.idempotence",
-            only(value="true", later="producers without idempotence"),
-            "true",
-            "Always on.",
+            boolean,
+            True,
+            "No duplicates, and order whatever is sent again. Off with acks=0 or 1, with retries=0 "
+            "and with brokers that don't know it; asked for by name, these are errors.",
             OF_PRODUCERS,
+            "KIP-98",
         ),
         Option(
             "linger.ms", milliseconds(), 0.005, "Wait this long for a fuller batch.", OF_PRODUCERS
@@ -149,7 +159,11 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("buffer.memory", integer(1024), 33554432, "Bytes that wait, at most.", OF_PRODUCERS),
         Option(
-            "max.block.ms", milliseconds(), 60.0, "How long send() may wait for room.", OF_PRODUCERS
+            "max.block.ms",
+            milliseconds(),
+            60.0,
+            "How long send() may wait for room, and a record for its topic.",
+            OF_PRODUCERS,
         ),
         Option(
             "max.request.size",
@@ -160,9 +174,9 @@ OPTIONS: dict[str, Option] = {
         ),
         Option(
             "max.in.flight.requests.per.connection",
-            integer(1, 5),
+            integer(1, INT_MAX),
             5,
-            "Unanswered Produce requests per broker.",
+            "Unanswered Produce requests per broker, at most 5 with enable.idempotence.",
             OF_PRODUCERS,
         ),
         Option(

@@ -241,6 +241,15 @@ class Candidates:
         found = []
         for connection in self._network.connections.values():
             gone = not snapshot.knows(connection.address)
+            told = connection.broker_id  # it has said that it is this one (KIP-1242)
+            named = None if told is None else snapshot.brokers.get(told)
+            if (
+                told is not None
+                and not gone
+                and (named is None or named.address != connection.address)
+            ):
+                found.append((connection, "another broker is there now"))
+                continue
             spare = connection.purpose in (METADATA, PROBE) and connection is not used
             idle = not len(connection.in_flight) or not connection.ready
             if gone and (idle or connection.suspect):

@@ -23,6 +23,7 @@ from odradek.metadata.cluster import Cluster, is_possible
 from odradek.metadata.late_answers import LateAnswers
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
+from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import Asked, Round
 from odradek.network.connection import COORDINATOR, Connection
@@ -71,6 +72,7 @@ class MetadataUpdater:
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
         self._late = LateAnswers(network, self._candidates)
+        self._misled = Misled(config["retry.backoff.max.ms"])
         self._forced: str | None = None
         if self._rebootstraps and config["metadata.cluster.check.enable"]:
             network.meant_by = self._meant_by
@@ -408,9 +410,15 @@ class MetadataUpdater:
                     self._attempt_failed(round_, connection.address, "dial", error, now)
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        if connection.ready_at < math.inf:
+            self._misled.led_right(connection.address)
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
-            self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
-            self.metadata.wanted.notify()
+            _, meant = self._meant_by(connection.address)
+            in_use = connection.ready_at < math.inf  # it said so to a later request
+            began = self.history[-1].started if self.history else -math.inf
+            if in_use or self._misled.starts_again(connection.address, meant, now - began):
+                self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
+                self.metadata.wanted.notify()
         self.refusals.note(connection.address, error, now)
         if connection.purpose == COORDINATOR or not (failure or connection.left_in_use):
             return

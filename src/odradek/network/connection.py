@@ -88,6 +88,7 @@ class Connection:
         """What is remembered of the address, whatever becomes of this connection."""
         self.purpose = purpose
         self.broker_id: int | None = None
+        """The broker that is there, where it has been asked for it and agreed (KIP-1242)."""
         self.state = ConnectionState.RESOLVING
         self.ready = False
         """ApiVersions is answered: requests may be sent."""

@@ -55,6 +55,8 @@ class OutgoingRequest(NamedTuple):
     version: int
     correlation_id: int
     client_id: str
+    answered: bool = True
+    """False: no answer comes (Produce with acks=0), so the host tells when it is written."""
 
     def encode(self) -> list[bytes | memoryview]:
         """Buffers of one frame, length prefix included; records aren't copied."""
@@ -106,6 +108,9 @@ class Inputs(Protocol):
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
         """A request couldn't be put into bytes: nothing went out, the connection stands."""
+
+    def sent(self, connection: int, correlation_id: int) -> None:
+        """A request that gets no answer is written, as far as the host's kernel goes."""
 
     def get_buffer(self, connection: int) -> memoryview:
         """Where the next received bytes belong; never empty."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
 
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
+SAYS_WHO_IS_MEANT = 5
+"""From this version on ApiVersions names the cluster and the broker that are meant (KIP-1242)."""
 NEXT_IP = 2.0
 """Seconds for TCP to come up while the name has other IPs that weren't tried in this outage: one
 dead address among several mustn't cost the whole setup timeout (R-CS-6, R-RB-7)."""
@@ -222,6 +224,9 @@ def check_api_versions(
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
             versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+            if version >= SAYS_WHO_IS_MEANT and cluster_id is not None:
+                connection.ours = True  # R-RB-5: it has looked, and says nothing against it
+                connection.broker_id = node_id
             _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
             network.states.api_versions_known(connection.address, version, newest)
             epoch = response.finalized_features_epoch

@@ -30,6 +30,10 @@ class HostInputs:
         """The connection is gone or couldn't be opened."""
         self.engine.post(lambda now: self._disconnected(connection, error, now))
 
+    def sent(self, connection: int, correlation_id: int) -> None:
+        """A request without an answer is written."""
+        self.engine.post(lambda now: self._written(connection, correlation_id))
+
     def get_buffer(self, connection: int) -> memoryview:
         """Where received bytes belong."""
         found = self._by_id.get(connection)
@@ -81,5 +85,6 @@ class HostInputs:
             message: Message | None,
             now: float,
         ) -> None: ...
+        def _written(self, number: int, identity: int) -> None: ...
         def _set_writable(self, number: int, ready: bool) -> None: ...
         def _resolved(self, token: int, result: Sequence[str] | BaseException) -> None: ...

@@ -32,6 +32,8 @@ class InFlightRequest:
     deadline: float
     patience: float
     """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
+    answered: bool = True
+    """False: no answer comes (Produce with acks=0); it is over once it is written."""
     held: bool = False
     """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
     replicas have it, or the controller has given one of them up)."""
@@ -40,53 +42,63 @@ class InFlightRequest:
 class InFlightRequests:
     """First in, first out: Kafka answers the requests of one connection in order."""
 
-    __slots__ = ("_next_id", "_queue")
+    __slots__ = ("_next_id", "_queue", "_writing")
 
     def __init__(self) -> None:
         self._queue: deque[InFlightRequest] = deque()
+        self._writing: dict[int, InFlightRequest] = {}
+        """Those that get no answer, until they are written."""
         self._next_id = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._writing)
 
     def __iter__(self) -> Iterator[InFlightRequest]:
         return iter(self._queue)
 
     def make(
-        self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float
+        self,
+        body: AnyRequest,
+        version: int,
+        now: float,
+        *,
+        timeout: float,
+        patience: float,
+        answered: bool = True,
     ) -> InFlightRequest:
         """A request with a number of its own."""
         request = InFlightRequest(
-            self._next_id, body, version, Completion(), now, now + timeout, patience
+            self._next_id, body, version, Completion(), now, now + timeout, patience, answered
         )
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return request
 
-    def add(
-        self, body: AnyRequest, version: int, now: float, *, timeout: float, patience: float
-    ) -> InFlightRequest:
-        """Note a request that goes out now."""
-        request = self.make(body, version, now, timeout=timeout, patience=patience)
-        self._queue.append(request)
-        return request
+    def note(self, request: InFlightRequest) -> None:
+        """A request goes out now."""
+        if request.answered:
+            self._queue.append(request)
+        else:
+            self._writing[request.correlation_id] = request
 
     def put(self, request: InFlightRequest, now: float) -> None:
         """Note that a request goes out only now, which was made before and had to wait."""
         request.deadline += now - request.sent_at
         request.sent_at = now
-        self._queue.append(request)
+        self.note(request)
 
     @property
     def head(self) -> InFlightRequest | None:
-        """The request whose answer comes next."""
-        return self._queue[0] if self._queue else None
+        """The request whose answer comes next; without one, the oldest that isn't written yet."""
+        if self._queue:
+            return self._queue[0]
+        return next(iter(self._writing.values())) if self._writing else None
 
     def next_deadline(self) -> float | None:
         """When the first request becomes overdue."""
         queue = self._queue
-        if len(queue) < 2:  # nearly always; a generator costs more than all the rest
+        if not self._writing and len(queue) < 2:  # nearly always; a generator costs more
             return queue[0].deadline if queue else None
-        return min(r.deadline for r in queue)
+        return min(r.deadline for r in (*queue, *self._writing.values()))
 
     def patience_ends(self) -> float:
         """Until when a broker may rightly keep all that comes now waiting behind these."""
@@ -105,18 +117,25 @@ class InFlightRequests:
             )
         return self._queue.popleft()
 
+    def written(self, correlation_id: int) -> InFlightRequest | None:
+        """A request without an answer is over, if it still is there."""
+        return self._writing.pop(correlation_id, None)
+
     def give_back(self, correlation_id: int, error: BaseException) -> None:
         """A request never went out, since it can't be put into bytes: its sender is told."""
-        found = next((r for r in self._queue if r.correlation_id == correlation_id), None)
+        found = self._writing.pop(correlation_id, None)
         if found is None:
-            return
-        self._queue.remove(found)
+            found = next((r for r in self._queue if r.correlation_id == correlation_id), None)
+            if found is None:
+                return
+            self._queue.remove(found)
         if not found.reply.done:
             known = isinstance(error, KafkaError)
             found.reply.fail(error if known else InvalidRequestError(in_words(error)))
 
     def clear(self) -> list[InFlightRequest]:
         """Take out all, in the order they were sent."""
-        requests = list(self._queue)
+        requests = [*self._queue, *self._writing.values()]
         self._queue.clear()
+        self._writing.clear()
         return requests

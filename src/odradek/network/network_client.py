@@ -183,19 +183,23 @@ class NetworkClient(HostInputs):
         patience: float = 0.0,
         timeout: float | None = None,
         past_the_gate: bool = False,
+        answered: bool = True,
     ) -> InFlightRequest:
         """Send with a version that was chosen before (ApiVersions has no other way).
 
         While a connection authenticates again, requests wait; only its own go past the gate.
+        What isn't `answered` has an empty reply once it is written.
         """
         limit = (self.request_timeout if timeout is None else timeout) + patience
         in_flight, session = connection.in_flight, connection.session
+        request = in_flight.make(
+            body, version, now, timeout=limit, patience=patience, answered=answered
+        )
         if session is not None and not past_the_gate and session.holds(now, in_flight):
-            request = in_flight.make(body, version, now, timeout=limit, patience=patience)
             session.hold(request, now)
             self.changed.notify()
             return request
-        request = in_flight.add(body, version, now, timeout=limit, patience=patience)
+        in_flight.note(request)
         self._transmit(connection, request, now)
         return request
 
@@ -213,7 +217,9 @@ class NetworkClient(HostInputs):
             connection.last_received = now  # silence counts from the question on
         connection.last_used = now
         identity, version = request.correlation_id, request.version
-        outgoing = OutgoingRequest(request.body, version, identity, self.client_id)
+        outgoing = OutgoingRequest(
+            request.body, version, identity, self.client_id, request.answered
+        )
         self.engine.effects.append(Send(connection.id, outgoing))
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
@@ -408,6 +414,13 @@ class NetworkClient(HostInputs):
         if not request.reply.done:
             request.reply.complete(answer)
         self.changed.notify()
+
+    def _written(self, number: int, identity: int) -> None:
+        connection = self._by_id.get(number)
+        request = None if connection is None else connection.in_flight.written(identity)
+        if request is not None and not request.reply.done:
+            request.reply.complete(Message())
+            self.changed.notify()
 
     def _set_writable(self, number: int, ready: bool) -> None:
         connection = self._by_id.get(number)

@@ -51,6 +51,8 @@ class HostSockets:
             identity = effect.request.correlation_id
             self._attached().not_sent(effect.connection, identity, error)
             return
+        if not effect.request.answered:
+            transport.mark(effect.request.correlation_id)
         if idle and transport.established:
             self._flush_one(transport)
         self._tell_writable(transport)
@@ -150,9 +152,16 @@ class HostSockets:
             transport.flush()
         except OSError as error:
             not_from_outside(error)
+            self._tell_sent(transport)
             self._receive(transport)  # an answer may have come before the end
             if transport.sock is not None:
                 self._lost(transport, error)
+        else:
+            self._tell_sent(transport)
+
+    def _tell_sent(self, transport: Transport) -> None:
+        for identity in transport.marked():
+            self._attached().sent(transport.connection, identity)
 
     def _receive(self, transport: Transport) -> None:
         engine, budget = self._attached(), READ_BUDGET

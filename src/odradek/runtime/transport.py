@@ -58,6 +58,9 @@ class Transport:
         self.watched = 0
         """What the selector watches now."""
         self._queue: deque[memoryview] = deque()
+        self._written = 0
+        """Bytes that the kernel has taken."""
+        self._marks: deque[tuple[int, int]] = deque()
 
     def open(self, ip: str) -> bool:
         """Begin to connect; say whether TCP is up already. Raises `OSError`."""
@@ -119,6 +122,17 @@ class Transport:
                 self._queue.append(view if view.format == "B" else view.cast("B"))
                 self.queued += view.nbytes
 
+    def mark(self, identity: int) -> None:
+        """Have `marked` give this once all is written that is queued by now."""
+        self._marks.append((self._written + self.queued, identity))
+
+    def marked(self) -> list[int]:
+        """The marks that what was written has come to, once each."""
+        found, marks = [], self._marks
+        while marks and marks[0][0] <= self._written:
+            found.append(marks.popleft()[1])
+        return found
+
     def flush(self) -> None:
         """Write what the socket takes now. Raises `OSError`."""
         sock, queue, budget = self._socket(), self._queue, SEND_BUDGET
@@ -133,6 +147,7 @@ class Transport:
 
     def _sent(self, count: int) -> None:
         self.queued -= count
+        self._written += count
         queue = self._queue
         while count:
             head = queue[0]
@@ -149,6 +164,7 @@ class Transport:
     def drop(self) -> None:
         """Forget what is still queued."""
         self._queue.clear()
+        self._marks.clear()
         self.queued = 0
 
     def close(self) -> None:

@@ -286,7 +286,12 @@ class SimulatedBroker:
     def _reply(
         self, session: BrokerSession, request: ReceivedRequest
     ) -> Callable[[Message | None], None]:
+        unanswered = isinstance(request.body, ProduceRequest) and not request.body.acks
+
         def reply(response: Message | None) -> None:
+            if unanswered and response is not None:
+                session.end()  # something was refused: as in Kafka, that is all it says
+                return
             if self.throttle and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(self.throttle * 1000)
             if self.quota and response is not None and hasattr(response, "throttle_time_ms"):

@@ -8,7 +8,7 @@ nobody's fault. Must not: know clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.protocol.api_keys import API_NAMES
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
 """The `i` of a fault that all brokers have."""
+END_TXN, WITH_EPOCHS = 26, 5
+"""EndTxn gives the next epoch from this version on (KIP-890)."""
 RELEASES = {
     "2.4": {
         0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 19: 5, 20: 4,
@@ -39,6 +41,20 @@ RELEASES = {
     "newest": {},
 }  # fmt: skip
 """The newest versions of releases, by API; -1: they don't know it."""
+_NO_TRANSACTIONS = dict.fromkeys((22, 24, 25, 26, 28), -1)
+LIMITED: dict[str, dict[int, int]] = {
+    # What was seen of it (Sarama 2470), and no idempotence, as in its lower tiers.
+    "Azure Event Hubs": {0: 7, 1: 6, 3: 5, 18: 3, 60: -1, 68: -1, **_NO_TRANSACTIONS},
+    "no idempotence": _NO_TRANSACTIONS,
+    "no KIP-848": {68: -1},
+    "no KIP-890": {0: 11, 22: 4, 24: 3, 26: 3, 28: 3},
+    "no topic ids": {0: 12, 1: 12, 3: 9},
+    "Kafka 0.11": {
+        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 18: 1, 19: 2, 20: 1,
+        22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 60: -1, 68: -1,
+    },
+}  # fmt: skip
+"""The same for brokers that aren't Kafka, or lack one thing."""
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
@@ -96,10 +112,24 @@ def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
 def release(cluster: SimulatedCluster, i: int, name: str) -> None:
     """Let a broker be one of another release; as it restarts, its connections end."""
     broker = cluster.brokers[i]
-    newest = RELEASES[name]
+    _speak(broker, RELEASES[name])
+
+
+def limit(cluster: SimulatedCluster, name: str) -> None:
+    """Let all brokers be of a limited kind; as Event Hubs does, they close on what they can't read
+    of ApiVersions.
+    """
+    for broker in brokers(cluster, EVERYBODY):
+        broker.closes_on_unknown = True
+        _speak(broker, LIMITED[name])
+    if LIMITED[name].get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
+        cluster.transactions.version = 0
+
+
+def _speak(broker: SimulatedBroker, newest: Mapping[int, int]) -> None:
     broker.versions = {
         key: (low, min(high, newest.get(key, high)))
-        for key, (low, high) in cluster.versions.items()
+        for key, (low, high) in broker.cluster.versions.items()
         if newest.get(key, high) >= low
     }
     broker.disconnect_all()

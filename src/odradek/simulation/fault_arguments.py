@@ -47,6 +47,8 @@ class Stage:
     cluster: SimulatedCluster
     left: list[SimulatedCluster] = field(default_factory=list)
     """Clusters that were replaced by others."""
+    bystanders: list[SimulatedCluster] = field(default_factory=list)
+    """Clusters that are nobody's; connections may be led there."""
     members: dict[str, Any] = field(default_factory=dict)
     """The members of a group by name, as `application_verbs` calls them."""
 

@@ -38,12 +38,14 @@ from odradek.simulation.fault_arguments import (
     seconds,
 )
 from odradek.simulation.hostile_verbs import HOSTILE
+from odradek.simulation.misled_verbs import MISLED
 
 __all__ = [
     "APPLICATION",
     "BOOTSTRAP_NAME",
     "FRONT_DOOR",
     "HOSTILE",
+    "MISLED",
     "NOWHERE",
     "PLAIN",
     "VERBS",
@@ -178,7 +180,7 @@ PLAIN: dict[str, Verb] = {
                        lambda stage, a: stage.world.clock_jump(**a), 1),
     "heal": Verb("end every fault", {}, lambda stage, a: heal(stage), 1),
 }  # fmt: skip
-VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **APPLICATION}
+VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION}
 
 
 def check(fault: Fault, scope: Scope) -> None:
@@ -221,6 +223,7 @@ def plan(fault: Fault, stage: Stage) -> None:
 def heal(stage: Stage) -> None:
     """End every fault: cluster, names and links are as in the beginning; the clock stays."""
     world, cluster = stage.world, stage.cluster
+    world.lead_nowhere_else()
     for one in (*stage.left, cluster):
         one.lift_black_holes()
     cluster.heal()

@@ -302,6 +302,8 @@ class SimulatedHost:
         except KafkaError as error:  # as in the real hosts: it can't be put into bytes
             engine.not_sent(effect.connection, effect.request.correlation_id, error)
             return
+        if not effect.request.answered:
+            engine.sent(effect.connection, effect.request.correlation_id)
         if self.watcher is not None:
             self.watcher.sent(effect.connection, effect.request)
 

@@ -1,9 +1,9 @@
 """Produce of a simulated broker: batches are checked, appended and, with acks=all, waited for.
 
 In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
-None when it comes later (or, for acks=0, never). A batch of a transaction that the partition's log
-knows nothing of is shown to the transaction's coordinator first, which knows whether the partition
-belongs to it, or from version 12 on adds it (KIP-890).
+None when it comes later (or, for acks=0 where nothing is refused, never). A batch of a transaction
+that the partition's log knows nothing of is shown to the transaction's coordinator first, which
+knows whether the partition belongs to it, or from version 12 on adds it (KIP-890).
 Simplified: brokers ask each other without delay. Must not: know connections.
 """
 
@@ -81,7 +81,7 @@ class _Produce:
         self._reply = reply
         self._response = p.ProduceResponse()
         self._open = 0
-        self._begun = False
+        self._begun = self._failed = False
 
     def begin(self) -> p.ProduceResponse | None:
         """Append what can be appended now; the answer, if nothing has to be waited for."""
@@ -98,6 +98,8 @@ class _Produce:
                 self._begin(asked, data, answer)
         self._begun = True
         if self._request.acks == 0:
+            if self._failed:  # the broker ends the connection, all it can say it with
+                return self._response
             self._reply(None)
             return None
         return self._response if not self._open else None
@@ -141,6 +143,7 @@ class _Produce:
     def _refused(
         self, answer: p.PartitionProduceResponse, topic: Topic | None, error: BrokerError
     ) -> None:
+        self._failed = True
         _refuse(self._broker, answer, topic, error, self._version, self._response)
         self._ended()
 

@@ -131,6 +131,8 @@ class Run:
             for driver in self.drivers:
                 driver.calls.look(closed=True)
                 driver.verify()
+            for bystander in self.stage.bystanders:
+                untouched(bystander)
             self.verify()
 
     def _until(self) -> float:
@@ -193,6 +195,18 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
         transactions.version = given["transaction_version"]
     if "marker_delay" in given:
         transactions.marker_delay = given["marker_delay"]
+
+
+def untouched(bystander: SimulatedCluster) -> None:
+    """R-RB-5: what was led to another cluster left nothing there, be it acknowledged or not."""
+    made = set(bystander.topics) - {TOPIC}
+    if made:
+        raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")
+    for name, topic in bystander.topics.items():
+        for partition in topic.partitions:
+            if partition.log.batches:
+                where = f"{name}-{partition.index} of {bystander.cluster_id}"
+                raise Violation(f"{where} holds {len(partition.log.batches)} batches")
 
 
 def _write_some(cluster: SimulatedCluster) -> None:

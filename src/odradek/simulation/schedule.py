@@ -31,6 +31,7 @@ from odradek.simulation.fault_arguments import TOPIC as TOPIC
 from odradek.simulation.faults import (
     BOOTSTRAP_NAME,
     HOSTILE,
+    MISLED,
     NOWHERE,
     Fault,
     ScheduleError,
@@ -164,11 +165,13 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
      "request.timeout.ms": 700},
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
-Family = Literal["plain", "hostile", "slow", "transactions", "groups", "read-process-write"]
+Family = Literal[
+    "plain", "hostile", "slow", "transactions", "misled", "groups", "read-process-write"
+]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
-"""Up to where in [0, 1) a seed is of which family. Those of groups are asked for: one costs as much
-as ten to twenty others, and seeds stay what they were."""
+"""Up to where in [0, 1) a seed is of which family. The others are asked for: one of a group costs
+as much as ten to twenty others, and seeds stay what they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +441,8 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
         return _hostile(seed, short=short, transactions=family == "transactions")
     if family == "slow":
         return _slow(seed, short=short)
+    if family == "misled":
+        return _misled(seed, short=short)
     return _usual(seed, short=short)
 
 
@@ -513,6 +518,19 @@ def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
         faults += [f for f in old if f.arguments.get("client", "") in ("", *scope.clients)]
     if transactions:
         faults = [f for f in faults if f.verb != "replace_with_foreign"]
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
+
+
+def _misled(seed: int, *, short: bool) -> Schedule:
+    """Brokers die and move, and addresses lead to other brokers, or to another cluster."""
+    plain = _usual(seed, short=short)
+    rng = derived_rng(seed, "schedule/misled")
+    schedule = replace(plain, brokers=max(2, plain.brokers))
+    count = rng.randint(1, 3) if short else rng.randint(3, 12)
+    times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
+    faults = [draw(rng, at, schedule.scope, MISLED) for at in times]
+    # A name of brokers' addresses would take bootstrapping clients abroad, which is another story.
+    faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
 
 

@@ -61,6 +61,7 @@ class World:
         """Clients that took too many steps in a virtual second; tests expect none."""
         self._listeners: dict[tuple[str, int], Endpoint] = {}
         self._black_holes: set[tuple[str, int]] = set()
+        self._diverted: dict[tuple[str, int], Endpoint] = {}
         self._addresses = 0
 
     # Time
@@ -175,9 +176,23 @@ class World:
         place = (address.host, address.port)
         (self._black_holes.add if on else self._black_holes.discard)(place)
 
+    def divert(
+        self, address: Address, to: Endpoint | None, *, only: Endpoint | None = None
+    ) -> None:
+        """Let dials to an address reach another endpoint; None ends it (`only`: if it is this)."""
+        place = (address.host, address.port)
+        if to is not None:
+            self._diverted[place] = to
+        elif only is None or self._diverted.get(place) is only:
+            self._diverted.pop(place, None)
+
+    def lead_nowhere_else(self) -> None:
+        """Let every address lead to whoever listens there."""
+        self._diverted.clear()
+
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
         """What a dial finds when it arrives; it is counted then."""
-        endpoint = self._listeners.get((ip, port))
+        endpoint = self._diverted.get((ip, port)) or self._listeners.get((ip, port))
         found: Session | Verdict
         if (ip, port) in self._black_holes:
             found = Verdict.DROPPED

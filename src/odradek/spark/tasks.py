@@ -152,7 +152,12 @@ def _read_range(
         # This worker last read the topic before it was made anew; the planner knows better.
         consumer = clients.checkout(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
-    limits = ReadLimits(options.poll_timeout, options.outage_tolerance, options.fail_on_data_loss)
+    limits = ReadLimits(
+        options.poll_timeout,
+        options.outage_tolerance,
+        options.fail_on_data_loss,
+        options.null_timestamps,
+    )
     clock = SystemClock()
     reader = RangeReader(consumer, wanted, partition.topic_id, limits, clock)
     begun = clock.date_ms()

@@ -1,16 +1,17 @@
-"""Brokers that close on a version of ApiVersions that they don't know, over sockets."""
+"""Brokers that lack something, over sockets: versions of ApiVersions, idempotence; and acks=0."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
-from tests.unit.api.loopback_scene import PATIENCE
+from tests.unit.api.loopback_scene import PATIENCE, one_broker
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster
+from odradek.simulation import SimulatedCluster, disturbances
 from odradek.testing.loopback import LoopbackServer
 
 
@@ -35,3 +36,39 @@ def test_both_hosts_ask_them_in_an_older_version(newest: int) -> None:
             consumer.assign([TopicPartition("t", 0)])
             assert len(consumer.poll(PATIENCE)) == 1
         assert not [event for event in events if event.kind == "dial_failed"]
+
+
+def test_azure_event_hubs_limits_are_lived_with() -> None:
+    with LoopbackServer() as server:
+
+        def make() -> SimulatedCluster:
+            made = SimulatedCluster(server, brokers=1, bootstrap_name=None)
+            made.create_topic("t")
+            disturbances.limit(made, "Azure Event Hubs")
+            return made
+
+        servers = str(server.call(make).bootstrap_servers)
+        with Producer(bootstrap_servers=servers) as producer:
+            assert [producer.send("t", b"x").result(PATIENCE).offset for _ in range(3)] == [0, 1, 2]
+            assert "writes without idempotence" in str(producer.explain())
+        options = {"auto.offset.reset": "earliest", "group.id": "g"}
+        with Consumer(options, bootstrap_servers=servers) as consumer:
+            consumer.subscribe(["t"])
+            assert len(consumer.poll(PATIENCE)) == 3
+
+
+def test_acks_0_goes_out_over_a_socket_in_order() -> None:
+    rows, count = 200, 40
+    with one_broker() as (_, servers):
+        with Producer(bootstrap_servers=servers, acks=0, linger_ms=1) as producer:
+            first = [producer.send("t", b"%d" % n, partition=0) for n in range(rows)]
+            assert {f.result(PATIENCE).offset for f in first} == {-1}
+            table = pa.table({"value": [b"x" * 50_000] * count})
+            ranges = producer.send_arrow("t", table).result(PATIENCE)
+            assert [(r.records, r.first_offset) for r in ranges] == [(count, -1)]
+        with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            found: list[bytes] = []
+            while len(found) < rows + count:
+                found += [bytes(r.value or b"") for r in consumer.poll(PATIENCE)]
+    assert found[:rows] == [b"%d" % n for n in range(rows)]

@@ -16,7 +16,7 @@ from odradek.common.config import (
     lookback,
     parse_address,
 )
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.errors import ConfigurationError
 from odradek.common.security_options import IGNORED
 from odradek.common.types import Address
 
@@ -113,16 +113,57 @@ def test_an_option_of_another_client_says_whose_it_is() -> None:
         config(CONSUMER, linger__ms=5)
 
 
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+
+
 @pytest.mark.parametrize(
-    ("client", "name", "value"),
+    ("given", "acks", "idempotent"),
     [
-        (PRODUCER, "acks", "1"),
-        (PRODUCER, "enable.idempotence", False),
+        ({}, -1, True),
+        ({"acks": "all"}, -1, True),
+        ({"acks": -1, "enable.idempotence": "true"}, -1, True),
+        ({"acks": 1}, 1, False),
+        ({"acks": "0"}, 0, False),
+        ({"acks": 1, "enable.idempotence": False}, 1, False),
+        ({"request.required.acks": 1}, 1, False),
+        ({"enable.idempotence": "False"}, -1, False),
+        ({"enable.idempotence": False, IN_FLIGHT: 1000}, -1, False),
+        ({"acks": 1, IN_FLIGHT: 6}, 1, False),
+        ({"retries": 0}, -1, False),
+        ({"retries": 1, IN_FLIGHT: 5}, -1, True),
     ],
 )
-def test_what_is_not_there_yet_says_so(client: str, name: str, value: Any) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=name):
-        Config(client, {**B, name: value})
+def test_kip_679_weaker_settings_switch_idempotence_off(
+    given: dict[str, Any], acks: int, idempotent: bool
+) -> None:
+    found = Config(PRODUCER, {**B, **given})
+    assert (found["acks"], found["enable.idempotence"]) == (acks, idempotent)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"enable.idempotence": True, "acks": 1}, "enable.idempotence=true contradicts acks=1"),
+        ({"enable.idempotence": True, "acks": 0}, "enable.idempotence=true contradicts acks=0"),
+        ({"enable.idempotence": True, "retries": 0}, "contradicts retries=0"),
+        ({"enable.idempotence": True, IN_FLIGHT: 6}, f"{IN_FLIGHT} must be 1 to 5 with"),
+        ({IN_FLIGHT: 6}, f"{IN_FLIGHT} must be 1 to 5 with enable.idempotence, not 6"),
+        ({"transactional.id": "x", "acks": 1}, "transactional.id contradicts acks=1"),
+        ({"transactional.id": "x", "retries": 0}, "transactional.id contradicts retries=0"),
+        (
+            {"transactional.id": "x", "enable.idempotence": False},
+            "transactional.id contradicts enable.idempotence=false",
+        ),
+        ({"acks": 2}, "acks must be all, 1 or 0, not 2"),
+        ({"acks": True}, "acks must be all, 1 or 0, not True"),
+        ({"acks": "leader"}, "acks must be all, 1 or 0"),
+        ({"enable.idempotence": "maybe"}, "enable.idempotence must be true or false"),
+        ({"enable.idempotence": False, IN_FLIGHT: 0}, f"{IN_FLIGHT} must be 1 to"),
+    ],
+)
+def test_kip_679_settings_that_contradict_each_other(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(named)):
+        Config(PRODUCER, {**B, **given})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ def connected(name: str, *, used: float = 0.0, in_flight: int = 0, **more: Any) 
     connection.throttled_until = more.pop("throttled_until", 0.0)
     connection.writable = more.pop("writable", True)
     for _ in range(in_flight):
-        connection.in_flight.add(MetadataRequest(), 12, 0.0, timeout=30.0, patience=0.0)
+        waits = connection.in_flight
+        waits.note(waits.make(MetadataRequest(), 12, 0.0, timeout=30.0, patience=0.0))
     return Candidate(
         Address(name, 1), connection, more.pop("suspect", False), -math.inf, 0.0, 0.0, **more
     )

@@ -34,7 +34,8 @@ class RawRequest:
 
     correlation_id = 0
 
-    def __init__(self, *buffers: bytes | memoryview) -> None:
+    def __init__(self, *buffers: bytes | memoryview, answered: bool = True) -> None:
+        self.answered = answered
         self.buffers = list(buffers)
 
     def encode(self) -> list[bytes | memoryview]:
@@ -49,6 +50,7 @@ class ScriptedEngine(Engine):
         self.up: dict[int, Completion[None]] = defaultdict(Completion)
         self.down: dict[int, Completion[BaseException | str | None]] = defaultdict(Completion)
         self.unsent: dict[int, Completion[BaseException]] = defaultdict(Completion)
+        self.written: dict[int, Completion[None]] = defaultdict(Completion)
         self.names: dict[int, Completion[list[str]]] = {}
         self.results: dict[int, Completion[Any]] = {}
         self.received_bytes: dict[int, bytearray] = defaultdict(bytearray)
@@ -64,6 +66,9 @@ class ScriptedEngine(Engine):
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
         self.post(lambda now: self.down[connection].complete(error))
+
+    def sent(self, connection: int, correlation_id: int) -> None:
+        self.post(lambda now: self.written[correlation_id].complete(None))
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
         self.post(lambda now: self.unsent[correlation_id].complete(error))
@@ -117,6 +122,12 @@ class ScriptedEngine(Engine):
 
     def send(self, connection: int, *buffers: bytes | memoryview) -> None:
         request = cast("OutgoingRequest", RawRequest(*buffers))
+        self.post(lambda now: self.effects.append(Send(connection, request)))
+
+    def send_unanswered(self, connection: int, identity: int, data: bytes) -> None:
+        raw = RawRequest(data, answered=False)
+        raw.correlation_id = identity
+        request = cast("OutgoingRequest", raw)
         self.post(lambda now: self.effects.append(Send(connection, request)))
 
     def close(self, connection: int) -> None:

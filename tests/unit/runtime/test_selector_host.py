@@ -119,6 +119,32 @@ def test_fifty_megabytes_out_in_order_with_the_high_water_mark(
         assert engine.writable_calls == [(connection, False), (connection, True)]
 
 
+def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
+    large = bytes(25 << 20)
+    go = threading.Event()
+
+    def read_late(sock: socket.socket) -> None:
+        go.wait(PATIENCE)
+        while sock.recv(1 << 20):
+            pass
+
+    with peer(read_late) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send_unanswered(connection, 1, b"small")
+        run(host, engine.written[1])
+        engine.send_unanswered(connection, 2, large)
+        engine.send_unanswered(connection, 3, b"behind it")
+        host.drive()
+        assert not engine.written[2].done  # the kernel has taken a part of it
+        assert not engine.written[3].done
+        go.set()
+        run(host, engine.written[3])
+        assert engine.written[2].done
+
+
 def test_much_in_without_starving_the_other_connection(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:

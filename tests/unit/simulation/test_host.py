@@ -66,6 +66,9 @@ class ScriptedEngine:
     def received(self, connection: int, response: IncomingResponse) -> None:
         self._note("received", connection, response.correlation_id)
 
+    def sent(self, connection: int, correlation_id: int) -> None:
+        self._note("sent", connection, correlation_id)
+
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
         self._note("not_sent", connection, correlation_id)
 

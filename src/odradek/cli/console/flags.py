@@ -49,7 +49,7 @@ MaxRetries = Annotated[
 RetryBackoff = Annotated[int | None, _number("retry.backoff.ms: the first wait before a retry.")]
 Linger = Annotated[int | None, _number("linger.ms: how long a batch waits for more lines.")]
 Acks = Annotated[
-    str | None, typer.Option(help="acks; all (or -1) is the only one in this release.")
+    str | None, typer.Option(help="acks: all (or -1, the default), 1 or 0; these write unsurely.")
 ]
 RequestTimeout = Annotated[int | None, _number("request.timeout.ms.", 1)]
 MetadataExpiry = Annotated[int | None, _number("metadata.max.age.ms.")]

@@ -375,6 +375,8 @@ class Fetcher:
         now: float,
     ) -> None:
         if data.error_code:
+            if data.error_code == UnknownTopicIdError.code:
+                self._check.doubt(asked.address, now)
             self._failed(state, offset, data, brokers, now)
             return
         state.missing_since = None

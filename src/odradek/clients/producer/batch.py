@@ -22,7 +22,11 @@ OPEN = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate)."""
+    """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate).
+
+    With `acks=0` it is always -1, and says only that the record was handed to the operating system:
+    brokers don't answer then, so nobody notices when it is lost on its way or refused.
+    """
 
     topic: str
     partition: int
@@ -127,6 +131,11 @@ class ProducerBatch:
     def count(self) -> int:
         """Records in the batch."""
         return self.builder.count
+
+    @property
+    def addressee(self) -> str:
+        """Where its records go, in words."""
+        return str(self.partition)
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
         """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to

@@ -7,9 +7,11 @@ version that is spoken; what was answered, by topic and partition. Must not: dec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.metadata.cluster import NO_ID, Cluster
+from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -24,7 +26,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 class ProduceExchange:
     """One request, and how its answer is read."""
 
-    __slots__ = ("_names", "body", "version")
+    __slots__ = ("_names", "_topics", "body", "version")
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class ProduceExchange:
         version: int,
         timeout_ms: int,
         transactional_id: str | None,
+        acks: int = -1,
     ) -> None:
         """Put the batches, one of each partition, into a request of at most this version."""
         topics: dict[str, TopicProduceData] = {}
@@ -51,10 +54,11 @@ class ProduceExchange:
             )
         self.body = ProduceRequest(
             transactional_id=transactional_id,
-            acks=-1,
+            acks=acks,
             timeout_ms=timeout_ms,
             topic_data=list(topics.values()),
         )
+        self._topics = list(topics)
         self.version = version
         if version >= FIRST_VERSION_WITH_TOPIC_IDS:
             if NO_ID not in self._names:
@@ -66,10 +70,16 @@ class ProduceExchange:
             for data in topics.values():
                 data.topic_id = NO_ID
 
-    def answers(self, response: ProduceResponse) -> dict[tuple[str, int], PartitionProduceResponse]:
-        """What was answered, by topic and partition."""
+    def answers(self, response: Message) -> dict[tuple[str, int], PartitionProduceResponse]:
+        """What was answered, by topic and partition; with acks=0 what being sent stands for."""
+        if not self.body.acks:
+            return {
+                (name, data.index): PartitionProduceResponse(data.index, base_offset=-1)
+                for name, topic in zip(self._topics, self.body.topic_data, strict=True)
+                for data in topic.partition_data
+            }
         found: dict[tuple[str, int], PartitionProduceResponse] = {}
-        for topic in response.responses:
+        for topic in cast("ProduceResponse", response).responses:
             name = topic.name or self._names.get(topic.topic_id, "")
             for partition in topic.partition_responses:
                 found[name, partition.index] = partition

@@ -6,6 +6,8 @@ the next epoch, from sequence 0, so that its leader refuses what comes late. For
 asked: without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders
 keep ids and epochs by partition; so do we, and no other partition notices. Only where no epoch is
 left a new id is asked for.
+A producer without idempotence has no id: its options say so, or the brokers don't know
+InitProducerId and nobody asked for idempotence by name.
 Must not: know batches, or what is in doubt.
 """
 
@@ -22,7 +24,7 @@ from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import AuthorizationError, KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.kafka_errors import UnsupportedVersionError, error_for
 from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
@@ -32,6 +34,17 @@ from odradek.protocol.messages.init_producer_id import (
 )
 
 logger = logging.getLogger("odradek")
+
+CURE = (
+    "these brokers have no idempotent producers: leave enable.idempotence out, or set it to false, "
+    "to write to them all the same (what is sent again may then be written twice)"
+)
+WITHOUT = (
+    "the producer goes on without idempotence, which these brokers don't have (%s): what is sent "
+    "again after a lost answer may be written twice, and out of order unless "
+    "max.in.flight.requests.per.connection=1; enable.idempotence=true makes this an error, "
+    "enable.idempotence=false says that it is meant"
+)
 
 NONE = NOBODY
 LAST_EPOCH = 32767
@@ -54,6 +67,10 @@ class Identity(Protocol):
 
     @property
     def transactional_id(self) -> str | None: ...
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether batches get an id, an epoch and a sequence."""
 
     @property
     def newest_produce(self) -> int | None:
@@ -108,6 +125,9 @@ class ProducerIdentity:
         self._running = False
         self.current = NONE
         self.bumps = 0
+        self.idempotent: bool = engine.config["enable.idempotence"]
+        self.lacking: str | None = None
+        """Why there is no idempotence although the options allow it: what the brokers lack."""
 
     def request_bump(self, why: str) -> None:
         """A partition's identity has ended; the next one is had when it is time."""
@@ -117,10 +137,10 @@ class ProducerIdentity:
         )
 
     def usable(self) -> bool:
-        """Whether there is an id; starts the request for it."""
-        if self.current == NONE:
+        """Whether there is an id, or none is needed; starts the request for it."""
+        if self.idempotent and self.current == NONE:
             self._ask()
-        return self.current != NONE
+        return self.current != NONE or not self.idempotent
 
     def admits(self, partition: TopicPartition) -> bool:
         """Whether a partition may be written to: without transactions, any."""
@@ -143,6 +163,8 @@ class ProducerIdentity:
 
     def begin_above(self, epoch: int) -> bool:
         """Begin under a higher epoch, unless there is none left."""
+        if not self.idempotent:
+            return True  # whatever is kept of a partition says nothing
         if epoch >= LAST_EPOCH:
             return False
         self.current = self.current[0], max(self.current[1], epoch + 1)
@@ -166,8 +188,12 @@ class ProducerIdentity:
         )
         call = AnyBrokerCall(self._engine, "producer id", math.inf)
         try:
-            response = yield from call.ask(lambda _: body, InitProducerIdResponse, _check)
+            response = yield from call.ask(
+                lambda _: body, InitProducerIdResponse, _check, ours=True
+            )
             self.current = (response.producer_id, response.producer_epoch)
+        except UnsupportedVersionError as error:
+            self._do_without(error)
         except KafkaError as error:
             if isinstance(error, AuthorizationError):
                 error.of(self._engine.network.user)
@@ -176,6 +202,19 @@ class ProducerIdentity:
         finally:
             self._running = False
             self._engine.network.changed.notify()
+
+    def _do_without(self, error: UnsupportedVersionError) -> None:
+        """The brokers know no InitProducerId: go on without, unless idempotence was asked for."""
+        engine = self._engine
+        if engine.ended is not None:
+            return
+        if "enable.idempotence" in engine.config.given:
+            lacking = UnsupportedVersionError(f"{error}; {CURE}")
+            engine.end(lacking, "broken", error=f"{type(error).__name__}: {lacking}")
+            return
+        self.idempotent, self.lacking = False, str(error)
+        engine.events.emit(engine.now, "without", what="idempotence", error=str(error))
+        logger.warning(WITHOUT, error)
 
 
 class _NoIdNowError(KafkaError):

@@ -1,9 +1,11 @@
-"""The sender: ripe batches to Produce requests; idempotent and in order.
+"""The sender: ripe batches to Produce requests, in order; idempotent unless options say otherwise.
 
 In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
 go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to
 whoever leads now), R-PR-2, R-RT-1 (exponential backoff per batch, skipped when the leader epoch
-moved on). Must not: decide what becomes of a batch; walk over partitions that have none.
+moved on). Without idempotence batches have no sequence, and order is kept only with one request
+in flight; with acks=0 nobody answers, and a batch has its outcome once it is written to its socket.
+Must not: decide what becomes of a batch; walk over partitions that have none.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.early_records import EarlyRecords
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
 from odradek.clients.producer.produce_exchange import (
@@ -23,7 +26,9 @@ from odradek.clients.producer.produce_exchange import (
 from odradek.clients.producer.producer_id import Identity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
+from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicIdError
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import NO_ID, Broker
 from odradek.network.connection import Connection
@@ -42,13 +47,17 @@ NOTHING = Outcome(-1, -1)
 class Sender:
     """A component of the producer's engine."""
 
-    def __init__(self, engine: ClientEngine, accumulator: RecordAccumulator) -> None:
+    def __init__(
+        self, engine: ClientEngine, accumulator: RecordAccumulator, early: EarlyRecords
+    ) -> None:
         config = engine.config
         self._engine = engine
         self._network = engine.network
         self._metadata = engine.metadata
         self._accumulator = accumulator
+        self._early = early
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
+        self._acks: int = config["acks"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self._check = ClusterCheck(engine)
@@ -146,10 +155,14 @@ class Sender:
         return not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, those that are still open included. Any thread may ask:
-        a batch on its way from one queue to another is in neither, but its memory is held.
+        """Every batch without an outcome, records that are in none yet and open batches included.
+
+        Any thread may ask: a batch on its way from one queue to another is in neither, but its
+        memory is held; and early records are looked at first, as they become batches.
         """
-        return [batch for batch in self._accumulator.live() if not batch.done.done]
+        found = dict.fromkeys(leaf for early in self._early.incomplete() for leaf in early.leaves())
+        found.update(dict.fromkeys(self._accumulator.live()))
+        return [batch for batch in found if not batch.done.done]
 
     # Expiry
 
@@ -203,11 +216,14 @@ class Sender:
         batch = queue.next()
         if batch is None:
             return False
-        if batch.sequence == NO_SEQUENCE and not self._identified(queue):
+        numbered = self.identity.idempotent
+        if numbered and batch.sequence == NO_SEQUENCE and not self._identified(queue):
             return False
         if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
             self._wake_at = min(self._wake_at, batch.retry_at)
             return False
+        if not numbered:
+            return len(queue.in_flight) < self._max_in_flight
         return queue.admits(batch, epoch, self._max_in_flight)
 
     def _identified(self, queue: PartitionQueue) -> bool:
@@ -247,7 +263,8 @@ class Sender:
                 continue
             size += batch.builder.estimated_size
             queue.waiting.remove(batch)
-            queue.number(batch)
+            if self.identity.idempotent:
+                queue.number(batch)
             batch.attempts += 1
             batch.epoch_tried, batch.topic_tried = epoch, queue.numbering.topic_id
             queue.in_flight.append(batch)
@@ -271,9 +288,13 @@ class Sender:
             version,
             self._timeout_ms,
             self.identity.transactional_id,
+            self._acks,
         )
-        request = self._network.send_version(connection, exchange.body, exchange.version, now)
-        request.held = True  # acks=all waits for replicas; metadata doesn't wait behind it
+        request = self._network.send_version(
+            connection, exchange.body, exchange.version, now, answered=bool(self._acks)
+        )
+        # acks=all waits for replicas; metadata doesn't wait behind it
+        request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(lambda reply: self._answered(connection, batches, exchange, reply))
 
@@ -299,17 +320,18 @@ class Sender:
             for batch in batches:
                 settle(batch, None, reply.error, now, address=address)
             return
-        response = cast("ProduceResponse", reply.result())
+        response = reply.result()
         answers = exchange.answers(response)
-        brokers = [
-            Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
-        ]
+        named = response.node_endpoints if isinstance(response, ProduceResponse) else []
+        brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]
         for batch in batches:
             answer = answers.get(_pair(batch.partition))
             if answer is None:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
                 settle(batch, None, missing, now, address=address)
                 continue
+            if answer.error_code == UnknownTopicIdError.code:
+                self._check.doubt(address, now)
             hinted = self._apply_hint(batch, answer, brokers)
             settle(batch, answer, None, now, address=address, hinted=hinted)
 

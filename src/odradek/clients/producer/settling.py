@@ -58,6 +58,7 @@ class Settling:
         self._retry = config.backoff("retry.backoff")
         self._quick = quick_backoff(config)
         self._retries: int = config["retries"]
+        self._answered = bool(config["acks"])
         self._splitter = BatchSplitter(accumulator, engine.events)
         self.identity: Identity = ProducerIdentity(engine)
         self.batch_done = Signal()
@@ -95,7 +96,8 @@ class Settling:
         if batch.refusals is None:
             batch.refusals = Refusals()
         batch.refusals.note(address, f"Produce to {batch.partition}", failure, now)
-        if code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN:
+        about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
+        if about_sequence and self.identity.idempotent:
             self._out_of_order(queue, batch, code, failure, now)
         elif not (failure.retriable or failure.refresh_metadata):
             bad = refused(answer, batch.count) if answer is not None else {}
@@ -210,7 +212,7 @@ class Settling:
             queue.appended(batch, outcome.base_offset)
         self.acknowledged_as = batch.producer
         self._accumulator.release(batch)
-        if self.disturbed:
+        if self.disturbed and self._answered:
             self.disturbed = False
             self._events.emit(
                 now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
@@ -272,7 +274,8 @@ class Settling:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
                 error = error_for(code, f"topic {topic}")
-                attempts.append(Attempt(None, "Metadata", f"{type(error).__name__}: {error}", now))
+                said = f"{type(error).__name__}: {error}{self._engine.missing.near(topic)}"
+                attempts.append(Attempt(None, "Metadata", said, now))
                 latest = latest or error
         return attempts, latest
 

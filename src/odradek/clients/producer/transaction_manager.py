@@ -89,6 +89,7 @@ class TransactionManager:
         self.transactional_id: str = engine.config["transactional.id"]
         timeout: float = engine.config["transaction.timeout.ms"]
         self.requests = TransactionRequests(engine, self.transactional_id, timeout)
+        self.idempotent = True
         self.state = _S.UNINITIALIZED
         self.current = NONE
         self.bumps = 0
@@ -328,7 +329,8 @@ class TransactionManager:
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
                 self._raise()
-            pending = [leaf for b in pending for leaf in b.leaves() if not leaf.done.done]
+            leaves = (leaf for b in pending for leaf in b.leaves() if not leaf.done.done)
+            pending = list(dict.fromkeys(leaves))
             if not pending and not self._asking and not self._adding:
                 return
             yield Wait((self._sender.batch_done, self.changed))

@@ -109,7 +109,7 @@ def test_offsets_that_are_none(text: str) -> None:
         (produce.produce, f"{START} --line-reader X", "--line-reader isn't in this release"),
         (produce.produce, f"{START} --socket-buffer-size 1", "--socket-buffer-size isn't in this"),
         (produce.produce, f"{START} --compression-codec lzo", "must be one of none, gzip, snappy"),
-        (produce.produce, f"{START} --request-required-acks 1", "acks=1: this release writes"),
+        (produce.produce, f"{START} --request-required-acks 2", "acks must be all, 1 or 0"),
         (produce.produce, f"{START} --command-property nix=1", "there is no option 'nix'"),
         (produce.produce, f"{START} --reader-property nix=1", "there is no property 'nix'"),
         (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),

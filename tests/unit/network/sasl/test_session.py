@@ -36,9 +36,10 @@ def test_a_session_without_an_end() -> None:
 def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
     session, in_flight = Session(10.0, 0.0, random.Random(1)), InFlightRequests()
     assert not session.holds(9.0, in_flight)
-    in_flight.add(FetchRequest(), 12, 9.0, timeout=30.0, patience=0.5)
+    in_flight.note(in_flight.make(FetchRequest(), 12, 9.0, timeout=30.0, patience=0.5))
     assert not session.holds(9.0, in_flight)
-    fetch = in_flight.add(FetchRequest(), 12, 9.0, timeout=30.0, patience=2.0)
+    fetch = in_flight.make(FetchRequest(), 12, 9.0, timeout=30.0, patience=2.0)
+    in_flight.note(fetch)
     assert session.holds(9.0, in_flight)
     session.hold(fetch, 9.0)
     assert session.due_at <= 9.0, "and so it authenticates again at once"

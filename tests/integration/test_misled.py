@@ -1,0 +1,139 @@
+"""KIP-1242 on real brokers (4.4): an address, or the front door, leads to a foreign cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.interop.other_client import read_all
+
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.common.config import parse_address
+from odradek.common.events import Event
+from odradek.common.types import TopicPartition
+from odradek.testing import FrontDoor, LocalCluster
+
+PATIENCE = 60.0
+ASTRAY = 1
+"""The broker whose address leads elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=1) as running:
+        yield running
+
+
+@contextmanager
+def led_astray(cluster: LocalCluster, i: int, foreign: LocalCluster) -> Iterator[FrontDoor]:
+    """A broker dies, and its address leads to a foreign cluster's until it is back."""
+    address = parse_address("", cluster.broker_addresses[i])
+    cluster.kill(i)
+    door = FrontDoor(address.host, address.port)
+    door.start()
+    door.lead_to([parse_address("", foreign.broker_addresses[0])])
+    try:
+        yield door
+    finally:
+        door.close()
+        cluster.start(i)
+
+
+def made(cluster: LocalCluster, topic: str) -> None:
+    """A topic whose partitions have one replica each: what broker i leads, nobody else can."""
+    cluster.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", cluster.inner_servers, "--create", "--topic", topic,
+         "--replica-assignment", "0,1,2"],
+    )  # fmt: skip
+
+
+class Traffic:
+    """Numbers written to all partitions, and what was read of them."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, producer: Producer, consumer: Consumer):
+        self.topic, self.producer, self.consumer = topic, producer, consumer
+        self.events: list[Event] = []
+        producer.listen(self.events.append)
+        consumer.listen(self.events.append)
+        consumer.assign([TopicPartition(topic, n) for n in range(3)])
+        self.found: list[int] = []
+
+    def send(self, numbers: range) -> None:
+        for n in numbers:
+            self.producer.send(self.topic, b"%d" % n, partition=n % 3)
+
+    def read(self, numbers: list[int]) -> None:
+        end = time.monotonic() + PATIENCE
+        while len(self.found) < len(numbers):
+            assert time.monotonic() < end, str(self.consumer.explain())
+            self.found += [int(record.value or b"") for record in self.consumer.poll(0.5)]
+        assert sorted(self.found) == numbers
+
+    def told(self) -> list[str]:
+        """What brokers said that others were meant to hear."""
+        errors = (str(event.fields.get("error")) for event in self.events)
+        return [text for text in errors if "another one" in text]
+
+    def count(self, kind: str) -> int:
+        return sum(event.kind == kind for event in self.events)
+
+
+@contextmanager
+def traffic(cluster: LocalCluster, topic: str) -> Iterator[Traffic]:
+    with (
+        Producer(cluster.client_config()) as producer,
+        Consumer(cluster.client_config(), auto_offset_reset="earliest") as consumer,
+    ):
+        yield Traffic(cluster, topic, producer, consumer)
+
+
+def test_a_brokers_address_leads_to_a_foreign_cluster_and_back(
+    mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
+) -> None:
+    foreign.create_topic(topic, partitions=3)
+    made(mortal_cluster, topic)
+    with traffic(mortal_cluster, topic) as flow:
+        flow.send(range(30))
+        flow.read(list(range(30)))
+        with led_astray(mortal_cluster, ASTRAY, foreign) as door:
+            flow.send(range(30, 90))
+            others = [n for n in range(90) if n < 30 or n % 3 != ASTRAY]
+            flow.read(others)  # the two other brokers go on as if nothing were
+            end = time.monotonic() + PATIENCE
+            while not flow.told():
+                assert time.monotonic() < end, str(flow.producer.explain())
+                flow.consumer.poll(0.2)
+            assert door.accepted
+        flow.producer.flush(timeout=PATIENCE)
+        flow.read(list(range(90)))
+        assert flow.consumer.poll(1.0) == []
+        assert 1 <= flow.count("rebootstrap") < 60, str(flow.producer.explain())
+        assert "RebootstrapRequiredError" in flow.told()[0]
+    assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
+    ours = read_all(mortal_cluster.librdkafka_config(), topic, 3)
+    assert {partition: len(rows) for partition, rows in ours.items()} == {0: 30, 1: 30, 2: 30}
+
+
+def test_a_front_door_leads_to_a_foreign_cluster_and_back_beside_brokers_that_live(
+    mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
+) -> None:
+    """Whoever is in isn't bothered, and finds the way out of trouble once the door is right."""
+    foreign.create_topic(topic, partitions=3)
+    made(mortal_cluster, topic)
+    with traffic(mortal_cluster, topic) as flow:
+        flow.send(range(30))
+        flow.read(list(range(30)))
+        mortal_cluster.front_door.lead_to([parse_address("", foreign.broker_addresses[0])])
+        mortal_cluster.front_door.drop_connections()
+        flow.send(range(30, 60))
+        flow.producer.flush(timeout=PATIENCE)
+        flow.read(list(range(60)))
+        mortal_cluster.swap(0, ASTRAY)  # the door leads to ours once more
+        flow.send(range(60, 90))
+        flow.producer.flush(timeout=PATIENCE)
+        flow.read(list(range(90)))
+    assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
