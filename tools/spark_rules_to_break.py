@@ -8,6 +8,7 @@ RATES, SHARING = "spark/byte_rates.py", "spark/sharing.py"
 WEIGHED = "tests/unit/spark/test_byte_rates.py"
 LIMITED = "tests/simulation/test_spark_driver.py"
 SHARED = "tests/unit/spark/test_planning.py"
+LATER, AGAIN = "spark/later_runs.py", "tests/unit/spark/test_later_runs.py"
 
 SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
@@ -97,6 +98,71 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
         "if begin <= at <= end and not cut:",
         "if begin <= at <= end:",
         "tests/simulation/test_spark_tasks.py",
+    ),
+    broken(
+        "a kept frame is frozen at its first plan",
+        "R-SP",
+        LATER,
+        "return made > share.planned_at",
+        "return False",
+        f"{AGAIN}::test_a_later_run_reads_what_is_there_by_then",
+    ),
+    broken(
+        "a kept frame's first query has no one answer for its tasks",
+        "R-SP",
+        LATER,
+        "made > share.planned_at",
+        "made >= share.planned_at - 1",
+        f"{AGAIN}::test_the_first_run_reads_what_was_planned",
+    ),
+    broken(
+        "a kept frame beside a stream is frozen at its first batch",
+        "R-SP",
+        LATER,
+        "return batch_id is not None",
+        "return False",
+        f"{AGAIN}::test_a_micro_batch_whose_id_is_its_streams_plans_by_itself",
+    ),
+    broken(
+        "a kept frame ends where it was divided",
+        "R-SP",
+        LATER,
+        "until = found.until if share.last else min(found.until, wanted.until)",
+        "until = min(found.until, wanted.until)",
+        f"{AGAIN}::test_any_split_and_any_change_give_each_record_once",
+    ),
+    broken(
+        "a kept frame's divided ranges are read twice",
+        "R-SP",
+        LATER,
+        "start = found.start if share.first else max(found.start, wanted.start)",
+        "start = found.start",
+        f"{AGAIN}::test_any_split_and_any_change_give_each_record_once",
+    ),
+    broken(
+        "a kept frame lacks partitions that were empty",
+        "R-SP",
+        LATER,
+        "return [] if found.tp in (share.planned or ()) else [found]",
+        "return []",
+        f"{AGAIN}::test_what_was_empty_has_a_task_in_later_runs",
+    ),
+    broken(
+        "a kept frame is read late and short without a word",
+        "R-SP",
+        LATER,
+        "if end > wanted.until:",
+        "if False:",
+        f"{AGAIN}::test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once",
+    ),
+    broken(
+        "a kept frame's filters narrow its other queries",
+        "R-SP",
+        "spark/pushdown.py",
+        "if not hasattr(DataSourceReader, LIMITS):",
+        "if False:",
+        "tests/unit/spark/test_filters.py"
+        "::test_nothing_is_narrowed_where_spark_keeps_one_plan_for_all_queries",
     ),
     broken(
         "a timestamp that Spark can't hold is null without a word",

@@ -121,7 +121,33 @@ def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
     return found
 
 
-_KINDS = {"batch": _batch, "write": _write, "program": _program}
+_FRAMES: dict[str, DataFrame] = {}
+"""Frames that are kept from the first run of a case to the next, by connector and case."""
+
+
+def _kept(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
+    """Run a frame that an earlier case loaded: itself, a view of it, a join with a stream."""
+    name = f"{case['format']}_{case['name'].split('>')[0]}".replace(" ", "_")
+    if name not in _FRAMES:
+        _FRAMES[name] = spark.read.format(case["format"]).options(**case["options"]).load()
+        _FRAMES[name].createOrReplaceTempView(name)
+    frame = _FRAMES[name]
+    if case["via"] == "view":
+        return {"rows": rows_of(spark.table(name)), "count": frame.count()}
+    if case["via"] == "frame":
+        return {"rows": rows_of(frame), "count": frame.count()}
+    stream = spark.readStream.format(case["format"]).options(**case["options"])
+    place = stream.option("startingOffsets", "earliest").load()
+    joined = frame.join(
+        place.select("topic", "partition", "offset"), ["topic", "partition", "offset"]
+    )
+    found: list[Any] = []
+    query: Any = joined.writeStream.foreachBatch(lambda rows, _: found.extend(rows_of(rows)))
+    query.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    return {"rows": sorted(found, key=lambda row: row[2:5])}
+
+
+_KINDS = {"batch": _batch, "kept": _kept, "write": _write, "program": _program}
 
 
 def session(jars: list[str], settings: dict[str, str] | None = None) -> SparkSession:

@@ -7,7 +7,7 @@ compared with. `named` is the option that our error must name where both refuse.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.spark.parity_topics import BASE, PREFIX
@@ -33,10 +33,12 @@ class Case:
     sink: dict[str, Any] | None = None
     sql: str = ""
     mode: str = "append"
+    via: str = ""
+    """How a kept frame is run: itself, a view of it, or as the static side of a join."""
 
     @property
     def is_read(self) -> bool:
-        return self.kind != "write" and self.sink is None
+        return self.kind not in ("kept", "write") and self.sink is None
 
     @property
     def on_oldest(self) -> bool:
@@ -60,6 +62,8 @@ class Case:
             if self.sink is not None:
                 target = {"kafka.bootstrap.servers": bootstrap, "topic": f"{PREFIX}sink-{side}"}
                 found["sink"] = {**self.sink, "options": target}
+        elif self.kind == "kept":
+            found["via"] = self.via
         elif self.kind == "write":
             found |= {"sql": self.sql.replace("SINK", f"{PREFIX}sink-{side}"), "mode": self.mode}
         else:
@@ -276,7 +280,20 @@ STREAMS = (
            "minOffsetsPerTrigger"),
 )  # fmt: skip
 
+KEPT = tuple(
+    Case(f"kept {name} {via}", options, kind="kept", via=via, through_spark=True)
+    for via, name, options in (
+        ("frame", "fresh", of("fresh")),
+        ("frame", "grown", of("grown", maxRecordsPerPartition="3")),
+        ("frame", "aged", of("aged")),
+        ("frame", "pattern", {"subscribePattern": "parity-pattern-."}),
+        ("view", "fresh", of("fresh")),
+        ("static side", "fresh", of("fresh")),
+    )
+)
+
 AGAIN = (
+    *(replace(case, name=f"{case.name}>again") for case in KEPT),
     stream("stream: ten at a time>again", {**PLAIN, **EARLY}, through_spark=True),
     stream("stream: a pattern>again", {"subscribePattern": "parity-pattern-.", **EARLY}),
     stream("stream: grows>again", of("grown"), through_spark=True),
@@ -359,4 +376,4 @@ STREAM_SINK = stream(
     through_spark=True,
 )  # fmt: skip
 
-FIRST = (*BATCHES, *REFUSED, *DIFFERENT, *STREAMS, *WRITES, STREAM_SINK)
+FIRST = (*BATCHES, *REFUSED, *DIFFERENT, *STREAMS, *WRITES, *KEPT, STREAM_SINK)

@@ -69,22 +69,6 @@ def test_update_mode_is_refused_and_write_batch_writes_each_batch_once(
     assert written() == [(b"a", b"2"), (b"b", b"1"), (b"b", b"2")]
 
 
-def test_a_kept_frame_ends_where_it_was_planned_and_a_new_one_reads_on(
-    spark: SparkSession, topics: Topics, options: dict[str, str]
-) -> None:
-    topic = topics.create(partitions=1)
-    topics.fill(topic, [(b"k", b"v")] * 10, partitions=1)
-
-    def read() -> DataFrame:
-        return spark.read.format("odradek").options(**options).option("subscribe", topic).load()
-
-    kept = read()
-    assert kept.count() == 10
-    topics.fill(topic, [(b"k", b"v")] * 5, partitions=1)
-    assert kept.count() == 10
-    assert read().count() == 15
-
-
 def test_a_batch_write_without_a_mode_says_which_one_is_there(
     spark: SparkSession, topics: Topics, options: dict[str, str]
 ) -> None:

@@ -1,4 +1,7 @@
-"""Filters on places: fewer tasks where Spark hands them over, the same rows either way."""
+"""Filters on places: the same rows whether Spark hands them over or not.
+
+Spark 4.2 and 4.3 keep one plan for all queries over a frame, so there no task fewer is planned.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader
+
+from odradek.spark.pushdown import LIMITS
 
 from .conftest import Topics, numbered
 
@@ -20,7 +26,7 @@ def pushed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool
 
 
 @pytest.mark.timeout(600)
-def test_filters_narrow_what_is_read(
+def test_filters_choose_the_same_rows_either_way(
     topics: Topics, read: Callable[..., DataFrame], pushed: bool
 ) -> None:
     topic = topics.create(3, retention_ms="-1")
@@ -29,7 +35,9 @@ def test_filters_narrow_what_is_read(
 
     def found(where: str) -> list[int]:
         rows = read(topic, "value binary, topic string, partition int, offset bigint").where(where)
-        assert rows.rdd.getNumPartitions() == (1 if pushed else 3)
+        assert rows.rdd.getNumPartitions() == (
+            1 if pushed and hasattr(DataSourceReader, LIMITS) else 3
+        )
         return sorted(int(row.value) for row in rows.collect())
 
     first = [n for n in range(1000, 1099) if (n - 1000) % 3 == 1]

@@ -1,7 +1,7 @@
 """The real clock, for rooms that wait outside any client (Spark's synchronous callbacks).
 
-In: nothing. Out: monotonic seconds, and a pause. Must not: be used by an engine, which is handed
-its time.
+In: nothing. Out: monotonic seconds, a pause, the date. Must not: be used by an engine, which is
+handed its time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ class SystemClock:
     def now(self) -> float:
         """Give monotonic seconds."""
         return time.monotonic()
+
+    def date_ms(self) -> int:
+        """Give milliseconds since 1970, which other processes of this machine count alike."""
+        return time.time_ns() // 1_000_000
 
     def pause(self, seconds: float) -> None:
         """Wait; only calls that Spark itself makes synchronously come here."""

@@ -4,6 +4,10 @@ In: Spark's filters, in the planner process that exists only for them. Out: a re
 are narrower. Must not be made in any other planner: with
 `spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses a reader that takes
 filters, and no option of Spark's tells a source how that setting is.
+
+Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: a filter's narrow ranges would
+be read by the next query as well, and by the other half of a join, rows short without a word. So
+nothing is narrowed there. A Spark that keeps a plan for each scan is known by its hook for limits.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.filters import Narrowing, narrow_by
@@ -30,12 +34,18 @@ PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module of the planner that Spark runs when the setting is on, and only then."""
 
 
+LIMITS = "pushLimit"
+"""What readers can take since plans of scans are kept apart (SPARK-58551)."""
+
+
 def planner_pushes() -> bool:
-    """Whether this process is the planner that hands filters over.
+    """Whether this process hands filters over, and Spark keeps what they narrow for one scan.
 
     Each planner has processes of its own, forked from one that imported its module alone. Where
     Spark renames the module, filters simply aren't pushed.
     """
+    if not hasattr(DataSourceReader, LIMITS):
+        return False
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return PLANNER in sys.modules or getattr(spec, "name", None) == PLANNER
 

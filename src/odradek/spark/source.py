@@ -23,7 +23,7 @@ from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.options import BATCH, STREAM, SourceOptions, parse_options, sealed_options
 from odradek.spark.schema import check_schema, full_schema
-from odradek.spark.tasks import input_partitions, read_partition
+from odradek.spark.tasks import batch_partitions, read_partition
 from odradek.spark.tracker import OffsetTracker
 from odradek.spark.worker_clients import ClusterConsumer, process_clients
 
@@ -103,7 +103,10 @@ class KafkaDataSource(DataSource):
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a fixed range of offsets of every partition, fixed when the query is planned."""
+    """Reads a range of offsets of every partition, fixed when the query is planned.
+
+    Spark plans a loaded frame once and runs it often; what its later runs read says `later_runs`.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(schema, options.value_type())
@@ -111,8 +114,10 @@ class KafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Resolve the offsets; runs in a planner process of the driver."""
-        tracker = OffsetTracker(self._options, PlanningClients(), SystemClock())
-        return list(input_partitions(tracker.plan_batch()))
+        clock = SystemClock()
+        tracker = OffsetTracker(self._options, PlanningClients(), clock)
+        plan = tracker.plan_batch()
+        return list(batch_partitions(plan, clock.date_ms()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition; runs in a Python worker of an executor."""

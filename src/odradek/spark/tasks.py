@@ -7,20 +7,34 @@ shipped. `reading` does the reading, `worker_clients` keeps the client between t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.later_runs import (
+    BATCH_ID,
+    QUERY_ID,
+    OldPlans,
+    Share,
+    is_later,
+    plan_anew,
+    shares,
+)
 from odradek.spark.options import SourceOptions
 from odradek.spark.planning import OffsetRange
 from odradek.spark.reading import RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema
 from odradek.spark.tracker import Plan
 from odradek.spark.values import Decoder
-from odradek.spark.worker_clients import Hint, known_topic_id, process_clients
+from odradek.spark.worker_clients import (
+    ClusterConsumer,
+    Hint,
+    known_topic_id,
+    process_clients,
+)
 from odradek.spark.worker_process import task_begins
 
 if TYPE_CHECKING:
@@ -35,13 +49,22 @@ Half of it waits and half is under way, so about three answers of 8 MB at most.
 
 
 class KafkaInputPartition(InputPartition):
-    """One range of one partition, with the cluster's picture that spares a task the metadata."""
+    """One range of one partition, with the cluster's picture that spares a task the metadata.
+
+    A batch query's has a share, for what its later runs read; None: the range is all, always.
+    """
 
     def __init__(
-        self, wanted: OffsetRange, cluster: str, topic_id: str | None, hint: Hint | None
+        self,
+        wanted: OffsetRange | None,
+        cluster: str,
+        topic_id: str | None,
+        hint: Hint | None,
+        share: Share | None = None,
     ) -> None:
-        super().__init__(str(wanted.tp))
+        super().__init__("nothing" if wanted is None else str(wanted.tp))
         self.wanted, self.cluster, self.topic_id, self.hint = wanted, cluster, topic_id, hint
+        self.share = share
 
 
 def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
@@ -52,6 +75,41 @@ def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
     ]
 
 
+def batch_partitions(plan: Plan, planned_at: int) -> list[KafkaInputPartition]:
+    """Pack a batch query's plan, made at a time in ms, so that later runs of it can be told."""
+    found: list[KafkaInputPartition] = input_partitions(plan)
+    found = found or [KafkaInputPartition(None, plan.cluster, None, plan.hint)]
+    for partition, share in zip(found, shares(plan.ranges, planned_at), strict=True):
+        partition.share = share
+    return found
+
+
+_OLD_PLANS = OldPlans()
+
+
+class TaskClients:
+    """The worker's cached clients as a tracker sees them that plans within a task."""
+
+    def __init__(self, options: SourceOptions, partition: KafkaInputPartition) -> None:
+        self._config, self._hint = task_config(options, partition.cluster), partition.hint
+        self._fresh = _attempt() > 0
+        self._client: ClusterConsumer | None = None
+
+    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer:
+        """Give the client that reads afterwards; it differs from a planner's in what it fetches."""
+        self._client = process_clients().checkout(self._config, self._hint, fresh=self._fresh)
+        return self._client
+
+    def drop(self, client: ClusterConsumer) -> None:
+        """Forget one that failed."""
+        process_clients().drop(client)
+
+    def release(self) -> None:
+        """The plan is made; the client is kept for reading."""
+        if self._client is not None:
+            process_clients().release(self._client)
+
+
 def read_partition(
     options: SourceOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
@@ -59,10 +117,37 @@ def read_partition(
     if not isinstance(partition, KafkaInputPartition):
         return  # Spark replaces an empty list of partitions by one InputPartition(None)
     task_begins()
+    for due in _due(options, partition):
+        yield from _read_range(options, schema, due)
+
+
+def _due(options: SourceOptions, partition: KafkaInputPartition) -> Iterator[KafkaInputPartition]:
+    """What this task reads: what was planned, or in a later run its share of the log by now."""
+    share = partition.share
+    if share is None or not is_later(share, _property(QUERY_ID), _property(BATCH_ID)):
+        if partition.wanted is not None:
+            yield partition
+        return
+    clients = TaskClients(options, partition)
+    try:
+        plan = plan_anew(
+            options, partition.wanted, share, partition.cluster, clients, SystemClock()
+        )
+    finally:
+        clients.release()
+    yield from input_partitions(plan)
+
+
+def _read_range(
+    options: SourceOptions, schema: StructType, partition: KafkaInputPartition
+) -> Iterator[pa.RecordBatch]:
+    wanted = partition.wanted
+    if wanted is None:
+        return
     clients = process_clients()
     config = task_config(options, partition.cluster)
     consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
-    known = known_topic_id(consumer, partition.wanted.tp.topic)
+    known = known_topic_id(consumer, wanted.tp.topic)
     if None not in (known, partition.topic_id) and known != partition.topic_id:
         # This worker last read the topic before it was made anew; the planner knows better.
         consumer = clients.checkout(config, partition.hint, fresh=True)
@@ -73,9 +158,13 @@ def read_partition(
         options.fail_on_data_loss,
         options.null_timestamps,
     )
-    reader = RangeReader(consumer, partition.wanted, partition.topic_id, limits, SystemClock())
+    clock = SystemClock()
+    reader = RangeReader(consumer, wanted, partition.topic_id, limits, clock)
+    begun = clock.date_ms()
     try:
         yield from reader.batches(columns, target, decoder_of(options, columns, target))
+        if partition.share is not None:
+            _OLD_PLANS.look(options, wanted, partition.share, consumer, begun)
     except KafkaError:
         # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
         clients.drop(consumer)
@@ -106,3 +195,10 @@ def _attempt() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.attemptNumber()
+
+
+def _property(name: str) -> str | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)

@@ -174,6 +174,10 @@ class OffsetTracker:
 
         return self._contact.ask("asking for offsets by time", ask, None)
 
+    def expect(self, cluster: str) -> None:
+        """Refuse every other cluster, as one that an earlier plan has met before."""
+        self._meet(cluster)
+
     def stop(self) -> None:
         """Close the clients; Spark seldom calls this, its processes just end."""
         self._contact.close()

@@ -34,6 +34,9 @@ class JumpingClock:
     def now(self) -> float:
         return self.at
 
+    def date_ms(self) -> int:
+        return int(self.at * 1000)
+
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.at += seconds

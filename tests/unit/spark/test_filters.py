@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.datasource import (
+    DataSourceReader,
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -222,13 +223,22 @@ def test_what_is_narrowed_travels() -> None:
 
 
 def test_only_the_planner_for_filters_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataSourceReader, pushdown.LIMITS, None, raising=False)
     monkeypatch.delitem(sys.modules, pushdown.PLANNER, raising=False)
     assert not pushdown.planner_pushes()
     monkeypatch.setitem(sys.modules, pushdown.PLANNER, types.ModuleType("planner"))
     assert pushdown.planner_pushes()
 
 
+def test_nothing_is_narrowed_where_spark_keeps_one_plan_for_all_queries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, pushdown.PLANNER, types.ModuleType("planner"))
+    assert hasattr(DataSourceReader, pushdown.LIMITS) == pushdown.planner_pushes()
+
+
 def test_the_planner_that_is_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataSourceReader, pushdown.LIMITS, None, raising=False)
     monkeypatch.delitem(sys.modules, pushdown.PLANNER, raising=False)
     main = types.ModuleType("__main__")
     main.__spec__ = types.SimpleNamespace(name=pushdown.PLANNER)  # type: ignore[assignment]

@@ -31,8 +31,9 @@ def test_ten_thousand_partitions_are_one_question_and_less_than_a_megabyte(
     end = driver.latest(first)
     planned = input_partitions(driver.plan(first, end))
     assert cluster.calls == ["end"]
-    assert [p.wanted.tp.partition for p in planned] == list(range(10_000))
-    assert all(p.wanted.size == 1 for p in planned)
+    ranges = [p.wanted for p in planned if p.wanted is not None]
+    assert [r.tp.partition for r in ranges] == list(range(10_000))
+    assert all(r.size == 1 for r in ranges)
     # The first offset carries where each partition begins, so it is the largest there is.
     assert len(json.dumps(end)) < len(json.dumps(first)) <= 1_000_000
 
