@@ -38,6 +38,7 @@ from odradek.common.errors import (
     ConfigurationError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     RecordTooLargeError,
 )
 from odradek.common.imports import loaded
@@ -334,7 +335,21 @@ class Producer(Transactional):
         """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
         self._host.wake()
         if not self._host.run(completion, deadline):
-            raise not_yet(self._engine.undelivered(what, self._host.now()))
+            raise self.too_late(what)
+
+    def too_late(self, what: str) -> KafkaTimeoutError:
+        """The error of a wait that ended before there was an outcome."""
+        return not_yet(self._engine.undelivered(what, self._host.now()))
+
+    def watched(self) -> float:
+        """Somebody waits without a call; gives the seconds that a call would wait."""
+        if not self._host.on_its_own:
+            raise IllegalStateError(
+                "in a simulation time passes in this client's calls only: use result() or flush()"
+            )
+        self._host.wake()
+        seconds: float = self._config["delivery.timeout.ms"]
+        return seconds
 
     # Inside
 
