@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from odradek.common.errors import IllegalStateError
 from odradek.runtime.locks import new_lock
 
 T = TypeVar("T")
@@ -117,6 +118,18 @@ class OutcomeFuture(Future[T], Generic[T]):
     def running(self) -> bool:
         """Whether the outcome isn't there yet."""
         return not self.done()
+
+    def set_result(self, result: T) -> None:
+        """Refused: the producer says what became of it."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Refused, see `set_result`."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Refused, see `set_result`."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'finished' if self.done() else 'pending'}>"
