@@ -49,9 +49,14 @@ def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentEr
 # Numbers
 
 
+def is_bool(value: Any) -> bool:
+    """Whether it is True or False, numpy's too (which isn't imported for that)."""
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+
+
 def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "") -> int:
     """A whole number within bounds; numpy's are taken, True and False aren't numbers."""
-    if isinstance(value, bool):
+    if is_bool(value):
         raise refusal(name, "a whole number", value, cure)
     try:
         number = index(value)
@@ -76,7 +81,11 @@ def timestamp(name: str, value: Any, low: int = 0) -> int:
 def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") -> float:
     """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
     if type(timeout) is not float and type(timeout) is not int:
-        if isinstance(timeout, bool | str | bytes) or not hasattr(timeout, "__float__"):
+        if (
+            is_bool(timeout)
+            or isinstance(timeout, str | bytes)
+            or not hasattr(timeout, "__float__")
+        ):
             timed = hasattr(timeout, "total_seconds")
             cure = "give .total_seconds()" if timed else ""
             raise refusal(name, f"a number of {unit}", timeout, cure)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from odradek.common.arguments import is_bool
 from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import Address, PartitionFunction
@@ -42,10 +43,10 @@ def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]
 
     def parse(name: str, value: Any) -> int:
         try:
-            if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-                raise ValueError
             number = int(value)
-        except (TypeError, ValueError):
+            if is_bool(value) or (number != value and not isinstance(value, str)):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(f"{name} must be a whole number, not {value!r}") from None
         if not minimum <= number <= maximum:
             raise ConfigurationError(f"{name} must be {minimum} to {maximum}, not {number}")
