@@ -32,13 +32,29 @@ from odradek.simulation import SimulatedCluster, World
 pytestmark = pytest.mark.simulation
 
 KINDS = ("producer", "transactional", "assigned", "classic", "admin", "record_future")
-WHOLE = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint64, np.intp)
+WHOLE: tuple[Any, ...] = (
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint64,
+    np.intp,
+)
 WITH_FRACTIONS = (*WHOLE, np.float16, np.float32, np.float64)
-NO_NUMBERS = (
+NO_NUMBERS: tuple[Any, ...] = (
     *(np.float64(0.5), np.float32(0.5), np.float64("nan"), np.bool_(True), True, "1"),
     *(np.datetime64("2026-01-01"), decimal.Decimal("0.5")),
 )
-NO_TIMES = (np.float64("nan"), np.float32(-0.5), np.int64(-1), np.bool_(True), True, "1")
+NO_TIMES: tuple[Any, ...] = (
+    np.float64("nan"),
+    np.float32(-0.5),
+    np.int64(-1),
+    np.bool_(True),
+    True,
+    "1",
+)
 
 
 def partition(number: Any) -> Any:
@@ -64,7 +80,9 @@ MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "until": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
 }
 """By the names of parameters: what is made of a number, zero where it is one."""
-MADE_FOR = {("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n})}
+MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
+    ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n})
+}
 NUMBERS = re.compile(r"\b(int|float|Offset|OffsetAndMetadata|TopicPartition)\b")
 
 
@@ -88,8 +106,9 @@ def called(scene: Scene, method: str, name: str, value: Any) -> None:
 @pytest.mark.parametrize(("kind", "method", "name"), list(cases()))
 def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> None:
     timed = name in ("timeout", "timeout_ms")
-    makes = (lambda n: n,) if timed else MADE_FOR.get((method, name)) or MADE[name]
-    refusals = NO_TIMES if timed else NO_NUMBERS
+    usual = (lambda n: n,) if timed else MADE[name]
+    makes: tuple[Callable[[Any], Any], ...] = MADE_FOR.get((method, name), usual)
+    refusals: tuple[Any, ...] = NO_TIMES if timed else NO_NUMBERS
     if kind == "record_future" or method in ("position", "partitions_for"):
         refusals = () if timed else refusals  # what is there already asks for no time
     scene = Scene(kind)

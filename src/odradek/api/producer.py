@@ -259,15 +259,22 @@ class Producer(Transactional):
             delivery.finish()
         return ArrowFuture(self, delivery)
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | None = None) -> int:
         """Send everything that lingers and wait until all records sent before have an outcome.
 
-        `timeout` in seconds, default `delivery.timeout.ms`. Raises `KafkaTimeoutError` when some
-        have none by then; they go on being sent. Errors of records come out of their futures.
+        Gives 0, the number of those that have none: so a program that looks at it, as with
+        confluent-kafka, goes on to work. `timeout` in seconds, default `delivery.timeout.ms`.
+        Raises `KafkaTimeoutError` when some have none by then, with their number as `remaining`;
+        they go on being sent. Errors of records come out of their futures.
         """
-        self._call(
-            self._engine.flush, timeout, "acknowledgement of all records", "delivery.timeout.ms"
-        )
+        what = "acknowledgement of all records"
+        try:
+            self._call(self._engine.flush, timeout, what, "delivery.timeout.ms")
+        except KafkaTimeoutError as error:
+            if error.remaining is None:  # the thread was late, too
+                error.remaining = self._engine.unsettled()
+            raise
+        return 0
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`."""

@@ -470,6 +470,8 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
     retriable = True
     several_lines = True
+    remaining: int | None = None
+    """From `producer.flush()`: how many records have no outcome yet."""
 
     def __init__(self, message: str, attempts: Sequence[Attempt] = (), now: float = 0.0) -> None:
         self.attempts = tuple(attempts)
