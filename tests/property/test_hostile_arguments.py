@@ -509,7 +509,7 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
             ):  # its value becomes a secret, and one letter is in every text
                 facade(make())
         except Exception as error:
-            judge(error, f"{kind}({label})", "config|bootstrap.servers|option")
+            judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")
         for name in OPTIONS:
             if kind not in OPTIONS[name].clients or sealed({name: "t"}) != {name: "t"}:
                 continue

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from odradek.api.assigned_consumer import AssignedConsumer
+from odradek.api.properties import Settings, settings
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import some_partitions, some_times
@@ -29,8 +30,8 @@ from odradek.common.arguments import (
 )
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import (
-    ArgumentError,
     AuthorizationError,
+    ConfigurationError,
     KafkaTimeoutError,
     WakeupError,
 )
@@ -75,14 +76,14 @@ class Consumer(AssignedConsumer):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
         background: bool = False,
         _host: Host | None = None,
         _metadata_hint: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
-        """Check the configuration; nothing is opened yet.
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -91,8 +92,8 @@ class Consumer(AssignedConsumer):
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
-            config = sealed(config)
-        except ArgumentError:
+            config = settings(config, CONSUMER)
+        except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
         settled = Config(CONSUMER, config, **keywords)

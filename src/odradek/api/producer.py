@@ -6,11 +6,12 @@ Must not: decide anything; the engine does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.api.base import GRACE
 from odradek.api.left_open import Opened
+from odradek.api.properties import Settings, settings
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.api.transactions import Transactional
 from odradek.clients.producer.delivery import Delivery
@@ -33,7 +34,6 @@ from odradek.common.arguments import (
 )
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import (
-    ArgumentError,
     BufferExhaustedError,
     ConfigurationError,
     IllegalStateError,
@@ -79,12 +79,12 @@ class Producer(Transactional):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
         _host: Host | None = None,
         **keywords: Any,
     ) -> None:
-        """Check the configuration; nothing is opened yet.
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -94,8 +94,8 @@ class Producer(Transactional):
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
-            config = sealed(config)
-        except ArgumentError:
+            config = settings(config, PRODUCER)
+        except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
         settled = Config(PRODUCER, config, **keywords)

@@ -163,6 +163,28 @@ def addresses(name: str, value: Any) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def check_schemes(servers: Any, protocol: str) -> None:
+    """Refuse addresses (`SSL://host:port`) that ask for another protocol than the one that is set.
+
+    `kafka://` asks for none, nor does the name of a listener.
+    """
+    parts = servers.split(",") if isinstance(servers, str) else servers
+    for part in parts if isinstance(parts, list | tuple) else ():
+        scheme, found, _ = str(part).strip().partition("://")
+        if found and scheme.upper() in PROTOCOLS and scheme.upper() != protocol:
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://, and security.protocol is "
+                f"{protocol}: set security.protocol={scheme.upper()}, or leave {scheme}:// out"
+            )
+        if found and scheme.lower() in ("http", "https"):
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://: give a broker's host:port"
+            )
+
+
 def acks(name: str, value: Any) -> int:
     """`acks`: all."""
     text = str(value).strip().lower()
