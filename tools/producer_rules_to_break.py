@@ -17,6 +17,8 @@ CUT = (
 )
 DOUBT = "tests/simulation/test_commit_in_doubt.py"
 LATE = "tests/simulation/test_late_transaction_offsets.py"
+EARLY = "clients/producer/early_records.py"
+BEFORE = "tests/simulation/test_early_records.py"
 REFUSED = "tests/simulation/test_refused_records.py"
 
 FUTURES = "tests/unit/api/test_future_bridges.py"
@@ -393,5 +395,45 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "        watch(self)  # a child's threads",
         "        # a child's threads",
         "tests/unit/runtime/test_io_log.py",
+    ),
+    broken(
+        "a record passes others that wait for the metadata of its topic",
+        "R-RT-2",
+        EARLY,
+        "return None if blocked else found",
+        "return found",
+        f"{BEFORE}::test_nothing_passes_them_while_they_are_placed",
+    ),
+    broken(
+        "records that wait for metadata take memory beyond buffer.memory",
+        "R-RT-2",
+        EARLY,
+        "if not accumulator.keeps(record, self.room(record), turn=turn):",
+        "if accumulator.keeps(record, 0, turn=True) is None:",
+        f"{BEFORE}::test_they_count_in_buffer_memory_and_give_it_back",
+    ),
+    broken(
+        "what waited for metadata lingers after a flush",
+        "R-RT-2",
+        EARLY,
+        "if self._accumulator.flushes != waiting.flushes:",
+        "if False:",
+        f"{BEFORE}::test_flush_and_close_wait_for_them",
+    ),
+    broken(
+        "a record for a partition that isn't there holds its topic up",
+        "R-RT-2",
+        EARLY,
+        "(waiting.records if found is None else waiting.absent)",
+        "waiting.records",
+        f"{BEFORE}::test_a_partition_that_is_not_there_yet_keeps_no_other_waiting",
+    ),
+    broken(
+        "a record waits for the metadata of a topic that is refused",
+        "R-RT-2",
+        EARLY,
+        "now if late else math.inf",
+        "now",
+        f"{BEFORE}::test_what_waiting_does_not_mend_ends_it_at_once",
     ),
 )

@@ -98,4 +98,47 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
         "if begin <= at <= end:",
         "tests/simulation/test_spark_tasks.py",
     ),
+    broken(
+        "a timestamp that Spark can't hold is null without a word",
+        "R-RT-2",
+        "spark/reading.py",
+        'return "timestamp" in columns and not self._limits.null_timestamps',
+        "return False",
+        "tests/unit/spark/test_reading.py::test_a_timestamp_that_spark_can_not_hold_is_named",
+    ),
+    broken(
+        "a second write of a batch, to another topic, is taken for its replay",
+        "R-RT-2",
+        "spark/exactly_once.py",
+        "if self._options.topic not in (None, topic):",
+        "if False:",
+        "tests/unit/spark/test_exactly_once.py::"
+        "test_a_second_write_of_one_batch_to_another_topic_is_not_taken_for_its_replay",
+    ),
+    broken(
+        "a batch of foreachBatch is written under no query's name",
+        "R-RT-2",
+        "spark/foreach_batch.py",
+        "    if not query:\n",
+        "    if False:\n",
+        "tests/unit/spark/test_foreach_batch.py::test_a_query_that_nobody_names_is_not_written",
+    ),
+    broken(
+        "a pipeline counts what was read for what was written",
+        "R-RT-2",
+        "cli/pipeline/progress.py",
+        "return None if rows < 0 else rows",
+        "return None",
+        "tests/unit/cli/pipeline/test_progress.py::"
+        "test_rows_in_all_are_what_the_sink_has_written_where_it_tells",
+    ),
+    broken(
+        "a flow whose Python process didn't connect is started again and again",
+        "R-RT-2",
+        "cli/pipeline/running.py",
+        "error = None if flow.again else flow.query.exception()",
+        "error = flow.query.exception()",
+        "tests/unit/cli/pipeline/test_running.py::"
+        "test_a_flow_whose_python_process_did_not_connect_is_started_once_more",
+    ),
 )

@@ -26,6 +26,34 @@ def mute() -> Iterator[socket.socket]:
         yield listener
 
 
+SPEC = """
+name: copying
+storage: state
+clusters: {main: {bootstrap.servers: "SERVERS"}}
+sources: {rows: {options: {subscribe: t}}}
+sinks: {copy: {from: rows, options: {topic: u}}}
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_pipeline_that_starts_is_stopped_in_order(
+    mute: socket.socket, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    place = tmp_path / "copying.yml"
+    place.write_text(SPEC.replace("SERVERS", f"127.0.0.1:{mute.getsockname()[1]}"))
+    with subprocess.Popen(
+        [COMMAND, "pipeline", "run", place, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        sock, _ = mute.accept()
+        process.send_signal(number)
+        output = cast("IO[bytes]", process.stdout).read()
+        assert process.wait(PATIENCE) == status
+        sock.close()
+    assert b'"event": "stopped"' in output
+
+
 def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
     """The exit status of a command that is signalled once it has dialled."""
     servers = f"127.0.0.1:{listener.getsockname()[1]}"

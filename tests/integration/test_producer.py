@@ -245,9 +245,9 @@ def test_topics_and_partitions_that_are_not_there(cluster: LocalCluster, topic: 
         producer.cluster_id(timeout=10)  # connected: what is missing from now on is the topic
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")
         with ends_at(2.0), expected:
-            producer.send(topic, b"nowhere")
+            producer.send(topic, b"nowhere").result(timeout=20)
         cluster.create_topic(topic, partitions=2)
         assert [p.partition for p in producer.partitions_for(topic, timeout=10)] == [0, 1]
-        # It may have been added since: as Java's, `send` looks again for as long as it may block.
+        # It may have been added since: it is looked for as long as Java's `send` may block.
         with ends_at(2.0), pytest.raises(KafkaTimeoutError, match="has partitions 0 to 1"):
-            producer.send(topic, b"", partition=2)
+            producer.send(topic, b"", partition=2).result(timeout=20)

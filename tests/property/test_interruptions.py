@@ -108,6 +108,25 @@ def test_a_producer_goes_on(servers: str, what: str) -> None:
             assert producer._engine.ended is None, where
 
 
+def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) -> None:
+    def action() -> None:
+        producer.send("t", b"early", partition=9)
+
+    with Producer(bootstrap_servers=servers, max_block_ms=50, linger_ms=0) as producer:
+        producer.partitions_for("t", PATIENCE)
+        action()
+        total = max(length(action) for _ in range(2))
+        for number in places(total, MOST, seed=1):
+            where = interrupted(action, number)
+            assert free(producer._host.lock), where
+            assert producer.send("t", b"next", partition=0).result(PATIENCE), where
+            producer.flush(PATIENCE)
+            accumulator = producer._engine.accumulator
+            assert (accumulator.used, accumulator.granted) == (0, {}), where
+            assert producer._engine.early.incomplete() == [], where
+            assert producer._engine.ended is None, where
+
+
 def waits(producer: Producer) -> None:
     """The second one finds no room, and stands in line for it."""
     for _ in range(2):

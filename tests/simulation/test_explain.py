@@ -214,6 +214,8 @@ def test_what_the_oldest_record_waits_for(
     assert leader is not None
     producer = simulated_client("producer", linger_ms=5000)
     producer.send("t", b"first", partition=0)
+    assert oldest(producer) == "the metadata of the cluster, which nobody gives"
+    producer.partitions_for("t", timeout=5)
     assert producer.explain().records.records == 1
     assert oldest(producer) == "more records in its batch (linger.ms)"
     producer.flush(10.0)

@@ -61,7 +61,7 @@ def polls(consumer: Consumer) -> None:
 def send(scene: Scene) -> Any:
     client = scene.producer(max_block_ms=12_000)
     with pytest.raises(KafkaTimeoutError, match="names like it: flights"):
-        client.send(TYPO, b"x")
+        client.send(TYPO, b"x").result(20)
     return client
 
 
@@ -94,7 +94,7 @@ def begin(scene: Scene) -> Any:
     client.init_transactions()
     client.begin_transaction()
     with pytest.raises(KafkaTimeoutError):
-        client.send(TYPO, b"x")
+        client.send(TYPO, b"x").result(20)
     return client
 
 
@@ -153,7 +153,7 @@ def test_a_topic_that_is_not_there_is_told_of_once_with_the_cure(
 def a_send(scene: Scene) -> Any:
     client = scene.producer(max_block_ms=12_000)
     with pytest.raises(KafkaTimeoutError, match="partitions 0 to 2"):
-        client.send("flights", b"x", partition=7)
+        client.send("flights", b"x", partition=7).result(20)
     return client
 
 
@@ -264,10 +264,10 @@ def test_what_nobody_asks_for_any_more_is_forgotten(caplog: pytest.LogCaptureFix
     client = scene.producer(max_block_ms=500)
     for number in range(10, 30):
         with pytest.raises(KafkaTimeoutError):
-            client.send("flights", b"x", partition=number)
+            client.send("flights", b"x", partition=number).result(5)
     scene.world.advance(400)
     with pytest.raises(KafkaTimeoutError):
-        client.send("flights", b"x", partition=99)
+        client.send("flights", b"x", partition=99).result(5)
     assert [m.partition for m in client.explain().missing] == [99]
     assert told(caplog) == []
     client.close()

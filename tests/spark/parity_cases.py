@@ -25,6 +25,8 @@ class Case:
     count_partitions: bool = False
     stricter: bool = False
     """The JVM connector ignores it without a word, and ours refuses."""
+    looser: bool = False
+    """The JVM connector refuses it, and ours does what is meant."""
     through_spark: bool = False
     """Run ours through Spark, too; else only at the source's interface."""
     trigger: dict[str, Any] = field(default_factory=lambda: {"availableNow": True})
@@ -227,6 +229,16 @@ REFUSED = (
          {**PLAIN, "fetchOffset.numRetries": "some"}, "fetchOffset.numRetries"),
 )  # fmt: skip
 
+DIFFERENT = (
+    Case("an option that isn't there", {**PLAIN, "startingOfsets": "earliest"}, "startingOffsets",
+         stricter=True),
+    Case("a topic as a whole", {**PLAIN, "startingOffsets": '{"parity-plain":"earliest"}'},
+         looser=True),
+    Case("a name in quotes", {"subscribe": "'parity-plain'"}, "leave out the quotes"),
+    Case("a comma too many", {"subscribe": "parity-plain,,"}),
+    Case("a timestamp that nothing can hold", of("wild"), "outOfRangeTimestamps"),
+)  # fmt: skip
+
 EARLY = {"startingOffsets": "earliest"}
 
 
@@ -347,4 +359,4 @@ STREAM_SINK = stream(
     through_spark=True,
 )  # fmt: skip
 
-FIRST = (*BATCHES, *REFUSED, *STREAMS, *WRITES, STREAM_SINK)
+FIRST = (*BATCHES, *REFUSED, *DIFFERENT, *STREAMS, *WRITES, STREAM_SINK)

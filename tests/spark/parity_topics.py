@@ -60,6 +60,8 @@ class ParityTopics:
             self.create(name, 1)
             self.send(name, 0, range(10))
         self._headers()
+        self.create("wild", 1, message_timestamp_after_max_ms=str(2**63 - 1))
+        self._producer.produce(PREFIX + "wild", b"v", b"k", partition=0, timestamp=10**17)
         self.create("headless", 1)
         self.create("aged", 1)
         self.send("headless", 0, range(60))

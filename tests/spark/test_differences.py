@@ -9,8 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import InputPartition
 from tests.spark.conftest import Topics
 
+from odradek.spark import lag, write_batch
 from odradek.testing import LocalCluster
 
 
@@ -29,7 +31,7 @@ def counts(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFram
     )
 
 
-def test_update_mode_is_refused_and_foreach_batch_writes_its_batches(
+def test_update_mode_is_refused_and_write_batch_writes_each_batch_once(
     spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
 ) -> None:
     source, target = topics.create(partitions=1), topics.create(partitions=1)
@@ -40,16 +42,31 @@ def test_update_mode_is_refused_and_foreach_batch_writes_its_batches(
             "checkpointLocation", str(tmp_path / "refused")
         ).trigger(availableNow=True).start().awaitTermination()
 
-    def write(batch: DataFrame, _: int) -> None:
-        batch.write.format("odradek").options(**options, topic=target).mode("append").save()
+    sink = {**options, "topic": target}
+    place = tmp_path / "done"
 
-    query: Any = updates.foreachBatch(write).option("checkpointLocation", str(tmp_path / "done"))
-    query.trigger(availableNow=True).start().awaitTermination()
-    written = spark.read.format("odradek").options(**options).option("subscribe", target).load()
-    assert {(bytes(r.key), bytes(r.value)) for r in written.collect()} == {
-        (b"a", b"2"),
-        (b"b", b"1"),
-    }
+    def run() -> None:
+        query: Any = updates.foreachBatch(
+            lambda frame, batch_id: write_batch(frame, batch_id, sink)
+        )
+        query = query.option("checkpointLocation", str(place)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def written() -> list[tuple[bytes, bytes]]:
+        rows = spark.read.format("odradek").options(**options, subscribe=target)
+        found = rows.option("kafka.isolation.level", "read_committed").load().collect()
+        return sorted((bytes(r.key), bytes(r.value)) for r in found)
+
+    run()
+    assert written() == [(b"a", b"2"), (b"b", b"1")]
+    newest = max((place / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    for file in (newest, newest.with_name(f".{newest.name}.crc")):
+        file.unlink()  # as after a driver that died when the rows were written
+    run()
+    assert written() == [(b"a", b"2"), (b"b", b"1")]
+    topics.fill(source, [(b"b", b"1")], partitions=1)
+    run()
+    assert written() == [(b"a", b"2"), (b"b", b"1"), (b"b", b"2")]
 
 
 def test_a_kept_frame_ends_where_it_was_planned_and_a_new_one_reads_on(
@@ -77,3 +94,63 @@ def test_a_batch_write_without_a_mode_says_which_one_is_there(
         match=r'cannot be written in the "ErrorIfExists" mode. Please use either the "Append"',
     ):
         rows.write.format("odradek").options(**options, topic=topics.create()).save()
+
+
+def test_a_producer_with_little_memory_writes_all_the_same(
+    spark: SparkSession, topics: Topics, options: dict[str, str]
+) -> None:
+    target = topics.create(partitions=2)
+    small = {**options, "kafka.buffer.memory": "16384", "topic": target}
+    rows = spark.range(2000).selectExpr("cast(id as string) key", "repeat('x', 200) value")
+    rows.write.format("odradek").options(**small).mode("append").save()
+    read = spark.read.format("odradek").options(**options, subscribe=target).load()
+    assert sorted(int(r.key) for r in read.select("key").collect()) == list(range(2000))
+
+
+def test_a_timestamp_that_spark_can_not_hold_is_named_or_null(
+    spark: SparkSession, topics: Topics, options: dict[str, str]
+) -> None:
+    """Of a topic as a whole, said in a word."""
+    topic = topics.create(partitions=1, message_timestamp_after_max_ms=str(2**63 - 1))
+    topics.fill(topic, [(b"k", b"0"), (b"k", b"1")], partitions=1)
+    topics.fill(topic, [(b"k", b"2")], partitions=1, timestamp=10**17)
+
+    def read(**more: str) -> DataFrame:
+        rows = spark.read.format("odradek").options(**options, subscribe=topic)
+        return rows.options(startingOffsets=f'{{"{topic}":"earliest"}}', **more).load()
+
+    with pytest.raises(
+        PySparkException, match=rf"{topic}-0: the record at offset 2 .* {10**17} ms"
+    ):
+        read().collect()
+    found = read(outOfRangeTimestamps="null").select("timestamp").collect()
+    assert [row.timestamp is None for row in found] == [False, False, True]
+
+
+def test_lag_is_in_a_query_s_progress(
+    spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
+) -> None:
+    topic = topics.create(partitions=2)
+    topics.fill(topic, [(b"k", b"v")] * 30, partitions=2)
+    rows = spark.readStream.format("odradek").options(**options, subscribe=topic)
+    rows = rows.options(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    sink = rows.load().writeStream.format("noop").trigger(processingTime="0 seconds")
+    query = sink.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        query.processAllAvailable()
+        waiting = [lag(progress) for progress in query.recentProgress]
+    finally:
+        query.stop()
+    behind = [sum(of_batch.values()) for of_batch in waiting]
+    assert behind[:3] == [20, 10, 0]
+    assert (min(waiting[0].values()), max(waiting[0].values())) == (10, 10)
+
+
+def test_spark_refuses_continuous_mode_and_knows_no_locations_of_python_s_partitions(
+    spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
+) -> None:
+    rows = spark.readStream.format("odradek").options(**options, subscribe=topics.create())
+    sink = rows.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(PySparkException, match="(?i)continuous"):
+        sink.trigger(continuous="1 second").start().awaitTermination()
+    assert not [name for name in dir(InputPartition) if "locat" in name.lower()]

@@ -25,14 +25,17 @@ class RecordsExplanation:
     topic: str
     """Of the oldest, as what follows."""
     partition: int
+    """-1: it has none yet."""
     seconds: float
     """Since its batch was begun."""
     left: float
-    """Until it is given up (`delivery.timeout.ms`)."""
+    """Until it is given up (`delivery.timeout.ms`; `max.block.ms` before its topic is known)."""
     attempts: int
     """How often it was sent."""
     waits_for: str
     """Words that fit after "waits for"."""
+    limit: str = "delivery.timeout.ms"
+    """The option that says when it is given up."""
 
     def __str__(self) -> str:
         noun = "record has" if self.records == 1 else "records have"
@@ -41,15 +44,18 @@ class RecordsExplanation:
     def oldest(self) -> str:
         """The oldest in words."""
         tries = f", sent {self.attempts} times" if self.attempts > 1 else ""
+        place = f"topic {self.topic}"
+        if self.partition >= 0:
+            place = f"partition {self.partition} of {place}"
         return (
-            f"the oldest, for partition {self.partition} of topic {self.topic}, is "
-            f"{self.seconds:.1f} s old{tries} and waits for {self.waits_for}; it is given up in "
-            f"{self.left:.1f} s (delivery.timeout.ms)"
+            f"the oldest, for {place}, is {self.seconds:.1f} s old{tries} and waits for "
+            f"{self.waits_for}; it is given up in {self.left:.1f} s ({self.limit})"
         )
 
 
 def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | None:
     """Take the picture; None while every record has its outcome."""
+    from odradek.clients.producer.early_records import EarlyRecord
     from odradek.clients.producer.why_waiting import why_waiting
 
     pending = [batch for batch in engine.sender.incomplete() if batch.count]
@@ -65,4 +71,5 @@ def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | 
         left=max(0.0, oldest.deadline - now),
         attempts=oldest.attempts,
         waits_for=why_waiting(engine, oldest, now),
+        limit="max.block.ms" if isinstance(oldest, EarlyRecord) else "delivery.timeout.ms",
     )

@@ -14,7 +14,10 @@ from odradek.api.left_open import Opened
 from odradek.api.properties import Settings, settings
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.api.transactions import Transactional
+from odradek.clients.client_engine import check_topic
+from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.delivery import Delivery
+from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT
 from odradek.clients.producer.record_arguments import (
@@ -136,14 +139,16 @@ class Producer(Transactional):
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> RecordFuture:
-        """Give one record to the producer; returns at once unless memory or metadata is missing.
+        """Give one record to the producer; returns at once unless `buffer.memory` is full.
 
         `partition`: None leaves it to the option `partitioner`: unless that is given, to the key
         (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
         `timestamp_ms`: milliseconds since the epoch, None for now.
-        It waits at most `max.block.ms` in all: for the topic's metadata, for a `partition` that
-        isn't there (it may just have been added) and for room in `buffer.memory`, which callers
-        get in the order they came.
+        It waits for room in `buffer.memory` alone, `max.block.ms` at most; callers get it in the
+        order they came. A record whose topic or `partition` isn't known (it may just have been
+        made) waits in the producer for as long, not in this call: so `send(…).result(5)` takes five
+        seconds at most. Only with a function of yours as `partitioner` does the call wait for the
+        metadata, too.
         The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
         called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
         with `error` None, or with the error and an offset of -1. Records of a partition are
@@ -156,9 +161,9 @@ class Producer(Transactional):
 
         Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
         `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
-        `KafkaTimeoutError` (no metadata of the topic or no such partition, with what was tried),
-        `TopicAuthorizationError`, `InvalidTopicError`, `ClientClosedError`; errors of sending
-        come out of the future.
+        `InvalidTopicExceptionError` (what can't be a name), `ClientClosedError`; all else comes out
+        of the future: `KafkaTimeoutError` (no metadata of the topic or no such partition in
+        `max.block.ms`, with what was tried), `TopicAuthorizationError`, errors of sending.
         """
         # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);
         # looked at here is only what would go through. The headers are read once, and no more.
@@ -167,32 +172,34 @@ class Producer(Transactional):
         if headers is not NO_HEADERS and type(headers) is not tuple:
             headers = tuple(headers) if type(headers) is list else record_headers(headers)
         at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-        deadline: float | None = None
         try:
             lane = self._lanes.get(topic)
             if lane is None or lane.snapshot is not self._metadata.snapshot:
-                deadline = self._deadline(None, "max.block.ms")
                 lane = self._lane(topic)
-            if partition is None:
-                if key is None or not lane.by_key:
-                    partition = lane.place(key, value)
-                else:
-                    partition = partition_for_key(key, lane.count)
-            elif type(partition) is not int:
-                partition = partition_number("partition", partition)
-            batch = lane.open.get(partition)
-            if batch is not None and self._lock_free and self._process.here:
-                index = batch.append(key, value, headers, at)
-                if index is not None:
-                    future = RecordFuture(self, batch, index, at)
-                    if on_delivery is not None:
-                        future.report_to(on_delivery)
-                    return future
+            if lane is None:
+                if partition is not None:
+                    partition = partition_number("partition", partition)
+            else:
+                if partition is None:
+                    if key is None or not lane.by_key:
+                        partition = lane.place(key, value)
+                    else:
+                        partition = partition_for_key(key, lane.count)
+                elif type(partition) is not int:
+                    partition = partition_number("partition", partition)
+                batch = lane.open.get(partition)
+                if batch is not None and self._lock_free and self._process.here:
+                    index = batch.append(key, value, headers, at)
+                    if index is not None:
+                        future = RecordFuture(self, batch, index, at)
+                        if on_delivery is not None:
+                            future.report_to(on_delivery)
+                        return future
         except KafkaError:
             raise
         except (TypeError, ValueError, BufferError) as error:
             raise explained(error, topic, value, key, headers, at) from None
-        future = self._append(lane, key, value, headers, partition, at, deadline)
+        future = self._append(topic, lane, key, value, headers, partition, at)
         if on_delivery is not None:
             future.report_to(on_delivery)
         return future
@@ -338,15 +345,19 @@ class Producer(Transactional):
         """Until when to wait for an outcome."""
         return self._deadline(timeout, "delivery.timeout.ms")
 
-    def await_outcome(self, completion: Completion[Any], what: str, deadline: float) -> None:
-        """Wait for an outcome; raises `KafkaTimeoutError` when it isn't there in time."""
+    def await_outcome(
+        self, completion: Completion[Any], deadline: float, of: ProducerBatch | int
+    ) -> None:
+        """Wait for an outcome: of a batch, or of so many rows; raises `KafkaTimeoutError` when it
+        isn't there in time.
+        """
         self._host.wake()
         if not self._host.run(completion, deadline):
-            raise self.too_late(what)
+            raise self.too_late(of)
 
-    def too_late(self, what: str) -> KafkaTimeoutError:
+    def too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
         """The error of a wait that ended before there was an outcome."""
-        return not_yet(self._engine.undelivered(what, self._host.now()))
+        return not_yet(self._engine.no_outcome(of, self._host.now()))
 
     def watched(self) -> float:
         """Somebody waits without a call; gives the seconds that a call would wait."""
@@ -361,39 +372,44 @@ class Producer(Transactional):
     # Inside
 
     def _topic(self, name: str, timeout: float | None = None) -> Topic:
-        """The topic's metadata; from the snapshot where it is known, which is nearly always."""
-        snapshot = self._engine.metadata.snapshot
-        found = snapshot.topic(name) if snapshot is not None else None
-        if found is not None and found.partitions:
+        """The topic's metadata, once no record waits for it that `send` has taken before."""
+        found = self._engine.early.topic(name)
+        if found is not None:
             return found
         return self._call(
-            lambda deadline: self._engine.topic(name, deadline),
+            lambda deadline: self._engine.early.placed(name, deadline),
             timeout,
             f"metadata of topic {name}",
             "max.block.ms",
         )
 
-    def _lane(self, name: str) -> TopicLane:
-        """What `send` needs to know of a topic, as the newest snapshot has it."""
+    def _lane(self, name: str) -> TopicLane | None:
+        """What `send` needs to know of a topic, as the newest snapshot has it; None where it isn't
+        known, and records needn't wait here for it.
+        """
         name = topic_name("topic", name)
         self._check_open()
-        self._engine.accumulator.check()
-        topic = self._topic(name)
-        lane = self._lanes[name] = lane_for(self._engine, topic)
+        engine = self._engine
+        engine.accumulator.check()
+        topic = engine.early.topic(name)
+        if topic is None and not callable(self._config["partitioner"]):
+            check_topic(name)
+            return None
+        lane = self._lanes[name] = lane_for(engine, topic or self._topic(name))
         return lane
 
     def _append(
         self,
-        lane: TopicLane,
+        topic: str,
+        lane: TopicLane | None,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
-        partition: int,
+        partition: int | None,
         timestamp_ms: int,
-        deadline: float | None,
     ) -> RecordFuture:
-        """Put a record where its partition has no open batch with room; waits for memory until the
-        deadline, which nobody has to know yet.
+        """Put a record where its partition has no open batch with room, or isn't known yet; waits
+        for memory, `max.block.ms` at most.
         """
         self._check_open()
         self._check_uninterrupted("send()")
@@ -408,11 +424,23 @@ class Producer(Transactional):
                 f"a record of up to {size} bytes is above max.request.size "
                 f"({self._config['max.request.size']}) or buffer.memory"
             )
-        if not 0 <= partition < lane.count:
-            deadline = deadline or self._deadline(None, "max.block.ms")
-            self._await_partition(lane, partition, deadline)
-        target = TopicPartition(lane.topic.name, partition)
-        self._metadata.use(target.topic, host.now())
+        if partition is not None and partition < 0:
+            there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
+            raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
+        while lane is None or partition is None or partition >= lane.count:
+            record = EarlyRecord(
+                topic,
+                (key, value, headers, timestamp_ms),
+                *(partition, size, host.now(), self._config["max.block.ms"]),
+            )
+            if self._taken_early(record):
+                return RecordFuture(self, record, 0, timestamp_ms)
+            lane = self._lane(topic)  # it has just become known
+            if lane is not None and partition is None:
+                partition = lane.choose(key, value)
+        target = TopicPartition(topic, partition)
+        self._metadata.use(topic, host.now())
+        deadline: float | None = None
         owner: object = None
         try:
             while True:
@@ -421,7 +449,7 @@ class Producer(Transactional):
                 )
                 if place is not None:
                     break
-                if owner is None and (host.inside or self._this_thread() in self._in_line):
+                if owner is None and self._cannot_wait:
                     owner = CANNOT_WAIT
                     continue
                 deadline = deadline or self._deadline(None, "max.block.ms")
@@ -437,18 +465,29 @@ class Producer(Transactional):
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
-    def _await_partition(self, lane: TopicLane, partition: int, deadline: float) -> None:
-        """It may have been added since the last look at the topic."""
-        name = lane.topic.name
-        if partition < 0:
-            raise ConfigurationError(
-                f"topic {name} has partitions 0 to {lane.count - 1}, not {partition}"
-            )
-        self._call(
-            lambda until: self._engine.partition(name, partition, until),
-            max(0.0, deadline - self._host.now()),
-            f"partition {partition} of topic {name}",
-        )
+    def _taken_early(self, record: EarlyRecord) -> bool:
+        """Give a record of a topic or partition that isn't known to those that wait for it; False
+        where it is known by now.
+        """
+        early, host = self._engine.early, self._host
+        deadline: float | None = None
+        try:
+            while (taken := early.add(record, turn=self._cannot_wait)) is None:
+                deadline = deadline or self._deadline(None, "max.block.ms")
+                self._await_room(record, early.room(record), deadline)
+            if not taken:
+                early.withdraw(record)
+            host.wake()
+        except BaseException:  # interrupted, or the host can't begin: nobody will have its future
+            self._out_of_line(record)
+            early.withdraw(record)
+            raise
+        return taken
+
+    @property
+    def _cannot_wait(self) -> bool:
+        """This is a callback, or has interrupted a call of this thread that waits for room."""
+        return self._host.inside or self._this_thread() in self._in_line
 
     def _write(self, name: str, columns: SentColumns, delivery: Delivery) -> None:
         """Write one piece of Arrow data, waiting for memory as often as it has to."""

@@ -84,8 +84,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
             return
         deadline = self._producer.outcome_deadline(timeout)
         while not over:
-            what = f"acknowledgement of records for {batch.partition}"
-            self._producer.await_outcome(batch.done, what, deadline)
+            self._producer.await_outcome(batch.done, deadline, batch)
             batch, over = self._find()
 
     def _begin_waiting(self) -> float:
@@ -93,7 +92,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     def _too_late(self) -> KafkaTimeoutError:
         batch, _ = self._find()
-        return self._producer.too_late(f"acknowledgement of records for {batch.partition}")
+        return self._producer.too_late(batch)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
@@ -182,16 +181,15 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
-            what = f"acknowledgement of {self.rows} records"
             deadline = self._producer.outcome_deadline(timeout)
-            self._producer.await_outcome(self._delivery.done, what, deadline)
+            self._producer.await_outcome(self._delivery.done, deadline, self.rows)
         return self._delivery.error
 
     def _begin_waiting(self) -> float:
         return self._producer.watched()
 
     def _too_late(self) -> KafkaTimeoutError:
-        return self._producer.too_late(f"acknowledgement of {self.rows} records")
+        return self._producer.too_late(self.rows)
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.

@@ -149,7 +149,11 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("buffer.memory", integer(1024), 33554432, "Bytes that wait, at most.", OF_PRODUCERS),
         Option(
-            "max.block.ms", milliseconds(), 60.0, "How long send() may wait for room.", OF_PRODUCERS
+            "max.block.ms",
+            milliseconds(),
+            60.0,
+            "How long send() may wait for room, and a record for its topic.",
+            OF_PRODUCERS,
         ),
         Option(
             "max.request.size",

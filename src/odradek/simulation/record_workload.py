@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
@@ -51,28 +52,56 @@ class ProducerDriver(Driver):
             self.call(self.engine.flush, self.rng.uniform(0.0, 5.0), "flush")
 
     def send(self, number: int) -> None:
-        """As `Producer.send` does: metadata first, then room, then into the batch."""
-        snapshot = self.engine.metadata.snapshot
-        found = snapshot.topic(TOPIC) if snapshot is not None else None
-        if found is not None and found.partitions:
-            self.append(TopicPartition(TOPIC, number % len(found.partitions)))
-            return
-        timeout = min(5.0, self.config["max.block.ms"])  # (patient ones take what they need)
-        self.call(
-            lambda d: self.engine.topic(TOPIC, d),
-            timeout,
-            "metadata of the topic",
-            lambda topic: self.append(TopicPartition(TOPIC, number % len(topic.partitions))),
+        """To one of the topic's partitions."""
+        there = self.cluster.topics.get(TOPIC)
+        self.put(TopicPartition(TOPIC, number % (len(there.partitions) if there else 1)))
+
+    def put(self, partition: TopicPartition) -> None:
+        """As `Producer.send` does: into a batch, or to those that wait for their topic."""
+        found = self.engine.early.topic(TOPIC)
+        if found is not None and partition.partition < len(found.partitions):
+            self.append(partition)
+        elif self.engine.ended is None:
+            self.early(partition)
+
+    def early(self, partition: TopicPartition) -> None:
+        """To those that wait for metadata, unless `buffer.memory` is full."""
+        value, size, at = self.made()
+        patience = self.config["max.block.ms"]
+        record = EarlyRecord(
+            TOPIC, (None, value, (), at), partition.partition, size, self.world.now, patience
         )
+        taken = self.engine.early.add(record, turn=False)
+        if taken:
+            self.note(partition, record, 0, value)
+            self.host.wake()
+        elif taken is False:  # it has just become known
+            self.engine.early.withdraw(record)
+            self.append(partition)
+
+    def made(self) -> tuple[bytes, int, int]:
+        """A value that no other record has, the size of its record, and its time."""
+        value = b"%s/%d" % (self.name.encode(), self.serial)
+        size = estimate_record_size(None, value, ())
+        return value, size, int(self.world.wall_clock() * 1000)
+
+    def note(
+        self, partition: TopicPartition, batch: ProducerBatch, index: int, value: bytes
+    ) -> None:
+        """A record was taken: its outcome has to come in time."""
+        self.serial += 1
+        self.ledger.sent(partition, value)
+        self.unsettled.add(value)
+        self.calls.begin(batch.done, f"{self.name}: batch of {partition}", batch.deadline)
+        batch.done.when_done(lambda _: self.settled(batch, index, value))
+        check_limits(self.engine, len(self.calls))
 
     def append(self, partition: TopicPartition, owner: object = None) -> None:
         """Into the partition's open batch, once there is room."""
         engine = self.engine
         if engine.ended is not None:
             return
-        value = b"%s/%d" % (self.name.encode(), self.serial)
-        size = estimate_record_size(None, value, ())
-        at = int(self.world.wall_clock() * 1000)
+        value, size, at = self.made()
         place = engine.accumulator.append(
             partition, None, value, (), at, size, self.world.now, owner
         )
@@ -85,13 +114,7 @@ class ProducerDriver(Driver):
                 lambda room: self.append(partition, owner) if room else None,
             )
             return
-        self.serial += 1
-        self.ledger.sent(partition, value)
-        self.unsettled.add(value)
-        batch = place.batch
-        self.calls.begin(batch.done, f"{self.name}: batch of {partition}", batch.deadline)
-        batch.done.when_done(lambda _: self.settled(batch, place.index, value))
-        check_limits(engine, len(self.calls))
+        self.note(partition, place.batch, place.index, value)
         if place.wake:
             self.host.wake()
 
@@ -117,7 +140,7 @@ class ProducerDriver(Driver):
     def probe(self) -> None:
         """One record for each partition, once those before have their outcomes."""
         for partition in range(len(self.cluster.topics[TOPIC].partitions)):
-            self.append(TopicPartition(TOPIC, partition))
+            self.put(TopicPartition(TOPIC, partition))
 
     def finished(self) -> bool:
         """All have an outcome, and every partition took one since the faults ended."""

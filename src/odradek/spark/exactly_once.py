@@ -36,7 +36,7 @@ from odradek.spark.sink_messages import SinkCommit, Task
 from odradek.spark.sink_options import SinkOptions
 from odradek.spark.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink_schema import SinkColumns
-from odradek.spark.sink_sending import Patience, RowProducer, RowSender
+from odradek.spark.sink_sending import Patience, RowProducer, RowSender, window_of
 from odradek.spark.worker_clients import Clock
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ FENCE_S = 10.0
 """Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
 CONTACT_S = 2.0
 """Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
+SEVERAL = "Several writes of one query, job or foreachBatch function need a sinkName each."
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
 
@@ -167,7 +168,7 @@ class TransactionalTask:
         try:
             found = self._fence()
             if found is not None and found[0].batch >= self._batch:
-                return self._replay(found[0], batches)
+                return self._replay(*found, batches)
             return self._write(found, batches)
         except KafkaError as error:
             better = self._explained(error)
@@ -203,7 +204,7 @@ class TransactionalTask:
             self._producer,
             self._columns,
             self._patience,
-            window=int(self._config["buffer.memory"]) // 2,
+            window=window_of(self._config),
         )
         for batch in batches:
             if batch.num_rows:
@@ -239,7 +240,7 @@ class TransactionalTask:
     def _count(self, batch: pa.RecordBatch) -> None:
         self._digest = (self._digest + digest(self._columns.of_records(batch))) & MASK
 
-    def _replay(self, marker: Marker, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+    def _replay(self, marker: Marker, topic: str, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
         """The batch is written: look whether these are the same rows, and write nothing."""
         if marker.batch > self._batch:
             raise ReplayError(
@@ -248,6 +249,11 @@ class TransactionalTask:
                 "nothing is wrong), or the checkpoint was set back or copied, or two queries run "
                 "from copies of one checkpoint. A query that shall write again what it wrote "
                 "needs a new checkpoint, or another sinkName."
+            )
+        if self._options.topic not in (None, topic):
+            raise ReplayError(
+                f"{self._where()} was written before, to topic {topic!r}, and comes again for "
+                f"topic {self._options.topic!r}. Nothing was written now. {SEVERAL}"
             )
         rows = 0
         for batch in batches:
@@ -262,9 +268,9 @@ class TransactionalTask:
                 f"{self._digest:016x}). Nothing was written now. A batch must be the same each "
                 "time it is computed: look for rand(), uuid(), current_timestamp() in the rows, a "
                 "repartition without columns, limits without an order, or a query, source options "
-                "or numbers of partitions that were changed between the runs. To go on with other "
-                f"rows all the same, stop the query and delete the group {self._id!r}: then this "
-                "partition of the batch is written a second time."
+                f"or numbers of partitions that were changed between the runs. {SEVERAL} To go on "
+                f"with other rows all the same, stop the query and delete the group {self._id!r}: "
+                "then this partition of the batch is written a second time."
             )
         logger.info("sink: %s: %d rows were written before; skipped", self._where(), rows)
         return self._message(rows, marker, skipped=True)

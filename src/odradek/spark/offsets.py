@@ -70,7 +70,10 @@ def positions_from_json(
         raise OptionError(f'{where}: expected JSON like {{"topic":{{"0":5}}}}, got {nested!r:.80}')
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
-            raise OptionError(f"{where}: topic {topic!r} needs an object of partitions and offsets")
+            raise OptionError(
+                f"{where}: topic {topic!r} needs an object of partitions and what is to be said of "
+                f"each, not {partitions!r:.80}"
+            )
         for number, offset in partitions.items():
             # isdecimal alone lets other scripts' digits through, which int() reads as well.
             if not (number.isascii() and number.isdecimal()):

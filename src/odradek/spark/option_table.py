@@ -72,9 +72,10 @@ _ENDS = (
         "startingOffsets",
         "stream: latest, batch: earliest",
         "earliest, latest (streams only), or JSON with an offset for every partition that is "
-        "read: -2 is earliest, -1 latest. Offsets out of a checkpoint can be copied here as they "
-        "are, the JVM connector's and this one's, a line or a whole file. Partitions that join "
-        "later start at their beginning.",
+        "read: -2 is earliest, -1 latest, also as words and for a topic as a whole "
+        '(`{"topic":"earliest"}`, which the JVM connector refuses). Offsets out '
+        "of a checkpoint can be copied here as they are, the JVM connector's and this one's, a "
+        "line or a whole file. Partitions that join later start at their beginning.",
     ),
     SparkOption(
         "endingTimestamp",
@@ -87,7 +88,8 @@ _ENDS = (
     SparkOption(
         "endingOffsets",
         "latest",
-        "latest, or JSON with an offset for every partition (-1 is latest).",
+        'latest, or JSON with an offset for every partition (-1 or "latest" is its end), or latest '
+        'for a topic as a whole: `{"topic":"latest"}`.',
         BATCHES,
     ),
 )
@@ -186,6 +188,15 @@ _TRUST = (
 )
 _REST = (
     SparkOption("includeHeaders", "false", "Add the column headers."),
+    SparkOption(
+        "outOfRangeTimestamps",
+        "error",
+        "What becomes of a record's timestamp that microseconds in 64 bits can't hold (beyond the "
+        "year 294246: a clock or a unit was wrong). error: the task fails and names topic, "
+        "partition, offset and timestamp. null: the timestamp is null and the record is read. A "
+        "schema without the column timestamp isn't concerned.",
+        own=True,
+    ),
     SparkOption(
         "groupIdPrefix",
         "–",

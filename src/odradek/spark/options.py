@@ -34,6 +34,7 @@ from odradek.spark.option_values import (
 )
 from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
+from odradek.spark.topic_names import check_pattern, checked_name, listed_names
 from odradek.spark.topic_patterns import compiled
 from odradek.spark.values import JsonFormat, parse_value_format
 
@@ -86,6 +87,8 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     include_headers: bool = False
+    null_timestamps: bool = False
+    """Whether timestamps that Spark can't hold are null."""
     poll_timeout: float = 120.0
     outage_tolerance: float = 600.0
     fetch_attempts: int = 3
@@ -166,6 +169,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         fail_on_data_loss=boolean(plain, "failOnDataLoss", default=True),
         allow_cluster_change=boolean(plain, "allowClusterChange", default=False),
         include_headers=boolean(plain, "includeHeaders", default=False),
+        null_timestamps=choice(plain, "outOfRangeTimestamps", "error", "null") == "null",
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=_commit_group(plain, kafka),
         pause_file=_pause_file(plain),
@@ -312,21 +316,18 @@ def _what_to_read(
         )
     if chosen == ["subscribePattern"]:
         pattern = plain["subscribepattern"].strip()
+        check_pattern("subscribePattern", pattern)
         compiled(pattern)
         return (), None, pattern
     if chosen == ["subscribe"]:
-        topics = [topic.strip() for topic in plain["subscribe"].split(",")]
-        found = tuple(sorted({topic for topic in topics if topic}))
-        if not found:
-            raise OptionError("option subscribe names no topic")
-        return found, None, None
+        return listed_names("subscribe", plain["subscribe"]), None, None
     partitions: set[TopicPartition] = set()
     for topic, numbers in json_object("assign", plain["assign"]).items():
         if not isinstance(numbers, list) or not all(
             isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers
         ):
             raise OptionError(f"option assign: topic {topic!r} needs a list of partition numbers")
-        partitions.update(TopicPartition(topic, n) for n in numbers)
+        partitions.update(TopicPartition(checked_name("assign", topic), n) for n in numbers)
     if not partitions:
         raise OptionError("option assign names no partition")
     return tuple(sorted({tp.topic for tp in partitions})), tuple(sorted(partitions)), None

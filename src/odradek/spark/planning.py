@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from odradek.common.types import TopicPartition
-from odradek.spark.bounds import OffsetSpec
+from odradek.spark.bounds import OffsetSpec, time_in_words
 from odradek.spark.offsets import EARLIEST, LATEST, Positions, StreamOffset
 from odradek.spark.problems import OptionError
 
@@ -126,8 +126,8 @@ def resolve_times(
         if offset is None and not spec.else_latest:
             time = spec.time if spec.time is not None else spec.times[tp]
             raise OptionError(
-                f"option {spec.option}: {tp} has no record at or after {time}; to start at the end "
-                "there, set option startingOffsetsByTimestampStrategy to latest"
+                f"option {spec.option}: {tp} has no record at or after {time_in_words(time)}; to "
+                "start at the end there, set option startingOffsetsByTimestampStrategy to latest"
             )
         found[tp] = ends()[tp] if offset is None else offset
     return found

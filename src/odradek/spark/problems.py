@@ -47,5 +47,9 @@ class MissingTopicError(KafkaError):
     """A topic or partition that the options name doesn't exist."""
 
 
+class TimestampRangeError(KafkaError):
+    """A record's timestamp is none that Spark's column can hold (option outOfRangeTimestamps)."""
+
+
 class UndecodableValueError(KafkaError):
     """A value isn't what option valueSchema says, and option valueMode is FAILFAST."""

@@ -18,6 +18,7 @@ from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.discovery import CONFIRM_S
+from odradek.spark.event_times import check_times
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import (
     DataLossError,
@@ -111,6 +112,8 @@ class ReadLimits:
     poll_timeout: float
     outage_tolerance: float
     fail_on_data_loss: bool
+    null_timestamps: bool = False
+    """Whether a timestamp that Spark can't hold is null; else it is an error."""
 
 
 class Silence:
@@ -234,7 +237,8 @@ class RangeReader:
         self, columns: Sequence[str], target: pa.Schema, decoder: Decoder | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Give the range's records in batches of exactly the target schema."""
-        fetched = [*columns, *(("offset",) if decoder and "offset" not in columns else ())]
+        named = decoder is not None or self._checks_times(columns)
+        fetched = [*columns, *(("offset",) if named and "offset" not in columns else ())]
         gatherer, silence = Gatherer(), self._silence
         self._assign_at(self._wanted.start)
         if not self._is_planned_topic():
@@ -282,6 +286,8 @@ class RangeReader:
         target: pa.Schema,
         decoder: Decoder | None,
     ) -> pa.RecordBatch:
+        if self._checks_times(columns):
+            check_times(batch, self._wanted.tp, self._consumer, self._clock)
         if decoder is None:
             return fit(batch, columns, target)
         try:
@@ -292,6 +298,9 @@ class RangeReader:
                 f"{self._wanted.tp}: the value at offset {offset} doesn't fit option valueSchema "
                 f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
             ) from None
+
+    def _checks_times(self, columns: Sequence[str]) -> bool:
+        return "timestamp" in columns and not self._limits.null_timestamps
 
     def _is_planned_topic(self) -> bool:
         """Whether it isn't a topic that only has the same name; raises where that can't be let go.

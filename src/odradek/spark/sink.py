@@ -25,7 +25,7 @@ from odradek.spark.sink_messages import SinkCommit, Task, batch_task, stream_tas
 from odradek.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from odradek.spark.sink_problems import SinkSchemaError
 from odradek.spark.sink_schema import SinkColumns, check_columns
-from odradek.spark.sink_sending import Patience, RowSender
+from odradek.spark.sink_sending import Patience, RowSender, window_of
 from odradek.spark.worker_process import task_begins
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def write_rows(
         producer,
         columns,
         patience,
-        window=int(config["buffer.memory"]) // 2,
+        window=window_of(config),
         first_contact=None if known else options.first_contact(task.attempt),
     )
     try:

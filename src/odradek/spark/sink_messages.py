@@ -79,4 +79,7 @@ def batch_task(options: SinkOptions | None = None) -> Task:
     partition, attempt = context.partitionId(), context.attemptNumber()
     if options is None or options.job_id is None:
         return Task(partition, attempt)
-    return Task(partition, attempt, options.batch_id, options.job_id)
+    # In foreachBatch the job is the query (`write_batch`), and its run can be told from the last.
+    is_query = context.getLocalProperty(QUERY_ID) == options.job_id
+    run = context.getLocalProperty(RUN_ID) if is_query else None
+    return Task(partition, attempt, options.batch_id, options.job_id, run)

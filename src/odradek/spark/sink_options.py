@@ -22,6 +22,7 @@ from odradek.spark.option_values import boolean, seconds, whole
 from odradek.spark.options import CLIENT_ID, PREFIX, sealed_options
 from odradek.spark.others_settings import without_others
 from odradek.spark.problems import OptionError
+from odradek.spark.topic_names import checked_name
 
 logger = logging.getLogger("odradek.spark")
 
@@ -79,8 +80,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "batchId",
             "0",
-            "exactly_once in a batch query: counts up with each new write of a jobId; in "
-            "foreachBatch the batch's id.",
+            "exactly_once in a batch query: counts up with each new write of a jobId. In "
+            "foreachBatch `write_batch` gives both.",
             BATCHES,
         ),
         SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
@@ -104,10 +105,11 @@ MOST_IN_FLIGHT = 5
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
 """What `outageTolerance` stands for in a producer."""
 
-_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT} | {
+MEMORY, LARGEST = "buffer.memory", "max.request.size"
+
+_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT, MEMORY, LARGEST} | {
     "bootstrap.servers",
     "client.id",
-    "buffer.memory",
     "transaction.timeout.ms",
 }
 
@@ -147,7 +149,7 @@ class SinkOptions:
         """Build a producer's configuration: it waits as long as the query tolerates."""
         config = dict(self.kafka)
         config.setdefault("client.id", CLIENT_ID)
-        config.setdefault("buffer.memory", str(BUFFER))
+        config[MEMORY] = _room(config)
         patience = str(max(1, round(self.outage_tolerance * 1000)))
         config.setdefault("delivery.timeout.ms", patience)
         config.setdefault("max.block.ms", patience)
@@ -249,12 +251,21 @@ def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
     if not kafka.get("bootstrap.servers", "").strip():
         raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
     try:
-        Config(PRODUCER, kafka)
+        Config(PRODUCER, {**kafka, MEMORY: _room(kafka)})
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
     except ConfigurationError as error:
         raise OptionError(f"in the options kafka.*: {error}") from error
     return kafka
+
+
+def _room(kafka: Mapping[str, Any]) -> str:
+    """Bytes that may wait. The largest row must find room: where only its size is given, memory
+    goes with it; where only the memory is given, the client lowers the largest size by itself.
+    """
+    most = str(kafka.get(LARGEST, "")).strip()
+    usual = str(max(BUFFER, int(most) if most.isdecimal() else 0))
+    return str(kafka.get(MEMORY, usual))
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:
@@ -281,7 +292,7 @@ def _topic(plain: Mapping[str, str]) -> str | None:
     name = plain["topic"].strip()
     if not name:
         raise OptionError("option topic is empty: name a topic, or leave it out")
-    return name
+    return checked_name("topic", name)
 
 
 def _delivery(plain: Mapping[str, str]) -> str:

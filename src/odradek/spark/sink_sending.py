@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from odradek.record.sent_columns import InvalidRowError
 from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink_problems import SinkRowError, SinkWriteError
 from odradek.spark.sink_schema import SinkColumns, TopicRows
+from odradek.spark.topic_names import RULE, is_name
 from odradek.spark.worker_clients import Clock
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ class Patience:
                 )
 
 
+def window_of(config: Mapping[str, Any]) -> int:
+    """Give the bytes of rows that may be unacknowledged: half of the producer's memory, since rows
+    are there twice for a moment, as Spark gave them and as records.
+    """
+    return int(config["buffer.memory"]) // 2
+
+
 class RowSender:
     """Sends the batches of one task; its state is what isn't acknowledged yet."""
 
@@ -121,6 +129,7 @@ class RowSender:
         """Hand a batch to the producer; waits while too much is unacknowledged."""
         for of_topic in self._columns.by_topic(batch, self.rows):
             if of_topic.topic not in self._known:
+                _check_name(of_topic)
                 self.meet(of_topic.topic)
             for piece in of_topic.slices(min(PIECE, self._window)):
                 self._send(piece)
@@ -176,6 +185,17 @@ class RowSender:
         self._bytes -= size
         if error is not None:
             raise _failure(error, future, piece) from error
+
+
+def _check_name(rows: TopicRows) -> None:
+    """A name that no broker can have would only be asked for; option topic was checked before."""
+    if not is_name(rows.topic):
+        row = rows.row(0)
+        raise SinkRowError(
+            f"row {row} of this task has {rows.topic!r:.120} in column topic, which can't be a "
+            f"topic's name: {RULE}",
+            row,
+        )
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:

@@ -67,7 +67,12 @@ def read_partition(
         # This worker last read the topic before it was made anew; the planner knows better.
         consumer = clients.checkout(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
-    limits = ReadLimits(options.poll_timeout, options.outage_tolerance, options.fail_on_data_loss)
+    limits = ReadLimits(
+        options.poll_timeout,
+        options.outage_tolerance,
+        options.fail_on_data_loss,
+        options.null_timestamps,
+    )
     reader = RangeReader(consumer, partition.wanted, partition.topic_id, limits, SystemClock())
     try:
         yield from reader.batches(columns, target, decoder_of(options, columns, target))

@@ -322,6 +322,7 @@ class OffsetTracker:
         beginnings: planning.Ask,
         ends: planning.Ask,
     ) -> dict[TopicPartition, int]:
+        spec = spec.over(topics.partitions)
         planning.check_names_all(spec, topics.partitions)
         if spec.time is not None or spec.times:
             times = spec.times or dict.fromkeys(topics.partitions, spec.time or 0)

@@ -41,8 +41,8 @@ class Asked:
         self.watched_by += 1
         return self.seconds
 
-    def too_late(self, what: str) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"no {what} in time")
+    def too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
+        return KafkaTimeoutError(f"no acknowledgement of records for {of.partition} in time")
 
     def surface(self, error: BaseException) -> None:
         raise error
@@ -203,7 +203,7 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
 
 def test_the_real_producer_says_how_long_and_what(producer: Producer) -> None:
     assert producer.watched() == 120.0
-    error = producer.too_late("acknowledgement of records for t-0")
+    error = producer.too_late(1)
     assert error.__notes__ == ["The records are still being sent."]
 
 

@@ -16,6 +16,7 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientForkedError, KafkaError
@@ -43,6 +44,28 @@ def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], objec
         thread.join(PATIENCE)
         assert not thread.is_alive()
     return raised
+
+
+def test_threads_send_in_order_before_anything_is_known() -> None:
+    """The first records wait for metadata, and those that come after it pass none of them."""
+    with one_broker(partitions=4) as (_, servers), Producer(bootstrap_servers=servers) as producer:
+        futures: list[list[RecordFuture]] = [[] for _ in range(THREADS)]
+
+        def work(number: int) -> None:
+            key = b"%d" % number
+            futures[number] = [
+                producer.send("t", b"", key, partition=number if turn % 3 else None)
+                for turn in range(300)
+            ]
+
+        jobs = [partial(work, number) for number in range(THREADS)]
+        assert together(jobs, lambda: None) == []
+        for mine in futures:
+            last: dict[int, int] = {}
+            for place in (future.result(PATIENCE) for future in mine):
+                assert last.get(place.partition, -1) < place.offset
+                last[place.partition] = place.offset
+        assert producer._engine.accumulator.used == 0
 
 
 @pytest.mark.parametrize("fork", [False, True])

@@ -7,13 +7,14 @@ import os
 import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from odradek.cli.demo import picture, report, svg
 from odradek.cli.demo.data import Flights
-from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, Picture
+from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, Picture, labels
 from odradek.cli.demo.sample import EVERY, NoSuchRowsError, Sample, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
 
@@ -174,11 +175,14 @@ def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.Mo
         Sample(6_737)
 
 
+RESULT = report.Result(3_900, 3_899, 1, 2, 4.0, 0.25, None, 2, 9, 3, matches_reference=False)
+
+
 def drawing() -> Picture:
     samples = [report.Sample(n / 2, {"sent": n * 100, "read": n * 90}) for n in range(40)]
     marks = [(5.5, "rebootstrap"), (6.0, "rebootstrap"), (9.0, "rebootstrapped")]
     labels = {"sent": "sent & done", "read": "read"}
-    return report.picture(samples, labels, (5.0, 9.0), marks, window=6)
+    return report.picture(samples, labels, (5.0, 9.0), marks, RESULT)
 
 
 def texts(rendered: str) -> list[str]:
@@ -201,9 +205,20 @@ def test_the_picture_is_drawn_twice_or_once(
 
 def test_a_vector_picture_says_what_it_shows() -> None:
     words = texts(svg.render(drawing()))
-    for expected in ("seconds", "rows per second", "rows", "sent & done", "no broker", "4,000"):
-        assert expected in words, expected
+    for expected in ("seconds", "rows so far", "sent & done", "read", "no broker", "4,000"):
+        assert words.count(expected) == 1, expected
     assert sum("starts again from" in one for one in words) == 1  # two marks, one legend
+    told = "3,900 rows · 4.0 s without a broker · lost 1 · doubled 2 · recovered: the producer"
+    assert words[0] == told + " after 0.2 s"
+
+
+@pytest.mark.parametrize("values", [(9.0, 9.0, 9.0), (0.0, 0.0), (9.0, 8.9, 0.0), (3.0,)])
+def test_names_of_lines_never_lie_on_each_other(values: tuple[float, ...]) -> None:
+    lines = [Line(str(n), "black", [(0.0, 0.0), (1.0, v)]) for n, v in enumerate(values)]
+    placed = [share for share, _ in labels(Panel("rows", [*lines, Line("none", "red", [])]), 0.1)]
+    assert len(placed) == len(values)
+    assert all(above - below >= 0.1 - 1e-9 for above, below in pairwise(placed))
+    assert all(0.05 - 1e-9 <= share <= 0.95 + 1e-9 for share in placed)
 
 
 def test_lanes_have_names_and_notes() -> None:

@@ -55,6 +55,11 @@ class FoundOffset:
     offset: int
 
 
+@dataclass(frozen=True)
+class SingleRecord:
+    timestamp_ms: int
+
+
 @dataclass
 class MemoryCluster:
     """Topics as (id, {partition: (begin, end)}); also counts what is asked."""
@@ -69,6 +74,8 @@ class MemoryCluster:
     gaps: dict[TopicPartition, set[int]] = field(default_factory=dict)
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     """What a poll raises for a partition, at most once a second; the others go on."""
+    wild: dict[int, int] = field(default_factory=dict)
+    """Timestamps, by offset, that microseconds can't hold."""
     stuck: bool = False
     waits_through: bool = False
     """A question waits for the end of an outage, where that comes within its timeout."""
@@ -211,7 +218,10 @@ class MemoryConsumer:
             "topic": pa.repeat(tp.topic, len(offsets)),
             "partition": pa.repeat(pa.scalar(tp.partition, pa.int32()), len(offsets)),
             "offset": pa.array(offsets, pa.int64()),
-            "timestamp": pa.array([o * 1000 for o in offsets], pa.timestamp("us", "UTC")),
+            "timestamp": pa.array(
+                [None if o in self._cluster.wild else o * 1000 for o in offsets],
+                pa.timestamp("us", "UTC"),
+            ),
             "timestampType": pa.repeat(pa.scalar(0, pa.int32()), len(offsets)),
             "headers": pa.array(
                 [None if o % 2 else [("h", b"1")] for o in offsets],
@@ -219,6 +229,11 @@ class MemoryConsumer:
             ),
         }
         return pa.RecordBatch.from_pydict({name: everything[name] for name in columns or ()})
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[SingleRecord]:
+        self._ask("poll", timeout)
+        [(_, at)] = self._positions.items()
+        return [SingleRecord(self._cluster.wild.get(at, at * 1000))]
 
     def explain(self) -> str:
         return "the explanation of the client"

@@ -55,3 +55,49 @@ def test_the_redaction_for_connect_knows_every_secret() -> None:
             shown = f'key: "kafka.{name}"\n value: "pass \\"word\\" 1"\n}}'
             assert re.sub(expression, "***", shown) == 'key: "***\n}', name
         assert re.search(expression, 'key: "kafka.client.id"\n value: "etl"') is None
+
+
+TESTS = Path(__file__).resolve().parents[2]
+GUIDE = (
+    "assign subscribe subscribePattern kafka.bootstrap.servers startingTimestamp "
+    "startingOffsetsByTimestamp startingOffsets endingTimestamp endingOffsetsByTimestamp "
+    "endingOffsets failOnDataLoss kafkaConsumer.pollTimeoutMs fetchOffset.numRetries "
+    "fetchOffset.retryIntervalMs maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
+    "minPartitions maxRecordsPerPartition groupIdPrefix kafka.group.id includeHeaders "
+    "startingOffsetsByTimestampStrategy spark.sql.streaming.kafka.useDeprecatedOffsetFetching "
+    "spark.kafka.consumer.cache.* spark.kafka.consumer.fetchedData.* spark.kafka.producer.cache.* "
+    "spark.kafka.clusters.* kafka.isolation.level topic kafka.auto.offset.reset "
+    "kafka.key.deserializer kafka.value.deserializer kafka.enable.auto.commit "
+    "kafka.interceptor.classes"
+)
+"""What Spark's guide to its connector sets, by name."""
+
+
+def differences() -> list[list[str]]:
+    """The rows of the page's table, cell by cell."""
+    [found] = re.findall(r"<!-- differences -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    rows = [line.strip("|").split(" | ") for line in found.splitlines() if line.startswith("| ")]
+    return [row for row in rows[1:] if not row[0].strip().startswith("**")]
+
+
+def test_each_difference_from_the_jvm_connector_names_a_test_that_is_there() -> None:
+    places = ("unit/spark", "unit/cli/pipeline", "spark", "simulation")
+    files = [file for place in places for file in (TESTS / place).glob("test_*.py")]
+    there = {name for file in files for name in re.findall(r"def test_(\w+)\(", file.read_text())}
+    cases = (TESTS / "spark" / "parity_cases.py").read_text()
+    rows = differences()
+    assert len(rows) > 40
+    for row in rows:
+        assert len(row) == 4, row
+        tests, parity = re.findall(r"`(\w+)`", row[3]), re.findall(r"\*([^*]+)\*", row[3])
+        assert tests or parity, f"nothing keeps this true: {row[0]}"
+        assert set(tests) <= there, f"no such tests: {set(tests) - there}"
+        for name in parity:
+            assert f'"{name}"' in cases, f"the parity test has no case {name}"
+
+
+def test_the_page_names_all_that_spark_s_guide_to_its_connector_sets() -> None:
+    page = PAGE.read_text()
+    assert [
+        name for name in GUIDE.split() if f"`{name}`" not in page and f"`{name}=" not in page
+    ] == []

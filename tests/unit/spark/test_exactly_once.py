@@ -287,3 +287,16 @@ def test_the_driver_finds_what_a_wider_run_wrote_of_the_same_batch(log: MemoryLo
     assert log.steps.count("marker") == BEYOND
     assert len(log.closed) == log.made
     assert sink_id(options(sinkName="other"), "q", 5) == "odradek-q-other-5"
+
+
+def test_a_second_write_of_one_batch_to_another_topic_is_not_taken_for_its_replay(
+    log: MemoryLog,
+) -> None:
+    """Two writes in one foreachBatch function without names: the same rows would be left out."""
+    log.topics = ("t", "u")
+    write(log, ["a"])
+    with pytest.raises(ReplayError, match=r"to topic 't'.* for topic 'u'.*need a sinkName each"):
+        write(log, ["a"], topic="u")
+    assert write(log, ["a"], topic="u", sinkName="second").rows == 1
+    with pytest.raises(ReplayError, match="need a sinkName each"):
+        write(log, ["b"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import odradek.spark
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import TopicPartition
 from odradek.spark.offsets import EARLIEST, LATEST
@@ -314,3 +317,33 @@ def test_no_option_names_code_to_run(query: str, name: str) -> None:
     said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
     assert "settings name no code to run" in said
     assert "sasl.oauthbearer.token.endpoint.url" in said
+
+
+def test_timestamps_that_can_not_be_held_are_an_error_unless_null_is_wanted() -> None:
+    assert not parse_options(BASE, BATCH).null_timestamps
+    assert parse_options({**BASE, "outOfRangeTimestamps": "NULL"}, STREAM).null_timestamps
+    told = refused(BATCH, outOfRangeTimestamps="drop")
+    assert told == "option outOfRangeTimestamps must be error or null, not 'drop'"
+
+
+def test_a_reader_makes_no_topic_and_has_a_name_of_its_own() -> None:
+    """Java's consumer has allow.auto.create.topics=true: a typo makes a topic."""
+    config = parse_options(BASE, STREAM).consumer_config(None)
+    assert (config["allow.auto.create.topics"], config["client.id"]) == ("false", "odradek-spark")
+    named = parse_options({**BASE, "groupIdPrefix": "etl"}, STREAM).consumer_config(None)
+    assert named["client.id"] == "etl"
+    both = {**BASE, "groupIdPrefix": "etl", "kafka.client.id": "mine"}
+    assert parse_options(both, STREAM).consumer_config(None)["client.id"] == "mine"
+
+
+def test_a_topic_that_kafka_keeps_for_itself_is_read_where_it_is_named() -> None:
+    found = parse_options({**BASE, "subscribe": "__consumer_offsets"}, BATCH)
+    assert found.topics == ("__consumer_offsets",)
+
+
+def test_spark_s_own_settings_for_the_jvm_connector_are_read_nowhere() -> None:
+    """spark.kafka.consumer.cache.*, spark.kafka.clusters.* and the like: the docs say so."""
+    sources = Path(odradek.spark.__file__).parent.rglob("*.py")
+    assert not [
+        p.name for p in sources if re.search(r"spark\.(sql\.streaming\.)?kafka\.", p.read_text())
+    ]

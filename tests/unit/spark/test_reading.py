@@ -14,7 +14,12 @@ from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPar
 from odradek.common.types import TopicPartition
 from odradek.spark import reading
 from odradek.spark.planning import OffsetRange
-from odradek.spark.problems import DataLossError, NoProgressError, OutageError
+from odradek.spark.problems import (
+    DataLossError,
+    NoProgressError,
+    OutageError,
+    TimestampRangeError,
+)
 from odradek.spark.reading import Gatherer, RangeReader, ReadLimits
 from odradek.spark.schema import arrow_schema, check_schema, full_schema
 
@@ -32,8 +37,9 @@ def read(
     columns: Sequence[str] = ("offset",),
     lose: bool = True,
     topic_id: str = ID_1,
+    null_timestamps: bool = False,
 ) -> list[pa.RecordBatch]:
-    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=lose)
+    limits = ReadLimits(120.0, 300.0, lose, null_timestamps)
     consumer = cluster.connect({})
     reader = RangeReader(consumer, OffsetRange(TP, start, until), topic_id, limits, clock)
     full = arrow_schema(SCHEMA)
@@ -314,3 +320,38 @@ def test_large_records_among_many_small_ones_are_cut_off_from_each_other() -> No
 def test_a_record_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
     found = list(Gatherer().add(chunk(3, reading.MOST_BYTES + 1)))
     assert [b.num_rows for b in found] == [1, 1, 1]
+
+
+WILD = 10**17
+
+
+def test_a_timestamp_that_spark_can_not_hold_is_named(cluster: Any, clock: Any) -> None:
+    cluster.wild = {7: WILD, 9: -WILD}
+    words = rf"t-0: the record at offset 7 has the timestamp {WILD} ms, .*outOfRangeTimestamps=null"
+    with pytest.raises(TimestampRangeError, match=words):
+        read(cluster, clock, 5, 20, columns=("timestamp",))
+    assert offsets(read(cluster, clock, 5, 20)) == list(range(5, 20))  # it isn't asked for
+
+
+def test_the_place_is_named_where_the_record_can_not_be_read_again(
+    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.wild = {7: WILD}
+    consumer = cluster.connect({})
+    real = consumer.poll_arrow
+
+    def then_falls(**given: Any) -> Any:
+        found = real(**given)
+        cluster.down_until = clock.now() + 1000
+        return found
+
+    monkeypatch.setattr(consumer, "poll_arrow", then_falls)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    with pytest.raises(TimestampRangeError, match="offset 7 .* of which only its place is known"):
+        read(cluster, clock, 5, 20, columns=("timestamp",))
+
+
+def test_such_a_timestamp_is_null_where_that_is_wanted(cluster: Any, clock: Any) -> None:
+    cluster.wild = {7: WILD}
+    [batch] = read(cluster, clock, 6, 9, columns=("timestamp", "offset"), null_timestamps=True)
+    assert [t is None for t in batch.column("timestamp").to_pylist()] == [False, True, False]

@@ -19,6 +19,7 @@ from odradek.spark.sink_messages import (
     batch_task,
     stream_task,
 )
+from odradek.spark.sink_options import parse_sink_options
 from odradek.spark.sink_problems import SinkContextError
 from odradek.spark.source import KafkaDataSource
 
@@ -64,6 +65,9 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
     monkeypatch.setattr(TaskContext, "get", lambda: context)
     assert stream_task() == Task(3, 1, 12, "q", "r")
     assert batch_task() == Task(3, 1)
+    for job, run in (("q", "r"), ("other", None)):  # foreachBatch: the query itself is the job
+        given = {**OPTIONS, "delivery": "exactly_once", "jobId": job, "batchId": "7"}
+        assert batch_task(parse_sink_options(given, "batch")) == Task(3, 1, 7, job, run)
     del context._properties[BATCH_ID]
     with pytest.raises(SinkContextError, match=r"streaming\.sql\.batchId: None"):
         stream_task()

@@ -6,9 +6,11 @@ import logging
 
 import pytest
 
+from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.spark.option_table import BATCH, STREAM
 from odradek.spark.sink_options import OPTIONS, SinkOptions, parse_sink_options
+from odradek.spark.sink_sending import window_of
 
 
 def parse(query: str = STREAM, **given: str) -> SinkOptions:
@@ -117,3 +119,20 @@ def test_secrets_are_not_in_repr_or_errors() -> None:
     assert "hunter2" not in repr(parse(**secret))
     assert "hunter2" not in repr(parse(**secret).producer_config())
     assert "hunter2" not in refused(**secret, topik="t")
+
+
+def test_a_small_memory_lowers_the_largest_row_where_nobody_set_it() -> None:
+    """Copied queries have kafka.buffer.memory=16384: Java's client takes it, so does the sink."""
+    config = parse(**{"kafka.buffer.memory": "16384"}).producer_config()
+    assert (config["buffer.memory"], window_of(config)) == ("16384", 8192)
+    assert Config(PRODUCER, config)["max.request.size"] == 16384
+
+
+def test_a_large_row_brings_its_memory_where_nobody_set_it() -> None:
+    config = parse(**{"kafka.message.max.bytes": "104857600"}).producer_config()
+    assert config["buffer.memory"] == "104857600"
+    assert parse(**{"kafka.max.request.size": "1000"}).producer_config()["buffer.memory"] == str(
+        64 << 20
+    )
+    both = {"kafka.max.request.size": "1048576", "kafka.buffer.memory": "16384"}
+    assert "max.request.size (1048576) can't be above buffer.memory (16384)" in refused(**both)

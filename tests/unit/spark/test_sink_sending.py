@@ -12,7 +12,7 @@ from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer, Sent
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.spark.problems import OutageError
 from odradek.spark.sink_clients import MAX_PRODUCERS, ProducerCache
-from odradek.spark.sink_problems import SinkWriteError
+from odradek.spark.sink_problems import SinkRowError, SinkWriteError
 from odradek.spark.sink_schema import SinkColumns
 from odradek.spark.sink_sending import Patience, RowSender
 
@@ -107,3 +107,17 @@ def test_a_process_keeps_a_producer_for_each_configuration(clock: Any) -> None:
     closed = len(log.closed)
     assert cache.checkout({"a": "4"})[1] is False
     assert (len(cache), len(log.closed)) == (1, closed)
+
+
+def test_a_name_that_no_topic_can_have_names_its_row(clock: Any) -> None:
+    log = MemoryLog(clock)
+    producer = SlowProducer(log)
+    patience = Patience(60, clock, producer.explain)
+    sender = RowSender(producer, SinkColumns(("value",), None), patience, window=1 << 20)
+    sender.send(pa.RecordBatch.from_pydict({"topic": ["t", "t"], "value": ["a", "b"]}))
+    named = pa.RecordBatch.from_pydict({"topic": ["t", "a b"], "value": ["c", "d"]})
+    with pytest.raises(
+        SinkRowError, match="row 3 of this task has 'a b' in column topic"
+    ) as caught:
+        sender.send(named)
+    assert caught.value.row == 3

@@ -45,6 +45,11 @@ class Panel:
     height: float = 1.0
     """Compared with the other panels."""
 
+    @property
+    def top(self) -> float:
+        """The value at its upper edge."""
+        return 1.05 * (max((v for line in self.lines for _, v in line.points), default=0.0) or 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Band:
@@ -58,7 +63,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment, dotted in all panels; those with one label share a line of the legend."""
+    """A moment, dotted in all panels; those with one label share a word of the legend."""
 
     label: str
     colour: str
@@ -67,12 +72,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a legend."""
+    """One word of the legend."""
 
-    kind: Literal["line", "band", "mark", "box"]
+    kind: Literal["band", "mark", "box"]
     label: str
     colour: str
-    width: float = 1.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,14 @@ class Picture:
     """Panels that share one axis of seconds."""
 
     title: str
+    """What it shows to have happened."""
     panels: Sequence[Panel]
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
     key: Sequence[tuple[str, str]] = ()
     """What the colours of the lanes mean: (label, colour)."""
+    subtitle: str = ""
+    """What was done."""
     x_label: str = "seconds"
 
     @property
@@ -95,14 +102,29 @@ class Picture:
         at += [band.stop for band in self.bands] + [mark.at for mark in self.marks]
         return max(at, default=0.0) or 1.0
 
-    def legend(self, panel: Panel) -> list[Entry]:
-        """What stands beside a panel; what holds for all beside the last one."""
-        entries = [Entry("line", line.label, line.colour, line.width) for line in panel.lines]
-        if panel is self.panels[-1]:
-            entries += [Entry("box", label, colour) for label, colour in self.key]
-            entries += [Entry("band", band.label, band.colour) for band in self.bands]
-            entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
+    def legend(self) -> list[Entry]:
+        """What holds for all panels; lines have their names beside them."""
+        entries = [Entry("box", label, colour) for label, colour in self.key]
+        entries += [Entry("band", band.label, band.colour) for band in self.bands]
+        entries += [Entry("mark", mark.label, mark.colour) for mark in self.marks]
         return list(dict.fromkeys(entries))
+
+
+def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
+    """How high the name of each line stands beside its end, as a share of the panel (0 to 1).
+
+    Lines that end together have their names below each other, `apart` from each other.
+    """
+    named = [(line.points[-1][1] / panel.top, line) for line in panel.lines if line.points]
+    named.sort(key=lambda at: -at[0])  # of those that end together the first one stays above
+    placed: list[tuple[float, Line]] = []
+    limit = 1.0 - apart / 2
+    for n, (at, line) in enumerate(named):
+        lowest = apart * (len(named) - n - 0.5)  # room for those that come below
+        limit = min(limit, max(at, lowest))
+        placed.append((limit, line))
+        limit -= apart
+    return placed
 
 
 def draw(picture: Picture, stem: Path) -> list[Path]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import matplotlib as mpl
 
-from odradek.cli.demo.picture import Panel, Picture
+from odradek.cli.demo.picture import Panel, Picture, labels
 
 mpl.use("Agg")
 
 WIDTH = 12.0
-PANEL = 3.2
-"""Inches."""
+PANEL, TEXT = 3.2, 0.2
+"""Inches: a panel and a line of text."""
 SHADE = 0.14
 
 
@@ -35,11 +35,15 @@ def render(picture: Picture, path: Path) -> None:
     )
     for panel, axis in zip(picture.panels, axes[:, 0], strict=True):
         _panel(picture, panel, axis)
-    axes[0, 0].set_title(picture.title, loc="left")
+    axes[0, 0].set_title(picture.title, loc="left", pad=24, fontweight="bold")
+    axes[0, 0].annotate(
+        picture.subtitle, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points"
+    )
     axes[-1, 0].set_xlim(0, picture.end)
     axes[-1, 0].set_xlabel(picture.x_label)
     if not any(panel.lanes for panel in picture.panels):
         figure.align_ylabels()
+    _legend(picture, figure)
     figure.savefig(path, dpi=120, bbox_inches="tight")
     plt.close(figure)
 
@@ -62,34 +66,39 @@ def _panel(picture: Picture, panel: Panel, axis: Any) -> None:
         axis.set_yticks(range(len(panel.lanes)), [lane.name for lane in panel.lanes])
         axis.invert_yaxis()
     else:
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, panel.top)
+        for share, named in labels(panel, TEXT / (PANEL * panel.height)):
+            axis.annotate(
+                named.label,
+                (1.01, share),
+                xycoords="axes fraction",
+                va="center",
+                color=named.colour,
+            )
         axis.set_ylabel(panel.label)
         axis.grid(alpha=0.3)
     for band in picture.bands:
         axis.axvspan(band.start, band.stop, color=band.colour, alpha=SHADE, linewidth=0)
     for mark in picture.marks:
         axis.axvline(mark.at, color=mark.colour, linewidth=0.9, linestyle=":")
-    _legend(picture, panel, axis)
 
 
-def _legend(picture: Picture, panel: Panel, axis: Any) -> None:
+def _legend(picture: Picture, figure: Any) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Any] = []
-    for entry in picture.legend(panel):
+    for entry in picture.legend():
         look: dict[str, Any] = {"color": entry.colour, "label": entry.label}
-        if entry.kind in ("band", "box"):
-            handles.append(Patch(alpha=SHADE if entry.kind == "band" else 1.0, **look))
+        if entry.kind == "mark":
+            handles.append(Line2D([], [], linestyle=":", **look))
         else:
-            look |= {"linestyle": ":" if entry.kind == "mark" else "-", "linewidth": entry.width}
-            handles.append(Line2D([], [], **look))
+            handles.append(Patch(alpha=SHADE if entry.kind == "band" else 1.0, **look))
     if handles:
-        axis.legend(
+        figure.legend(
             handles=handles,
-            loc="upper left",
-            bbox_to_anchor=(1.01, 1.0),
-            borderaxespad=0.0,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.04),
+            ncols=len(handles),
             frameon=False,
-            fontsize=9,
         )

@@ -57,6 +57,18 @@ class Result:
         """Every row landed exactly once in the aggregate and in Parquet."""
         return not self.lost and not self.duplicated and self.matches_reference
 
+    def headline(self) -> str:
+        """What happened, in a line."""
+        told = [f"{self.rows_sent:,} rows"]
+        if self.outage_s is not None:
+            told.append(f"{self.outage_s:.1f} s without a broker")
+        told += [f"lost {self.lost:,}", f"doubled {self.duplicated:,}"]
+        back = {"the producer": self.producer_recovery_s, "the reader": self.source_recovery_s}
+        known = [f"{who} after {s:.1f} s" for who, s in back.items() if s is not None]
+        if known:
+            told.append(f"recovered: {', '.join(known)}")
+        return " · ".join(told)
+
     def summary(self) -> dict[str, Any]:
         """What is printed line by line."""
         return self.to_dict()
@@ -146,26 +158,22 @@ def picture(
     labels: Mapping[str, str],
     outage: tuple[float, float] | None,
     marks: Sequence[tuple[float, str]],
+    result: Result,
     *,
-    window: int,
     more: Sequence[Panel] = (),
 ) -> Picture:
-    """Throughput over time with the outage marked, and more panels if there are any.
+    """What came in, acknowledged and out over time, and more panels if there are any.
 
-    `labels` names the counts of the samples; a rate is the mean of `window` samples.
+    `labels` names the counts of the samples.
     """
-    rates, totals = [], []
-    for (colour, width), (name, label) in zip(STROKES, labels.items(), strict=False):
-        values = [(s.at, float(s.rows[name])) for s in samples]
-        rate = [
-            (b[0], (b[1] - a[1]) / (b[0] - a[0]))
-            for a, b in zip(values, values[window:], strict=False)
-        ]
-        rates.append(Line(label, colour, rate, width))
-        totals.append(Line(label, colour, values, width))
+    lines = [
+        Line(label, colour, [(s.at, float(s.rows[name])) for s in samples], width)
+        for (colour, width), (name, label) in zip(STROKES, labels.items(), strict=False)
+    ]
     return Picture(
-        "A year of flights through a cluster that moves away and comes back elsewhere",
-        [Panel("rows per second", rates), Panel("rows", totals), *more],
+        result.headline(),
+        [Panel("rows so far", lines), *more],
         [Band("no broker", RED, *outage)] if outage is not None else [],
         [Mark(*MARKS[kind], at) for at, kind in marks],
+        subtitle="A year of flights through a cluster that moves away and comes back elsewhere",
     )

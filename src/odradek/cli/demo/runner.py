@@ -33,8 +33,6 @@ SHOWN = {
     "aggregated": "in Spark's aggregate",
     "written": "in Parquet",
 }
-WINDOW = 6
-"""Samples (half a second each) that a rate is the mean of: Spark works in batches."""
 CHUNK = 500
 LANDING_TIMEOUT = 150.0
 POLL = 0.5
@@ -226,7 +224,7 @@ class Demo:
         marks = [
             (e.time - began, e.kind) for e in events if e.kind in report.MARKS and e.time > began
         ]
-        drawing = report.picture(self._samples, SHOWN, outage, marks, window=WINDOW)
+        drawing = report.picture(self._samples, SHOWN, outage, marks, result)
         picture.draw(drawing, self._output / "demo")
         return result
 

@@ -36,8 +36,6 @@ SHOWN = {
     "acknowledged": "acknowledged to the producer",
     "read": "read by the consumer",
 }
-WINDOW = 4
-"""Samples, one a tick, that a rate is the mean of."""
 NAMED = 10
 """Rows that are named when they are missing or came twice."""
 
@@ -252,7 +250,7 @@ class Simulated:
             wall_s=time.perf_counter() - self._began,
             seed=self._seed,
             picture=report.picture(
-                self._samples, SHOWN, outage, marks, window=WINDOW, more=[self._dials()]
+                self._samples, SHOWN, outage, marks, result, more=[self._dials()]
             ),
             rates={name: self._rates(name) for name in SHOWN},
         )

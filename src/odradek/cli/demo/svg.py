@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from html import escape
 
 from odradek.cli.demo.picture import Line, Panel, Picture
+from odradek.cli.demo.picture import labels as picture_labels
 
 WIDTH = 1150
-LEFT, RIGHT, TOP, BOTTOM = 80, 270, 48, 56
+LEFT, RIGHT, TOP, BOTTOM = 80, 270, 62, 76
 LANES_LEFT = 185
 PANEL, GAP = 270, 22
-CHARACTER = 6.6
-"""Pixels that a letter of the legend takes, about."""
+CHARACTER, TEXT = 6.6, 18
+"""Pixels that a letter takes, about, and a line of text."""
 STYLE = (
     "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
-    ".title{font-size:16px}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
+    ".title{font-size:16px;font-weight:bold}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
 )
 
 
@@ -57,15 +58,17 @@ def render(picture: Picture) -> str:
     bottom = top - GAP
     for tick in ticks(picture.end, 12):
         body.append(_text(x(tick), bottom + 18, f"{tick:,g}", "tick", "middle"))
-    body.append(_text((left + WIDTH - RIGHT) / 2, bottom + 40, picture.x_label, "", "middle"))
+    body.append(_text((left + WIDTH - RIGHT) / 2, bottom + 36, picture.x_label, "", "middle"))
+    body += _legend(picture, left, bottom + 60)
     height = round(bottom + BOTTOM)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}"><style>{STYLE}</style>'
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
     )
-    title = _text(left, 28, picture.title, "title", "start")
-    return "\n".join([head, title, *body, "</svg>"]) + "\n"
+    titles = [_text(20, 26, picture.title, "title", "start")]
+    titles.append(_text(20, 46, picture.subtitle, "tick", "start"))
+    return "\n".join([head, *titles, *body, "</svg>"]) + "\n"
 
 
 Box = tuple[float, float, float, float]
@@ -86,14 +89,17 @@ def _panel(picture: Picture, panel: Panel, x: Scale, box: Box) -> Iterator[str]:
         yield _line((at, top), (at, bottom), mark.colour, dotted=True)
     size = f'width="{right - left}" height="{bottom - top}"'
     yield f'<rect class="frame" x="{left}" y="{top}" {size}/>'
-    yield from _legend(picture, panel, right + 14, top + 12)
+    apart = TEXT / (bottom - top)
+    for share, named in picture_labels(panel, apart):
+        y = round(bottom - share * (bottom - top), 1)
+        words = escape(named.label)
+        yield f'<text x="{right + 10}" y="{y + 4}" style="fill:{named.colour}">{words}</text>'
 
 
 def _lines(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
     left, top, right, bottom = box
-    high = max((v for line in panel.lines for _, v in line.points), default=0.0) or 1.0
-    y = Scale(0.0, high * 1.05, bottom, top)
-    for tick in ticks(high * 1.05, 6):
+    y = Scale(0.0, panel.top, bottom, top)
+    for tick in ticks(panel.top, 6):
         yield f'<line class="grid" x1="{left}" x2="{right}" y1="{y(tick)}" y2="{y(tick)}"/>'
         yield _text(left - 8, y(tick) + 4, f"{tick:,g}", "tick", "end")
     middle = (top + bottom) / 2
@@ -124,32 +130,15 @@ def _lanes(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
         yield _text(right + 14, middle + 4, lane.note, "", "start")
 
 
-def _legend(picture: Picture, panel: Panel, left: float, top: float) -> Iterator[str]:
-    room = int((RIGHT - 60) / CHARACTER)
-    if panel.lanes:  # their notes stand there
-        return
-    for entry in picture.legend(panel):
-        if entry.kind in ("band", "box"):
+def _legend(picture: Picture, left: float, y: float) -> Iterator[str]:
+    for entry in picture.legend():
+        if entry.kind == "mark":
+            yield _line((left, y), (left + 24, y), entry.colour, dotted=True)
+        else:
             opacity = 0.14 if entry.kind == "band" else 1.0
-            yield _box(left, top - 7, 24, 12, entry.colour, opacity=opacity)
-        else:
-            ends = (left, top), (left + 24, top)
-            yield _line(*ends, entry.colour, entry.width, dotted=entry.kind == "mark")
-        for words in _wrapped(entry.label, room):
-            yield _text(left + 32, top + 4, words, "", "start")
-            top += 16
-        top += 6
-
-
-def _wrapped(label: str, room: int) -> Iterator[str]:
-    line = ""
-    for word in label.split():
-        if line and len(line) + 1 + len(word) > room:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    yield line
+            yield _box(left, y - 6, 24, 12, entry.colour, opacity=opacity)
+        yield _text(left + 32, y + 4, entry.label, "", "start")
+        left += 56 + CHARACTER * len(entry.label)
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str) -> str:

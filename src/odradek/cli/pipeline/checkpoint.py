@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odradek.cli.pipeline.progress import positions
+from odradek.spark.progress import positions
 
 SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
@@ -72,5 +72,6 @@ def _ends(file: Path) -> dict[str, int]:
     where: dict[str, int] = {}
     with suppress(OSError, ValueError):  # a running query may be clearing it away
         for line in file.read_text().splitlines()[2:]:
-            where |= positions(json.loads(line)) if line.startswith("{") else {}
+            found = positions(json.loads(line)) if line.startswith("{") else {}
+            where |= {str(tp): offset for tp, offset in found.items()}
     return where

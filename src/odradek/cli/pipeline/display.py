@@ -43,7 +43,9 @@ class Display(Protocol):
         """Something happened: a kind, a sentence, and its parts for machines."""
 
     def batch(self, batch: Batch, rows: int) -> None:
-        """A batch is over; `rows` is the flow's sum in this run."""
+        """A batch is over; `rows` is the flow's sum in this run: what its sink has written, or what
+        was read where the sink doesn't tell.
+        """
 
     def outage(self, event: str, outage: Outage) -> None:
         """`outage`, `back` or `flowing`."""
@@ -105,7 +107,7 @@ class View(LiveView):
             self._plain_at[batch.flow] = now
             words = (
                 f"{batch.flow}: batch {batch.number}, {batch.rows:,} rows in {batch.seconds:.2f} s "
-                f"({batch.rate:,.0f} rows/s), {rows:,} in all, lag {lag_in_words(batch.lag)}"
+                f"({batch.rate:,.0f} rows/s), {total(batch, rows)}, lag {lag_in_words(batch.lag)}"
             )
             self._plainly(f"{now - self._began:8.1f} s  {words}")
 
@@ -125,7 +127,7 @@ class View(LiveView):
 
     def _draw(self) -> Group:
         table = Table(title=self._title, title_justify="left")
-        for heading in ("flow", "batch", "rows", "rows/s", "batch time", "rows in all", "lag"):
+        for heading in ("flow", "batch", "rows", "rows/s", "batch time", "in all", "lag"):
             table.add_column(heading, justify="left" if heading in ("flow", "lag") else "right")
         for name in self._names:
             if name not in self._flows:
@@ -134,13 +136,18 @@ class View(LiveView):
             batch, rows = self._flows[name]
             table.add_row(
                 name, str(batch.number), f"{batch.rows:,}", f"{batch.rate:,.0f}",
-                f"{batch.seconds:.2f} s", f"{rows:,}", lag_in_words(batch.lag),
+                f"{batch.seconds:.2f} s", total(batch, rows), lag_in_words(batch.lag),
             )  # fmt: skip
         out = [
             Text(f"{name}: no answer for {time.time() - one.begun:.0f} s", style="bold red")
             for name, one in list(self._out.items())
         ]
         return Group(table, *out, *self._lines)
+
+
+def total(batch: Batch, rows: int) -> str:
+    """A flow's rows in all, and which rows those are."""
+    return f"{rows:,} {'read' if batch.written is None else 'written'}"
 
 
 def lag_in_words(lag: Mapping[str, int]) -> str:

@@ -10,17 +10,22 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from odradek.cli.pipeline.document import Problems
 from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Pipeline, Sink, Source, View
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 
+T = TypeVar("T")
+
+NOT_CONNECTED = "connect back"
+"""Spark's words, "failed to" or "Timed out while waiting for the Python worker to" before them."""
 _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
+ONCE_MORE = "a Python process that Spark had started failed to connect back; trying once more"
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
@@ -88,13 +93,19 @@ class Graph:
     """The views and writers of one pipeline in one session."""
 
     def __init__(
-        self, pipeline: Pipeline, spark: Any, events: Path | None, pause: Path | None = None
+        self,
+        pipeline: Pipeline,
+        spark: Any,
+        events: Path | None,
+        pause: Path | None = None,
+        say: Callable[[str], object] = lambda text: None,
     ) -> None:
         """`events`: where the clients of each cluster tell of themselves; `pause`: a file that,
-        once it is there, keeps our sources from beginning another batch.
+        once it is there, keeps our sources from beginning another batch; `say`: is told of what
+        had to be tried again.
         """
         self._pipeline, self._spark, self._events = pipeline, spark, events
-        self._pause = pause
+        self._pause, self._say = pause, say
         self._problems: Problems = pipeline.problems
 
     def analyse(self) -> dict[str, Any]:
@@ -118,7 +129,7 @@ class Graph:
         started: dict[str, Any] = {}
         for name, sink in self._pipeline.sinks.items():
             try:
-                started[name] = self._writer(sink, frames[name]).start()
+                started[name] = self.start_one(name, frames[name])
             except Exception as error:  # Spark's and the sink's own, whichever it is
                 self._problems.add(sink.line_of(text_of(error)), f"sink {name}: {text_of(error)}")
                 for query in started.values():
@@ -126,6 +137,21 @@ class Graph:
                 break
         self._problems.check()
         return started
+
+    def start_one(self, name: str, frame: Any) -> Any:
+        """Start the query of one sink; raises what Spark raises."""
+        writer = self._writer(self._pipeline.sinks[name], frame)
+        return self._connected(f"sink {name}", writer.start)
+
+    def _connected(self, what: str, attempt: Callable[[], T]) -> T:
+        """Try again, once, where a Python process of Spark's was too slow to dial."""
+        try:
+            return attempt()
+        except Exception as error:  # the JVM's and PySpark's own, whichever it is
+            if not is_not_connected(error):
+                raise
+            self._say(f"{what}: {ONCE_MORE}")
+            return attempt()
 
     def _loaded(self, source: Source, reader: Any) -> None:
         made = reader.format(source.format).options(**self._plain(source))
@@ -136,7 +162,8 @@ class Graph:
                 self._problems.add(source.schema_line, f"schema of {source.name}: {text_of(error)}")
                 return
         try:
-            made.load().createOrReplaceTempView(source.name)
+            frame = self._connected(source.name, made.load)
+            frame.createOrReplaceTempView(source.name)
         except Exception as error:
             text = text_of(error)
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
@@ -188,6 +215,13 @@ class Graph:
         if sink.trigger == AVAILABLE_NOW:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=sink.trigger)
+
+
+def is_not_connected(error: BaseException) -> bool:
+    """Whether a Python process that Spark started was too slow to dial, as on a busy machine: what
+    it was for can be tried again.
+    """
+    return NOT_CONNECTED in str(error)
 
 
 def _plain_text(value: Any) -> str:

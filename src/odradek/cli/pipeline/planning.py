@@ -132,11 +132,11 @@ def describe(
     """Find out all of it; raises every problem of a step together. A session given goes on."""
     readings = ask_clusters(pipeline, say=say)
     if spark is not None:
-        return _described(pipeline, spark, readings)
+        return _described(pipeline, spark, readings, say)
     log = log or _log(pipeline)
     say("starting Spark" + ("" if log is None else f"; its log is {log}"))
     with _started(pipeline, log) as spark:
-        return _described(pipeline, spark, readings)
+        return _described(pipeline, spark, readings, say)
 
 
 @contextmanager
@@ -162,8 +162,10 @@ def _started(pipeline: Pipeline, log: Path | None) -> Iterator[Any]:
             end_session(spark)
 
 
-def _described(pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...]) -> Plan:
-    graph = Graph(pipeline, spark, None)
+def _described(
+    pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...], say: Callable[[str], object]
+) -> Plan:
+    graph = Graph(pipeline, spark, None, say=say)
     frames = graph.analyse()
     views = {name: _columns(spark.table(name)) for name in pipeline.views}
     writings = tuple(

@@ -6,10 +6,11 @@ anything, or ask Spark for more than it has gathered anyway.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from odradek.spark.progress import lag, positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,14 @@ class Batch:
     flow: str
     number: int
     rows: int
+    """Rows that were read."""
     seconds: float
     lag: Mapping[str, int] = field(default_factory=dict)
     """Records that wait behind this batch, by partition (`topic-0`), where the source says so."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
+    written: int | None = None
+    """Rows that the sink took; None where its format tells Spark of none (files)."""
 
     @property
     def rate(self) -> float:
@@ -36,6 +40,7 @@ class Batch:
             "flow": self.flow,
             "batch": self.number,
             "rows": self.rows,
+            "written": self.written,
             "seconds": round(self.seconds, 3),
             "rows_per_second": round(self.rate, 1),
             "lag": dict(self.lag),
@@ -51,7 +56,9 @@ class Progress:
         self._flow = flow
         self._seen: tuple[int, str] = (-1, "")
         self.rows = 0
-        """Of this run."""
+        """Of this run: written; read where the sink doesn't tell (see `written`)."""
+        self.written = False
+        """Whether `rows` counts what was written."""
         self.batches = 0
         self.positions: dict[str, int] = {}
         """The next offset of each partition, all of the query's sources together."""
@@ -69,10 +76,11 @@ class Progress:
             found = [one for one in recent() if self._seen < _key(one) <= _key(last)]
         self._seen = _key(last)
         batches = [batch_of(self._flow, one) for one in found]
-        self.rows += sum(batch.rows for batch in batches)
+        self.written = self.written or any(batch.written is not None for batch in batches)
+        self.rows += sum(b.rows if b.written is None else b.written for b in batches)
         self.batches += sum(batch.rows > 0 for batch in batches)
         for source in last["sources"]:
-            self.positions.update(positions(source["endOffset"]))
+            self.positions |= {str(tp): at for tp, at in positions(source["endOffset"]).items()}
         return batches
 
 
@@ -83,37 +91,18 @@ def _key(progress: Mapping[str, Any]) -> tuple[int, str]:
 
 def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
     """Make a batch of one progress."""
-    lag: dict[str, int] = {}
-    for source in progress["sources"]:
-        ends, latest = positions(source["endOffset"]), positions(source["latestOffset"])
-        lag |= {p: max(0, end - ends[p]) for p, end in latest.items() if p in ends}
     stages = {name: ms / 1000.0 for name, ms in progress["durationMs"].items()}
     return Batch(
         flow,
         progress["batchId"],
         progress["numInputRows"],
         stages.pop("triggerExecution", 0.0),
-        lag,
+        {str(tp): waiting for tp, waiting in lag(progress).items()},
         stages,
+        _written(progress.get("sink")),
     )
 
 
-def positions(offset: Any) -> dict[str, int]:
-    """Offsets by `topic-partition`; nothing for what isn't a Kafka source's offset."""
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return {}
-    if not isinstance(offset, Mapping):
-        return {}
-    topics = offset.get("o") if isinstance(offset.get("v"), int) else offset
-    if not isinstance(topics, Mapping):
-        return {}
-    return {
-        f"{topic}-{partition}": number
-        for topic, partitions in topics.items()
-        if isinstance(partitions, Mapping)
-        for partition, number in partitions.items()
-        if isinstance(number, int)
-    }
+def _written(sink: Mapping[str, Any] | None) -> int | None:
+    rows: int = -1 if sink is None else sink.get("numOutputRows", -1)
+    return None if rows < 0 else rows

@@ -25,7 +25,14 @@ from odradek.api.base import EVENTS_DIR
 from odradek.cli.demo.timeline import EventReader
 from odradek.cli.pipeline.checkpoint import Checkpoint, look
 from odradek.cli.pipeline.display import Display
-from odradek.cli.pipeline.graph import Graph, end_session, session, text_of
+from odradek.cli.pipeline.graph import (
+    ONCE_MORE,
+    Graph,
+    end_session,
+    is_not_connected,
+    session,
+    text_of,
+)
 from odradek.cli.pipeline.outages import Outages
 from odradek.cli.pipeline.planning import ask_clusters
 from odradek.cli.pipeline.progress import Progress
@@ -46,16 +53,25 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        self._take_over(self._asked_early)
         return self
 
     def watch(self) -> None:
         """Take the signals over; after Spark is up, which takes Ctrl-C for itself."""
+        self._take_over(self._asked)
+
+    def _take_over(self, handler: Callable[[int, FrameType | None], None]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, self._asked)
+            before = signal.signal(number, handler)
             self._before.setdefault(number, before)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
+
+    def _asked_early(self, number: int, frame: FrameType | None) -> None:
+        """Before a query runs there is nothing to be ended in order."""
+        self.signals.append(number)
+        raise KeyboardInterrupt
 
     def __exit__(
         self,
@@ -80,6 +96,8 @@ class Flow:
     """Stopped within a batch."""
     left: Checkpoint | None = None
     """What the checkpoint said after the stop."""
+    again: bool = False
+    """Started a second time."""
 
     def between_batches(self, *, patient: bool) -> bool:
         """Whether stopping it now interrupts no batch, as far as its status tells.
@@ -145,6 +163,17 @@ class Queries:
                 found[flow.name] = text_of(error)
         return found
 
+    def start_again(self, start: Callable[[str], Any]) -> None:
+        """Start those once more that a busy machine has failed: Spark gave up on a Python process.
+
+        The query goes on from its checkpoint; a second such failure is the flow's.
+        """
+        for flow in self.flows:
+            error = None if flow.again else flow.query.exception()
+            if error is not None and is_not_connected(error):
+                self._display.say("starting", f"{flow.name}: {ONCE_MORE}", flow=flow.name)
+                flow.again, flow.query = True, start(flow.name)
+
     def wind_down(self, timeout: float, hurried: Callable[[], bool]) -> None:
         """Stop each query after the batch it is in; after the timeout within it.
 
@@ -200,6 +229,13 @@ class Running:
 
     def run(self) -> int:
         """Start, watch and stop it; gives the exit status."""
+        try:
+            return self._started()
+        except KeyboardInterrupt:  # before any query ran; PySpark's own handler raises it as well
+            self._display.say("stopped", f"{self._pipeline.name} stopped before it had started")
+            return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
+
+    def _started(self) -> int:
         ask_clusters(
             self._pipeline, only_new=True, say=lambda text: self._display.say("starting", text)
         )
@@ -220,6 +256,7 @@ class Running:
             spark,
             self._events if _is_local(self._pipeline, spark) else None,
             self._pause if _plans_here(spark) else None,
+            say=partial(self._display.say, "starting"),
         )
         frames = graph.analyse()
         self._stop.watch()
@@ -237,7 +274,7 @@ class Running:
                 checkpoint=flow.checkpoint,
             )
         try:
-            self._watch(queries)
+            self._watch(queries, lambda name: graph.start_one(name, frames[name]))
         finally:
             for flow in queries.active:
                 flow.query.stop()
@@ -263,8 +300,11 @@ class Running:
             [name] = self._outages
             os.environ[EVENTS_DIR] = str(self._events / name)
 
-    def _watch(self, queries: Queries) -> None:
-        while queries.active and not self._stop.signals and not queries.failures():
+    def _watch(self, queries: Queries, start: Callable[[str], Any]) -> None:
+        while not self._stop.signals:
+            queries.start_again(start)
+            if not queries.active or queries.failures():
+                break
             self._look(queries)
             time.sleep(POLL)
         if queries.active:
@@ -292,7 +332,8 @@ class Running:
         failures = queries.failures()
         for flow in queries.flows:
             repeats = None if flow.left is None else flow.left.repeats
-            done = f"{flow.progress.rows:,} rows in {flow.progress.batches} batches"
+            what = "written" if flow.progress.written else "read"
+            done = f"{flow.progress.rows:,} rows {what} in {flow.progress.batches} batches"
             if flow.name in failures:
                 event, text = "failed", f"{flow.name} failed: {failures[flow.name]}"
             elif flow.cut:

@@ -291,7 +291,8 @@ class _Parser:
             self._problems.add(
                 entries["mode"].line,
                 f"mode: Spark writes to {OURS}, a Python data source, in append and complete only; "
-                "a program of yours can write updates in foreachBatch (docs/spark.md)",
+                "a program of yours can write updates: foreachBatch with odradek.spark.write_batch "
+                "(docs/spark.md)",
             )
         split = entries.get("partitionBy")
         columns = () if split is None else tuple(self._list(split, "partitionBy"))

@@ -128,6 +128,11 @@ class ProducerBatch:
         """Records in the batch."""
         return self.builder.count
 
+    @property
+    def addressee(self) -> str:
+        """Where its records go, in words."""
+        return str(self.partition)
+
     def abandoned(self, identity: tuple[int, int]) -> bool:
         """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to
         a broker that hangs, and can't be written behind what goes out under this identity.

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter, Noted
+from odradek.clients.producer.early_records import EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
+from odradek.clients.producer.why_waiting import why_waiting
 from odradek.common.config import Config
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.types import Lock, Rng, TopicPartition
+from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
 from odradek.record import SentColumns
@@ -35,7 +37,8 @@ class ProducerEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock)
-        self.sender = Sender(self, self.accumulator)
+        self.early = EarlyRecords(self)
+        self.sender = Sender(self, self.accumulator, self.early)
         partitioner = config["partitioner"]
         self.partitioner = Partitioner(
             rng,
@@ -46,7 +49,7 @@ class ProducerEngine(ClientEngine):
         )
         self._partition_load = PartitionLoad(config, self.sender.queues, self.sender.sent_at)
         self.line = RoomLine(self.accumulator)
-        self.components += (self.sender, self.line)
+        self.components += (self.early, self.sender, self.line)
         self.metadata.held_by.append(lambda: {b.partition.topic for b in self.sender.incomplete()})
         self.metadata.on_forgotten.append(self.partitioner.forget)
         self.transactions: TransactionManager | None = None
@@ -61,22 +64,6 @@ class ProducerEngine(ClientEngine):
         snapshot = self.metadata.snapshot
         brokers = {} if snapshot is None else snapshot.brokers
         return self._partition_load.table(topic, brokers, self.now)
-
-    def partition(self, name: str, partition: int, deadline: float) -> Flow[Topic]:
-        """Wait until a topic has a partition, asking for metadata meanwhile, as Java's send does.
-
-        Partitions are added, and what is known may be metadata.max.age.ms old.
-        """
-        while True:
-            topic = yield from self.topic(name, deadline)
-            count = len(topic.partitions)
-            if partition < count:
-                return topic
-            self.metadata.request(f"topic {name} has no partition {partition} yet")
-            self.missing.note(TopicPartition(name, partition))
-            so_far = f", which has partitions 0 to {count - 1},"
-            what = f"partition {partition} of topic {name}"
-            yield from self.pause(what, deadline, self.now, so_far)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
         """The topic as it is now, for rows that name a partition which may just have been added.
@@ -116,7 +103,8 @@ class ProducerEngine(ClientEngine):
         self.accumulator.close_all()
         pending = self.sender.incomplete()
         while True:
-            pending = [b for batch in pending for b in batch.leaves() if not b.done.done]
+            leaves = (b for batch in pending for b in batch.leaves() if not b.done.done)
+            pending = list(dict.fromkeys(leaves))
             if not pending:
                 return
             if now >= deadline:
@@ -139,6 +127,15 @@ class ProducerEngine(ClientEngine):
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for records, or for their memory."""
         return self.sender.settling.timeout(what, now, self.sender.incomplete())
+
+    def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
+        """The error of a call that waited for a batch, or for so many rows."""
+        if isinstance(of, int):
+            return self.undelivered(f"acknowledgement of {of} records", now)
+        what = f"acknowledgement of records for {of.addressee}"
+        if isinstance(of, EarlyRecord):
+            what += f", which waits for {why_waiting(self, of, now)},"
+        return self.undelivered(what, now)
 
     def patient(self, what: str) -> bool:
         """R-CS-4: a producer that had got in keeps its records until delivery.timeout.ms."""

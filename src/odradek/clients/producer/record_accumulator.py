@@ -159,13 +159,18 @@ class RecordAccumulator:
         size: int,
         now: float,
         owner: object = None,
+        *,
+        early: bool = False,
     ) -> Appended | None:
         """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it.
 
         `owner`: who was granted room for it; what isn't needed is free again, or its batch's. Who
         was granted none has no turn while others stand in line, unless it is `CANNOT_WAIT`.
+        `early`: it was taken before, so it is taken now, whatever has ended since.
         """
         with self.lock:
+            if not early:
+                self.check()
             self._open_books()
             granted = 0 if owner is None else self._taken_back(owner)
             turn = owner is not None or not self.waiters
@@ -187,6 +192,18 @@ class RecordAccumulator:
                 self.used += size
             self._close_books()
         return fits
+
+    def keeps(self, owner: object, size: int, *, turn: bool) -> bool:
+        """Under the lock: whether somebody has bytes, or gets them now."""
+        if owner in self.granted:
+            return True
+        if (self.waiters and not turn) or self.used + size > self.limit:
+            return False
+        self._open_books()
+        self.granted[owner] = size
+        self.used += size
+        self._close_books()
+        return True
 
     def waive(self, owner: object) -> None:
         """Whoever it is waits no longer: what was granted is free again."""
@@ -265,7 +282,6 @@ class RecordAccumulator:
 
         With all that was granted: in a full buffer the next records find room there.
         """
-        self.check()
         if not turn:
             return None
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))

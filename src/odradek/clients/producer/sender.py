@@ -14,6 +14,7 @@ from typing import cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.early_records import EarlyRecords
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
 from odradek.clients.producer.produce_exchange import (
@@ -42,12 +43,15 @@ NOTHING = Outcome(-1, -1)
 class Sender:
     """A component of the producer's engine."""
 
-    def __init__(self, engine: ClientEngine, accumulator: RecordAccumulator) -> None:
+    def __init__(
+        self, engine: ClientEngine, accumulator: RecordAccumulator, early: EarlyRecords
+    ) -> None:
         config = engine.config
         self._engine = engine
         self._network = engine.network
         self._metadata = engine.metadata
         self._accumulator = accumulator
+        self._early = early
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
@@ -146,10 +150,14 @@ class Sender:
         return not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, those that are still open included. Any thread may ask:
-        a batch on its way from one queue to another is in neither, but its memory is held.
+        """Every batch without an outcome, records that are in none yet and open batches included.
+
+        Any thread may ask: a batch on its way from one queue to another is in neither, but its
+        memory is held; and early records are looked at first, as they become batches.
         """
-        return [batch for batch in self._accumulator.live() if not batch.done.done]
+        found = dict.fromkeys(leaf for early in self._early.incomplete() for leaf in early.leaves())
+        found.update(dict.fromkeys(self._accumulator.live()))
+        return [batch for batch in found if not batch.done.done]
 
     # Expiry
 

@@ -273,7 +273,8 @@ class Settling:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
                 error = error_for(code, f"topic {topic}")
-                attempts.append(Attempt(None, "Metadata", f"{type(error).__name__}: {error}", now))
+                said = f"{type(error).__name__}: {error}{self._engine.missing.near(topic)}"
+                attempts.append(Attempt(None, "Metadata", said, now))
                 latest = latest or error
         return attempts, latest
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.producer.partition_rules import Rule
 from odradek.metadata.cluster import Topic
+from odradek.record import partition_for_key
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
@@ -30,6 +31,12 @@ class TopicLane:
         self.by_key = not engine.partitioner.ignores_keys
         """Whether a key decides about the partition, by Java's murmur2."""
         self._partitioner = engine.partitioner
+
+    def choose(self, key: bytes | None, value: bytes | None) -> int:
+        """Where a record goes that names no partition; `send` has this at hand for itself."""
+        if key is None or not self.by_key:
+            return self.place(key, value)
+        return partition_for_key(key, self.count)
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
         """Where a record goes about whose partition neither its caller nor its key decides."""

@@ -328,7 +328,8 @@ class TransactionManager:
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
                 self._raise()
-            pending = [leaf for b in pending for leaf in b.leaves() if not leaf.done.done]
+            leaves = (leaf for b in pending for leaf in b.leaves() if not leaf.done.done)
+            pending = list(dict.fromkeys(leaves))
             if not pending and not self._asking and not self._adding:
                 return
             yield Wait((self._sender.batch_done, self.changed))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
+from odradek.clients.producer.early_records import EarlyRecord
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address
 from odradek.network.connection import DATA
@@ -27,6 +28,11 @@ def why_waiting(engine: ProducerEngine, batch: ProducerBatch, now: float) -> str
     code = metadata.topic_errors.get(topic, 0)
     if code and snapshot.topic(topic) is None:
         return f"its topic ({error_for(code, f'topic {topic}')})"
+    if isinstance(batch, EarlyRecord):
+        found = snapshot.topic(topic)
+        if found is None or not found.partitions:
+            return "the metadata of its topic"
+        return f"its partition: the topic has partitions 0 to {len(found.partitions) - 1}"
     leader = snapshot.leader(topic, partition)
     if leader is None:
         return "a leader of its partition, which has none"

@@ -113,3 +113,26 @@ def test_a_spark_that_does_not_start_is_told_in_few_words(
     with pytest.raises(ConfigurationError, match="Spark didn't start: .*nonsense.*; its log is .*"):
         session(pipeline, log)
     assert log.exists()
+
+
+def test_a_python_process_that_was_too_slow_to_dial_is_started_once_more() -> None:
+    class Busy(Noting):
+        failures = 1
+
+        def load(self) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise ValueError("Timed out while waiting for the Python worker to connect back")
+            return super().load()
+
+    pipeline = parse(read(EXAMPLES / "copy.yml", {"KAFKA": "localhost:9092"}))
+    said: list[str] = []
+    spark = Busy()
+    Graph(pipeline, spark, None, say=said.append).analyse()
+    assert len(spark.loaded) == 1
+    assert said == [
+        "orders: a Python process that Spark had started failed to connect back; trying once more"
+    ]
+    spark.failures = 2
+    with pytest.raises(SpecError, match="connect back"):
+        Graph(pipeline, spark, None, say=said.append).analyse()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
-from odradek.cli.pipeline.progress import Progress, positions
+from odradek.cli.pipeline.progress import Progress
 
 
 def progress(number: int, rows: int, end: Any, latest: Any, at: str = "") -> dict[str, Any]:
@@ -57,7 +58,16 @@ def test_each_batch_comes_once_and_none_is_missed() -> None:
     assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
 
 
-def test_offsets_of_other_sources_are_no_positions() -> None:
-    assert positions(None) == positions("12") == positions("no JSON") == positions("[1]") == {}
-    assert positions('{"logOffset":3}') == {}
-    assert positions('{"t":{"0":4}}') == {"t-0": 4}  # the JVM connector's
+def test_rows_in_all_are_what_the_sink_has_written_where_it_tells() -> None:
+    """A filter leaves rows out, an aggregation writes fewer; a sink of files says -1."""
+    filtered, files = Progress("copy"), Progress("files")
+    for number, written in ((0, 3), (1, 0)):
+        one = progress(number, 10, own(p0=number), own(p0=number))
+        one["sink"] = {"description": "odradek", "numOutputRows": written}
+        [batch] = filtered.fresh(one, partial(list, [one]))
+        assert (batch.rows, batch.to_dict()["written"]) == (10, written)
+    assert (filtered.rows, filtered.written) == (3, True)
+    one = progress(0, 10, own(p0=1), own(p0=1))
+    one["sink"] = {"description": "FileSink", "numOutputRows": -1}
+    [batch] = files.fresh(one, lambda: [one])
+    assert (files.rows, files.written, batch.to_dict()["written"]) == (10, False, None)

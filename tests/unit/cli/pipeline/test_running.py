@@ -193,7 +193,7 @@ def test_exit_statuses_and_the_last_lines(
     ("left", "cut", "words"),
     [
         (Checkpoint(3, 4), True, "q was stopped within batch 4, which will be repeated; "),
-        (Checkpoint(3, 3), False, "q stopped: 0 rows in 0 batches"),
+        (Checkpoint(3, 3), False, "q stopped: 0 rows read in 0 batches"),
         (Checkpoint(seen=False), False, "; a batch that began just then is repeated (the check"),
         (Checkpoint(seen=False), True, "q was stopped within a batch, which will be repeated; "),
     ],
@@ -220,6 +220,64 @@ def test_ctrl_c_is_130_as_in_every_command(capsys: pytest.CaptureFixture[str]) -
     assert '"stopped"' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_while_it_starts_stops_it_in_order(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    status: int,
+) -> None:
+    def asked(*_: Any, **__: Any) -> None:
+        signal.raise_signal(number)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr("odradek.cli.pipeline.running.ask_clusters", asked)
+    before = signal.getsignal(number)
+    with Stop() as stop:
+        running = Running(pipeline(), JsonLines(), stop, log=None, stop_timeout=1.0)
+        assert running.run() == status
+    assert signal.getsignal(number) == before
+    told = json.loads(capsys.readouterr().out)
+    assert (told["event"], told["text"]) == (
+        "stopped",
+        "orders-by-day stopped before it had started",
+    )
+
+
+def test_pyspark_s_own_handler_of_ctrl_c_stops_it_as_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("odradek.cli.pipeline.running.ask_clusters", asked)
+    running = Running(pipeline(), JsonLines(), Stop(), log=None, stop_timeout=1.0)
+    assert running.run() == 130
+    assert json.loads(capsys.readouterr().out)["event"] == "stopped"
+
+
+def test_a_flow_whose_python_process_did_not_connect_is_started_once_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "SparkException: Python worker failed to connect back."
+    started: list[str] = []
+
+    def start(name: str) -> Query:
+        started.append(name)
+        return Query((False, "", 3), error=words)
+
+    queries = queries_of({"q": Query((False, "", 3), error=words), "r": Query((False, "", 3))})
+    queries.start_again(start)
+    queries.start_again(start)
+    assert (started, list(queries.failures())) == (["q"], ["q"])
+    [told] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (told["event"], told["flow"]) == ("starting", "q")
+    assert "failed to connect back; trying once more" in told["text"]
+    other = queries_of({"q": Query((False, "", 3), error="disk full")})
+    other.start_again(start)
+    assert started == ["q"]
+
+
 def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
     outage = Outage("main", 100.0, "all known brokers fail")
     with View(pipeline()) as view:
@@ -231,7 +289,7 @@ def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixtu
         drawn: Any = view._draw().renderables[0]
     shown = capsys.readouterr().out
     for words in (
-        "files: batch 3, 5,000 rows in 2.00 s (2,500 rows/s), 9,000 in all, lag 10 (t-0 10)",
+        "files: batch 3, 5,000 rows in 2.00 s (2,500 rows/s), 9,000 read, lag 10 (t-0 10)",
         "cluster main doesn't answer: all known brokers fail",
         "cluster main is back after 4.0 s",
         "rows again, 1.5 s after it was back",

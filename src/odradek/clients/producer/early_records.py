@@ -1,0 +1,328 @@
+"""Records whose topic isn't known yet: `send()` gives them here and goes on (R-RT-2).
+
+In: records of the callers' threads, in their order; metadata. Out: the same records in the open
+batches of their partitions, once there is metadata of the topic, in the order in which they came;
+or an error each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Nobody
+may pass them: a topic's lane is made once its records are placed (`topic`, under the lock of the
+accumulator). Must not: call a partitioner of the user's, which runs in the caller's thread; such a
+`send()` waits for the metadata itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
+from odradek.clients.producer.topic_lane import lane_for
+from odradek.common.errors import ClientClosedError, KafkaError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import Topic
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
+from odradek.record import BatchBuilder
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+NOWHERE = -1
+"""The partition of a record that has none yet."""
+OVERHEAD = 1024
+"""Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
+MOVED = Outcome(-1, -1)
+"""Its outcome is that of the batch it is in now."""
+
+
+class EarlyRecord(ProducerBatch):
+    """One record, and the batch that its future knows until it is in one; then it is its part."""
+
+    __slots__ = ("headers", "key", "size", "timestamp_ms", "value", "wanted")
+
+    def __init__(
+        self,
+        topic: str,
+        record: tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int],
+        wanted: int | None,
+        size: int,
+        now: float,
+        patience: float,
+    ) -> None:
+        """`wanted`: its partition, where the caller has named one."""
+        partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
+        super().__init__(partition, BatchBuilder(0, None), now, patience)
+        self.key, self.value, self.headers, self.timestamp_ms = record
+        self.wanted = wanted
+        self.size = size
+
+    @property
+    def count(self) -> int:
+        """It is one record."""
+        return 1
+
+    @property
+    def addressee(self) -> str:
+        """Its topic, or the partition that its caller has named."""
+        if self.wanted is None:
+            return f"topic {self.partition.topic}"
+        return str(self.partition)
+
+    def moved(self, batch: ProducerBatch, index: int) -> None:
+        """It is in a batch now, whose outcome is its own."""
+        self.parts = [Part(0, 1, batch, index)]
+        self.value = self.key = None
+        self.done.complete(MOVED)
+
+
+class _Waiting:
+    """The records of one topic."""
+
+    __slots__ = ("absent", "flushes", "placing", "records")
+
+    def __init__(self, flushes: int) -> None:
+        self.flushes = flushes
+        """Of the accumulator: what was here when it grew doesn't linger afterwards."""
+        self.records: deque[EarlyRecord] = deque()
+        self.absent: list[EarlyRecord] = []
+        """Older ones, of partitions that the topic doesn't have so far."""
+        self.placing: Completion[None] | None = None
+
+    def all(self) -> list[EarlyRecord]:
+        """Under the lock: callers come at any time."""
+        return [*self.absent, *self.records]
+
+    @property
+    def oldest(self) -> EarlyRecord | None:
+        """Under the lock, too."""
+        return (self.absent or self.records or (None,))[0]
+
+    def blocks(self, count: int) -> bool:
+        """Whether a record for one of so many partitions would pass one that waits."""
+        return bool(self.records) or any(r.partition.partition < count for r in self.absent)
+
+
+class EarlyRecords:
+    """A component of a producer's engine."""
+
+    def __init__(self, engine: ProducerEngine) -> None:
+        self._engine = engine
+        self._accumulator = engine.accumulator
+        self._topics: dict[str, _Waiting] = {}
+        self._went = Signal()
+        """Some were placed, or have ended."""
+
+    # The callers' side
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as it is known, unless a record for it would pass others that wait here."""
+        with self._accumulator.lock:
+            return self._known(name)
+
+    def room(self, record: EarlyRecord) -> int:
+        """What a record takes of `buffer.memory` while it is here."""
+        return min(record.size + OVERHEAD, self._accumulator.limit)
+
+    def add(self, record: EarlyRecord, *, turn: bool) -> bool | None:
+        """Take a record; False where it can go into a batch at once, and None where `buffer.memory`
+        has no room for it, unless it was granted some. `turn`: others who wait for room don't
+        come first.
+        """
+        accumulator, (name, partition) = self._accumulator, record.partition
+        with accumulator.lock:
+            accumulator.check()
+            found = self._known(name)
+            if found is not None and partition < len(found.partitions):
+                return False
+            if not accumulator.keeps(record, self.room(record), turn=turn):
+                return None
+            waiting = self._topics.get(name)
+            if waiting is None:
+                waiting = self._topics[name] = _Waiting(accumulator.flushes)
+            (waiting.records if found is None else waiting.absent).append(record)
+        return True
+
+    def withdraw(self, record: EarlyRecord) -> None:
+        """Its caller goes another way, or was interrupted and gets no future: it isn't sent, unless
+        it is in a batch by now.
+        """
+        with self._accumulator.lock:
+            if record.done.done:
+                return
+            waiting = self._topics.get(record.partition.topic)
+            if waiting is not None and record in waiting.records:
+                waiting.records.remove(record)
+            elif waiting is not None and record in waiting.absent:
+                waiting.absent.remove(record)
+            self._accumulator.waive(record)
+            record.done.complete(MOVED)  # a flush() may have seen it
+
+    def _known(self, name: str) -> Topic | None:
+        snapshot = self._engine.metadata.snapshot
+        found = None if snapshot is None else snapshot.topic(name)
+        if found is None or not found.partitions:
+            return None
+        waiting = self._topics.get(name)
+        blocked = waiting is not None and waiting.blocks(len(found.partitions))
+        return None if blocked else found
+
+    # The engine's side
+
+    def incomplete(self) -> list[ProducerBatch]:
+        """Those that wait, in the order of their topics; any thread may ask."""
+        with self._accumulator.lock:
+            return [record for waiting in self._topics.values() for record in waiting.all()]
+
+    def placed(self, name: str, deadline: float) -> Flow[Topic]:
+        """Wait until a topic is known and nothing that came before waits for it."""
+        while True:
+            topic = yield from self._engine.topic(name, deadline)
+            waiting = self._topics.get(name)
+            if waiting is None or not waiting.blocks(len(topic.partitions)):
+                return topic
+            now = yield Wait((self._went, self._engine.metadata.changed), deadline)
+            if now >= deadline:
+                raise self._engine.timeout(f"place for older records of topic {name}", now)
+
+    def advance(self, now: float) -> bool:
+        """See to it that somebody waits for the metadata of each topic."""
+        if not self._topics:
+            return False
+        if (dropping := self._engine.sender.identity.dropping) is not None:
+            self._fail_all(dropping)
+        moved = False
+        for name, waiting in list(self._topics.items()):
+            oldest = self._oldest(waiting)
+            if oldest is None:
+                self._forget(name, waiting)
+            elif waiting.placing is None:
+                self._begin(name, waiting, oldest)
+                moved = True
+        return moved
+
+    def _forget(self, name: str, waiting: _Waiting) -> None:
+        """Nobody waits for a topic any more: all were placed, withdrawn or ended."""
+        with self._accumulator.lock:
+            if waiting.oldest is not None:  # a caller has just come
+                return
+            del self._topics[name]
+        if waiting.placing is not None:
+            gone = ClientClosedError(f"nobody waits for topic {name} any more")
+            self._engine.cancel_now(waiting.placing, gone)
+
+    def next_deadline(self, now: float) -> float | None:
+        """None: the flows have theirs."""
+        return None
+
+    def abort(self, error: KafkaError, now: float) -> None:
+        """The client ends."""
+        self._accumulator.ended = error  # first: no more come
+        self._fail_all(error)
+
+    def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
+        with self._accumulator.lock:
+            return waiting.oldest
+
+    def _begin(self, name: str, waiting: _Waiting, oldest: EarlyRecord) -> None:
+        engine = self._engine
+        placing = waiting.placing = engine.start(self._place(name, waiting))
+        engine.track(placing, f"metadata of topic {name}", oldest.deadline)
+        placing.when_done(lambda done: self._placed(waiting, done))
+
+    def _placed(self, waiting: _Waiting, done: Completion[None]) -> None:
+        waiting.placing = None
+        if done.error is not None:  # nobody takes this client in, or it has ended
+            self._fail(waiting, done.error)
+
+    def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
+        """Wait for the topic and put its records where they belong, until there are none."""
+        engine = self._engine
+        now = yield START
+        while (oldest := self._oldest(waiting)) is not None:
+            try:
+                topic = yield from engine.topic(name, oldest.deadline)
+                now = engine.now
+                self._into_batches(topic, waiting, now)
+                if waiting.absent and not waiting.records:
+                    now = yield from self._partition(topic, waiting, now)
+            except KafkaError as error:
+                now = engine.now
+                late = isinstance(error, KafkaTimeoutError)
+                self._fail(waiting, error, now if late else math.inf)
+
+    def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
+        """Wait for news of a topic that lacks partitions which callers have named, as Java's
+        client does: they may just have been added.
+        """
+        engine, count = self._engine, len(topic.partitions)
+        with self._accumulator.lock:
+            if not waiting.absent:  # they were withdrawn
+                return now
+            deadline = waiting.absent[0].deadline
+            wanted = min(record.partition for record in waiting.absent)
+        engine.metadata.request(f"topic {topic.name} has no partition {wanted.partition} yet")
+        engine.missing.note(wanted)
+        so_far = f", which has partitions 0 to {count - 1},"
+        what = f"partition {wanted.partition} of topic {topic.name}"
+        return (yield from engine.pause(what, deadline, now, so_far))
+
+    def _into_batches(self, topic: Topic, waiting: _Waiting, now: float) -> None:
+        count, lock = len(topic.partitions), self._accumulator.lock
+        lane = lane_for(self._engine, topic)
+        with lock:
+            for record in [r for r in waiting.absent if r.partition.partition < count]:
+                self._append(record, record.partition.partition, now)
+                waiting.absent.remove(record)
+        while waiting.records:
+            with lock:
+                if not waiting.records:
+                    break
+                record = waiting.records[0]
+                place = record.wanted
+                if place is None:
+                    place = lane.choose(record.key, record.value)
+                if place < count:
+                    self._append(record, place, now)
+                else:
+                    waiting.absent.append(record)
+                waiting.records.popleft()  # from here on others of its partition may follow
+        self._went.notify()
+        if self._accumulator.flushes != waiting.flushes:  # flush() waits for them
+            self._accumulator.close_all()
+            waiting.flushes = self._accumulator.flushes
+
+    def _append(self, record: EarlyRecord, partition: int, now: float) -> None:
+        target = TopicPartition(record.partition.topic, partition)
+        self._engine.metadata.use(target.topic, now)
+        place = self._accumulator.append(
+            target,
+            record.key,
+            record.value,
+            record.headers,
+            record.timestamp_ms,
+            record.size,
+            now,
+            record,
+            early=True,
+        )
+        if place is None:
+            raise RuntimeError(f"no room for {record.size} bytes that were granted")
+        record.moved(place.batch, place.index)
+
+    def _fail_all(self, error: KafkaError) -> None:
+        for waiting in list(self._topics.values()):
+            self._fail(waiting, error)
+
+    def _fail(self, waiting: _Waiting, error: BaseException, until: float = math.inf) -> None:
+        """End those whose time is up by then."""
+        with self._accumulator.lock:
+            over = [r for r in waiting.all() if r.deadline <= until]
+            waiting.absent = [r for r in waiting.absent if r.deadline > until]
+            waiting.records = deque(r for r in waiting.records if r.deadline > until)
+            for record in over:
+                self._accumulator.waive(record)
+        for record in over:
+            record.done.fail(error)
+        if over and isinstance(error, KafkaError):
+            self._engine.sender.identity.failed(error)
+            self._engine.sender.batch_done.notify()
+        self._went.notify()

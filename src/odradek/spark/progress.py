@@ -1,0 +1,50 @@
+"""What the progress of a streaming query says of its Kafka sources: positions, and what waits.
+
+In: progress as Spark gives it (`query.lastProgress`, a listener's event). Out: numbers for each
+partition. Must not import pyspark, or ask anybody: the driver's source has told Spark already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.types import TopicPartition
+
+
+def lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
+    """Give how many offsets wait behind a batch, for each partition of the query's Kafka sources.
+
+    `progress` is `query.lastProgress`, one of `query.recentProgress`, or the progress of a
+    listener's event as a dict; None (no batch yet) has no lag. The JVM connector's
+    `minOffsetsBehindLatest`, `max…` and `avg…` are the least, the largest and the mean of these;
+    Spark takes no such metrics from a Python source. Offsets are counted, which may be more than
+    records (compaction, transactions). Works for both connectors.
+    """
+    found: dict[TopicPartition, int] = {}
+    for source in () if progress is None else progress["sources"]:
+        ends, latest = positions(source["endOffset"]), positions(source["latestOffset"])
+        found |= {tp: max(0, end - ends[tp]) for tp, end in latest.items() if tp in ends}
+    return found
+
+
+def positions(offset: Any) -> dict[TopicPartition, int]:
+    """Read an offset of a progress; nothing for what isn't a Kafka source's."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {}
+    if not isinstance(offset, Mapping):
+        return {}
+    topics = offset.get("o") if isinstance(offset.get("v"), int) else offset
+    if not isinstance(topics, Mapping):
+        return {}
+    return {
+        TopicPartition(topic, int(partition)): number
+        for topic, partitions in topics.items()
+        if isinstance(partitions, Mapping)
+        for partition, number in partitions.items()
+        if isinstance(number, int) and partition.isdecimal()
+    }

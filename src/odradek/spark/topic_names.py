@@ -1,0 +1,73 @@
+"""Topics' names in options: what can be none is told with the option and what to write instead.
+
+In: the text of an option. Out: names. Must not ask a cluster: whether a topic is there is another
+question. A name that no broker can hold would be looked for in vain, until a timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from odradek.spark.problems import OptionError
+
+logger = logging.getLogger("odradek.spark")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
+_QUOTES = ("'", '"', "`")
+
+
+def checked_name(option: str, name: str) -> str:
+    """Give the name back if brokers can have such a topic; else raise `OptionError` with a cure."""
+    if is_name(name):
+        return name
+    raise OptionError(f"option {option}: {name!r:.120} can't be a topic's name: {_cure(name)}")
+
+
+def is_name(name: str) -> bool:
+    """Whether brokers can have a topic of this name."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def listed_names(option: str, text: str) -> tuple[str, ...]:
+    """Read names with commas between, sorted and each once; raises `OptionError`.
+
+    As in the JVM connector an empty name counts for nothing; here the log says so.
+    """
+    names = [name.strip() for name in text.split(",")]
+    found = tuple(sorted({checked_name(option, name) for name in names if name}))
+    if not found:
+        raise OptionError(f"option {option} names no topic: give names with commas between")
+    if "" in names:
+        logger.warning(
+            "option %s has a comma without a name beside it, which counts for nothing: look "
+            "whether a topic is missing in %r",
+            option,
+            text[:120],
+        )
+    return found
+
+
+def check_pattern(option: str, pattern: str) -> None:
+    """Refuse a pattern in quotes, which no name matches."""
+    if _is_quoted(pattern):
+        raise OptionError(
+            f"option {option}: {pattern!r:.120} matches no name: leave out the quotes"
+        )
+
+
+def _cure(name: str) -> str:
+    if name.startswith(("[", "{")):
+        return "names are given as plain text, with commas between (JSON is for option assign)"
+    if name.startswith(_QUOTES) or name.endswith(_QUOTES):
+        return "leave out the quotes"
+    if any(c.isspace() or c in ";|" for c in name):
+        return "between two names stands a comma"
+    if any(c in name for c in "*?+()[]^$\\"):
+        return "option subscribePattern takes regular expressions"
+    return RULE
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]

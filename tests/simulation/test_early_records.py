@@ -1,0 +1,253 @@
+"""`send()` doesn't wait for metadata: early records keep their order, and every limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.spoilt_answers import spoil_answers
+
+from odradek.api.producer import Producer
+from odradek.api.record_future import RecordFuture
+from odradek.clients.producer.early_records import OVERHEAD, EarlyRecords
+from odradek.common.errors import (
+    BufferExhaustedError,
+    ClientClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+)
+from odradek.common.kafka_errors import InvalidTopicExceptionError, TopicAuthorizationError
+from odradek.network.flow import Completion
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+PATIENCE = 12.0
+
+
+class Scene:
+    """One producer and a cluster that is away at first, unless it is asked back."""
+
+    def __init__(self, *, away: bool = True, **config: Any) -> None:
+        self.world = World(seed=7)
+        self.cluster = SimulatedCluster(self.world, brokers=1)
+        self.cluster.create_topic("t", partitions=3)
+        self.broker = next(iter(self.cluster.brokers))
+        if away:
+            self.cluster.kill(self.broker)
+        usual = {"linger.ms": 0, "max.block.ms": int(PATIENCE * 1000)}
+        given = {name.replace("_", "."): value for name, value in config.items()}
+        settings = {"bootstrap.servers": self.cluster.bootstrap_servers, **usual, **given}
+        self.producer = Producer(settings, _host=self.world.host("p"))
+
+    def back(self) -> None:
+        self.cluster.start(self.broker)
+
+    def values(self, partition: int) -> list[bytes | None]:
+        return [row[4] for row in self.cluster.records("t", partition)]
+
+
+def test_a_record_and_its_wait_take_no_longer_than_the_caller_says() -> None:
+    """`send(…).result(5)` takes 5 s at most, whatever max.block.ms is."""
+    scene = Scene(max_block_ms=60_000)
+    began = scene.world.now
+    future = scene.producer.send("t", b"x")
+    assert scene.world.now == began
+    with pytest.raises(KafkaTimeoutError, match=r"(?s)records for topic t.*dial") as caught:
+        future.result(5)
+    assert scene.world.now == pytest.approx(began + 5, abs=0.1)
+    assert "still being sent" in str(caught.value.__notes__)
+    scene.back()
+    assert future.result(20).offset == 0
+    scene.producer.close()
+
+
+def test_nothing_passes_what_came_before() -> None:
+    scene = Scene()
+    futures = []
+    for n in range(350):
+        if n == 50:
+            scene.back()
+        if n >= 50:  # these come while the first are placed, and afterwards
+            scene.world.advance(0.01)
+        one = scene.producer.send("t", b"%d" % n, partition=(None, 1)[n % 2], key=b"k")
+        futures.append(one)
+    places = [future.result(20) for future in futures]
+    (keyed,) = {place.partition for place in places[::2]}
+    for partition in {keyed, 1}:
+        mine = [place.offset for place in places if place.partition == partition]
+        assert mine == list(range(len(mine)))
+    assert len(scene.values(keyed)) + (0 if keyed == 1 else len(scene.values(1))) == 350
+    scene.producer.close()
+
+
+def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the metadata and the step that places them a thread may send."""
+    scene = Scene(away=False)
+    engine = scene.producer._engine
+    later: list[Any] = []
+
+    def held(early: EarlyRecords, name: str, waiting: Any, oldest: Any) -> None:
+        waiting.placing = Completion()
+        later.append(waiting)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EarlyRecords, "_begin", held)
+        first = scene.producer.send("t", b"first", partition=0)
+        known = engine.start(engine.topic("t", scene.world.now + 5))
+        scene.producer.cluster_id(5)
+        scene.world.advance(1.0)
+        assert known.result().partitions
+        second = scene.producer.send("t", b"second", partition=0)
+        assert engine.accumulator.live() == []
+        later[0].placing = None
+    assert [future.result(5).offset for future in (first, second)] == [0, 1]
+    scene.producer.close()
+
+
+def test_arrow_rows_go_after_the_records_before_them() -> None:
+    scene = Scene()
+    for n in range(20):
+        scene.producer.send("t", b"%d" % n, partition=0)
+    scene.world.after(2.0, scene.back)
+    rows = pa.table({"value": [b"20", b"21"], "partition": [0, 0]})
+    scene.producer.send_arrow("t", rows).result(20)
+    assert scene.values(0) == [b"%d" % n for n in range(22)]
+    scene.producer.close()
+
+
+def test_a_record_waits_max_block_ms_and_says_what_was_missing() -> None:
+    scene = Scene(away=False)
+    told: list[object] = []
+    first = scene.producer.send("tt", b"x", on_delivery=lambda error, place: told.append(error))
+    scene.world.advance(5.0)
+    second = scene.producer.send("tt", b"y")
+    scene.world.advance(PATIENCE - 5.0 + 0.1)
+    assert first.done()
+    assert not second.done()
+    with pytest.raises(KafkaTimeoutError, match="metadata of topic tt.*names like it: t"):
+        first.result(0)
+    assert told == [first.exception(0)]
+    scene.cluster.create_topic("tt")
+    assert second.result(10).offset == 0
+    scene.producer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(29, TopicAuthorizationError), (17, InvalidTopicExceptionError)]
+)
+def test_what_waiting_does_not_mend_ends_it_at_once(
+    code: int, error: type[KafkaError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(answer: MetadataResponse) -> None:
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = code, []
+
+    spoil_answers(monkeypatch, MetadataRequest.API_KEY, refuse)
+    scene = Scene(away=False)
+    began = scene.world.now
+    with pytest.raises(error):
+        scene.producer.send("t", b"x").result(5)
+    assert scene.world.now < began + 1
+    scene.producer.close()
+
+
+def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
+    scene = Scene(away=False)
+    send = scene.producer.send
+    assert send("t", b"0", partition=0).result(5).offset == 0
+    far, near = send("t", b"far", partition=5), send("t", b"near", partition=4)
+    again = send("t", b"far again", partition=5)
+    assert scene.producer._engine.early.topic("t") is not None  # others go on at once
+    assert send("t", b"1", partition=0).result(5).offset == 1
+    explained = scene.producer.explain()
+    assert "waits for its partition: the topic has partitions 0 to 2" in str(explained.records)
+    assert "(max.block.ms)" in str(explained.records)
+    scene.cluster.add_partitions("t", 2)
+    assert near.result(5).partition == 4
+    assert not far.done()
+    scene.cluster.add_partitions("t", 1)
+    assert [f.result(5).offset for f in (far, again)] == [0, 1]
+    scene.producer.close()
+
+
+def test_flush_and_close_wait_for_them() -> None:
+    scene = Scene(linger_ms=60_000)
+    futures = [scene.producer.send("t", b"%d" % n) for n in range(10)]
+    with pytest.raises(KafkaTimeoutError, match="10 records"):
+        scene.producer.flush(timeout=2)
+    scene.back()
+    scene.producer.flush(timeout=20)  # they don't linger for a minute
+    assert all(future.done() for future in futures)
+    scene.cluster.kill(scene.broker)
+    scene.world.advance(1.0)
+    left = scene.producer.send("u", b"x")
+    with pytest.raises(KafkaTimeoutError):
+        scene.producer.close(timeout=1)
+    assert isinstance(left.exception(0), ClientClosedError)
+
+
+def test_they_count_in_buffer_memory_and_give_it_back() -> None:
+    scene = Scene(buffer_memory=100_000, max_block_ms=2000, max_request_size=50_000)
+    futures: list[RecordFuture] = []
+    began = scene.world.now
+    with pytest.raises(BufferExhaustedError):
+        futures.extend(scene.producer.send("t", bytes(100)) for _ in range(1000))
+    assert scene.world.now >= began + 2
+    assert len(futures) <= 100_000 // OVERHEAD
+    assert all(isinstance(future.exception(1), KafkaTimeoutError) for future in futures)
+    assert scene.producer._engine.accumulator.used == 0
+    scene.back()
+    assert scene.producer.send("t", bytes(40_000)).result(20)
+    assert scene.producer._engine.accumulator.used == 0
+    scene.producer.close()
+
+
+def test_a_commit_waits_for_them_and_an_abort_ends_them() -> None:
+    scene = Scene(away=False, transactional_id="x")
+    producer = scene.producer
+    producer.init_transactions(10)
+    with producer.transaction():
+        kept = producer.send("t", b"kept", partition=0)
+    assert kept.result(0).offset == 0
+    producer.begin_transaction()
+    dropped = producer.send("nix", b"dropped")
+    producer.abort_transaction(10)
+    assert isinstance(dropped.exception(1), TransactionAbortedError)
+    with pytest.raises(KafkaError), producer.transaction():
+        producer.send("nix", b"never")
+        scene.world.advance(0.1)
+    with producer.transaction():
+        again = producer.send("t", b"again", partition=0)
+    assert again.done()
+    producer.close()
+
+
+def test_a_callback_may_send_to_a_topic_that_is_not_known() -> None:
+    scene = Scene(away=False)
+    scene.cluster.create_topic("u")
+    sent: list[Any] = []
+    scene.producer.send(
+        "t", b"x", on_delivery=lambda *_: sent.append(scene.producer.send("u", b"y"))
+    )
+    scene.world.advance(5.0)
+    assert sent[0].result(5).topic == "u"
+    scene.producer.close()
+
+
+def test_a_partitioner_of_the_users_is_asked_in_the_callers_thread() -> None:
+    calls: list[int] = []
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+        calls.append(count)
+        return 2
+
+    scene = Scene(partitioner=choose)
+    scene.world.after(3.0, scene.back)
+    future = scene.producer.send("t", b"x")
+    assert calls == [3]
+    assert future.result(10).partition == 2
+    scene.producer.close()

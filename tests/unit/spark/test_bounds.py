@@ -1,0 +1,84 @@
+"""The ends of a query as options give them: words for whole topics, times in a wrong unit."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from odradek.common.types import TopicPartition
+from odradek.spark.bounds import ending_spec, starting_spec, time_in_words
+from odradek.spark.offsets import EARLIEST, LATEST
+from odradek.spark.option_table import BATCH
+from odradek.spark.problems import OptionError
+
+
+@pytest.mark.parametrize("said", ['"earliest"', "-2", '"EARLIEST"'])
+def test_a_topic_as_a_whole_starts_at_its_beginning(tracker: Any, said: str) -> None:
+    plan = tracker(BATCH, startingOffsets=f'{{"t":{said}}}').plan_batch()
+    assert [(r.tp.partition, r.start, r.until) for r in plan.ranges] == [(0, 0, 100), (1, 10, 20)]
+
+
+@pytest.mark.parametrize("said", ['"latest"', "-1"])
+def test_a_stream_starts_at_the_end_of_a_topic_as_a_whole(tracker: Any, said: str) -> None:
+    offset = tracker(startingOffsets=f'{{"t":{said}}}').latest({"v": 1, "init": True})
+    assert offset["o"] == {"t": {"0": 100, "1": 20}}
+    assert offset["from"] == {"t": {"0": 100, "1": 20}}
+
+
+def test_words_stand_for_numbers_in_a_partition_too(tracker: Any) -> None:
+    given = {
+        "startingOffsets": '{"t":{"0":"earliest","1":12}}',
+        "endingOffsets": '{"t":{"0":7,"1":"latest"}}',
+    }
+    plan = tracker(BATCH, **given).plan_batch()
+    assert [(r.start, r.until) for r in plan.ranges] == [(0, 7), (12, 20)]
+
+
+def test_a_whole_topic_at_one_end_goes_with_partitions_at_the_other(tracker: Any) -> None:
+    given = {"startingOffsets": '{"t":"earliest"}', "endingOffsets": '{"t":{"0":7,"1":11}}'}
+    plan = tracker(BATCH, **given).plan_batch()
+    assert [(r.start, r.until) for r in plan.ranges] == [(0, 7), (10, 11)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": '{"t":"latest"}'}, "of a batch query can't be latest"),
+        ({"endingOffsets": '{"t":"earliest"}'}, r"earliest \(-2\) can't be the end of t"),
+        ({"startingOffsets": '{"t":"soon"}'}, "topic 't' needs an object .* not 'soon'"),
+        ({"startingOffsets": '{"t":5}'}, "topic 't' needs an object of partitions"),
+        ({"startingOffsets": '{"t":true}'}, "topic 't' needs an object of partitions"),
+        ({"startingOffsets": '{"t":-2,"u":-2}'}, "names topics that aren't read: u"),
+    ],
+)
+def test_what_can_not_be_said_of_a_topic(tracker: Any, given: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        tracker(BATCH, **given).plan_batch()
+
+
+def test_a_topic_called_v_is_no_checkpoint() -> None:
+    assert starting_spec({"startingoffsets": '{"v":-1}'}, "latest").topics == {"v": LATEST}
+    own = starting_spec({"startingoffsets": '{"v":1,"o":{"t":{"0":3}}}'}, "latest")
+    assert (own.topics, own.offsets) == ({}, {TopicPartition("t", 0): 3})
+    assert starting_spec({"startingoffsets": '{"v":-2}'}, "latest").topics == {"v": EARLIEST}
+
+
+def test_a_time_in_seconds_is_told(caplog: Any, tracker: Any) -> None:
+    with caplog.at_level(logging.WARNING):
+        starting_spec({"startingtimestamp": "1700000000000"}, "latest")
+        ending_spec({"endingtimestamp": "0"})
+        assert not caplog.messages
+        starting_spec({"startingtimestamp": "1700000000"}, "latest")
+        ending_spec({"endingoffsetsbytimestamp": '{"t":{"0":1700000000}}'})
+    assert caplog.messages == [
+        f"option {name} counts milliseconds: 1700000000 ms (1970-01-20T16:13:20.000Z)"
+        for name in ("startingTimestamp", "endingOffsetsByTimestamp")
+    ]
+
+
+def test_a_time_that_nothing_has_reached_is_told_as_people_read_it(tracker: Any) -> None:
+    with pytest.raises(OptionError, match=r"t-0 has no .* 1700000000000 ms \(2023-11-14T22:13:20"):
+        tracker(BATCH, startingTimestamp="1700000000000").plan_batch()
+    assert time_in_words(1_700_000_000_000_000) == "1700000000000000 ms (beyond the year 9999)"
