@@ -13,7 +13,49 @@ MEMBERS = f"{GROUPS}::test_random_groups_share_all_partitions_and_lose_nothing"
 PROCESSORS = f"{GROUPS}::test_what_is_made_of_records_is_there_once"
 KEPT = "tests/simulation/test_explore.py::test_what_once_failed_holds"
 
+HABITS = "tests/simulation/test_consumer_habits.py"
+
 GROUP_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "a loop that is woken goes on to the end of what was fetched",
+        "R-GR-1",
+        "runtime/one_reader.py",
+        "last.iterates = NOBODY",
+        "pass",
+        f"{HABITS}::test_a_loop_that_a_wakeup_ended_is_through_with_its_record",
+    ),
+    broken(
+        "a wakeup doesn't end a wait",
+        "R-RT-2",
+        "clients/consumer/consumer_engine.py",
+        "self._roused = True",
+        "pass",
+        f"{HABITS}::test_a_wakeup_ends_the_call_that_waits_or_else_the_next[poll]",
+    ),
+    broken(
+        "the way back to committed offsets leads elsewhere",
+        "R-GR-1",
+        "api/assigned_consumer.py",
+        "request_reset(chosen, COMMITTED)",
+        "request_reset(chosen, EARLIEST)",
+        f"{HABITS}::test_the_way_back_to_what_is_committed",
+    ),
+    broken(
+        "the lag of who reads committed records only counts open transactions",
+        "KIP-695",
+        "clients/consumer/fetcher.py",
+        "data.last_stable_offset if self._isolation else data.high_watermark",
+        "data.high_watermark",
+        f"{HABITS}::test_behind_an_open_transaction_nothing_is_to_be_read",
+    ),
+    broken(
+        "a seek to a committed offset drops its leader epoch",
+        "KIP-320",
+        "clients/consumer/partition_arguments.py",
+        "return offset_number(name, given.offset), epoch",
+        "return offset_number(name, given.offset), -1",
+        f"{HABITS}::test_the_epoch_of_a_committed_offset_is_checked_as_one_that_was_read",
+    ),
     broken(
         "offsets are committed beyond what was handled",
         "R-GR-1",
@@ -204,8 +246,8 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "a seek to the same offset keeps the epoch of a log that was cut",
         "KIP-320",
         "clients/consumer/subscription_state.py",
-        "state.position_epoch = -1  # in",
-        "pass  # in",
+        "state.position_epoch = epoch\n        state.move_to(offset",
+        "state.move_to(offset",
         "tests/simulation/test_truncation.py",
     ),
 )

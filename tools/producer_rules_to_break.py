@@ -23,7 +23,25 @@ REFUSED = "tests/simulation/test_refused_records.py"
 WITHOUT = "tests/simulation/test_without_idempotence.py"
 LIMITED = "tests/simulation/test_limited_brokers.py"
 
+FUTURES = "tests/unit/api/test_future_bridges.py"
+
 PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "an outcome that comes while a user holds its future's lock is never told",
+        "R-HO-1",
+        "runtime/outcome_future.py",
+        "self._lock.release()\n        self._tell()",
+        "self._lock.release()",
+        f"{FUTURES}::test_an_outcome_does_not_wait_for_a_lock_that_a_user_holds",
+    ),
+    broken(
+        "an await outlives delivery.timeout.ms",
+        "R-RT-2",
+        "runtime/outcome_future.py",
+        "lambda: tell(self._too_late())",
+        "lambda: None",
+        f"{FUTURES}::test_an_await_ends_with_the_delivery_timeout",
+    ),
     broken(
         "out of order behind an acknowledged batch isn't written",
         "R-PR-1",

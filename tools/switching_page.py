@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from odradek.common.config import OPTIONS
-from odradek.common.habits import CLASSES, CURES, METHODS, is_idle
+from odradek.common.habits import CLASSES, CURES, KEYWORDS, METHODS, is_idle
 from odradek.common.spellings import ALIASES, REFUSED, dotted
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +34,9 @@ def _names() -> Iterator[str]:
     for cls, row in METHODS.items():
         for name, cure in row.items():
             yield f"| `{cls}.{name}` | {cure} |"
+    for call, row in KEYWORDS.items():
+        for name, cure in row.items():
+            yield f"| `{call}({name}=…)` | {cure} |"
     yield ""
 
 

@@ -233,6 +233,8 @@ GOOD: dict[str, Any] = {
     "timeout": 1.0,
     "listener": print,
     "callback": lambda *_: None,
+    "result": 5,
+    "exception": None,
     "username": "alice",
     "password": "secret",
     "path": "/dev/null",
@@ -250,7 +252,7 @@ GOOD_FOR: dict[tuple[str, str], Any] = {
 }
 SAYS: dict[str, str] = {
     "tp": "partition",
-    "partitions": "partition",
+    "partitions": "partition|the offset of",
     "times": "times|time for|partition",
     "until": "until|partition",
     "offsets": "offset|partition|commit",
@@ -269,7 +271,10 @@ SAYS: dict[str, str] = {
     "path": "path|can't be read",
 }
 """How an error about an argument may name it, where that isn't by its name alone."""
-INSIDE = {(Producer, name) for name in ("outcome_deadline", "await_outcome", "surface")}
+INSIDE = {
+    (Producer, name)
+    for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
+}
 """Public for the futures' sake, and no part of what users call."""
 KINDS = (
     *("producer", "transactional", "reader", "assigned", "classic", "consumer", "admin"),
@@ -424,7 +429,12 @@ def arguments(method: str, function: Callable[..., Any], hostile: str, value: An
 
 def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
     """Call, and use what comes of it: iterators and contexts begin at their first use."""
-    result = call(**given)
+    one_by_one = [
+        p.name
+        for p in inspect.signature(call).parameters.values()
+        if p.kind is inspect.Parameter.VAR_POSITIONAL
+    ]
+    result = call(*[given.pop(name) for name in one_by_one if name in given], **given)
     if hasattr(result, "__next__"):
         next(result, None)
     elif isinstance(result, contextlib.AbstractContextManager) and not hasattr(result, "ended"):
@@ -499,7 +509,7 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
             ):  # its value becomes a secret, and one letter is in every text
                 facade(make())
         except Exception as error:
-            judge(error, f"{kind}({label})", "config|bootstrap.servers|option")
+            judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")
         for name in OPTIONS:
             if kind not in OPTIONS[name].clients or sealed({name: "t"}) != {name: "t"}:
                 continue

@@ -12,6 +12,7 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
+from odradek.network.flow import START, Signal, Wait
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -111,3 +112,31 @@ def test_a_callback_may_send_again() -> None:
     world.advance(2.0)
     assert len(cluster.records("t", 0)) == 5
     producer.close()
+
+
+def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
+    _, cluster, producer = make()
+    assert producer.flush() == 0
+    for n in range(5):
+        producer.send("t", b"%d" % n, partition=0)
+    assert producer.flush(5) == 0
+    cluster.go_silent(next(iter(cluster.brokers)))
+    for n in range(7):
+        producer.send("t", b"%d" % n, partition=n % 2)
+    with pytest.raises(KafkaTimeoutError) as caught:
+        producer.flush(1.0)
+    assert caught.value.remaining == 7
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer._engine, "flush", lambda deadline: never())
+        with pytest.raises(KafkaTimeoutError) as caught:
+            producer.flush(1.0)
+    assert caught.value.remaining == 7
+    cluster.heal()
+    assert producer.flush(60) == 0
+    producer.close()
+
+
+def never() -> Any:
+    """A flow that nobody ends: the thread that should is late."""
+    yield START
+    yield Wait((Signal(),))

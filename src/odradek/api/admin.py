@@ -5,10 +5,11 @@ In: names and numbers. Out: descriptions, errors that name the topic. Must not: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.api.base import Client
+from odradek.api.properties import Settings, settings
 from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
@@ -16,7 +17,7 @@ from odradek.clients.admin.reachability import Reachability
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import ArgumentError
+from odradek.common.errors import ConfigurationError
 from odradek.common.spellings import sealed
 from odradek.network.host import Host
 
@@ -34,17 +35,20 @@ class Admin(Client[AdminEngine]):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
         _host: Host | None = None,
         _background: bool = False,
         **keywords: Any,
     ) -> None:
-        """Check the configuration; nothing is opened yet. Raises `ConfigurationError`."""
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+
+        Raises `ConfigurationError`.
+        """
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
-            config = sealed(config)
-        except ArgumentError:
+            config = settings(config, ADMIN)
+        except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
         settled = Config(ADMIN, config, **keywords)

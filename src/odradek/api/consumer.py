@@ -11,22 +11,16 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from odradek.api.group_consumer import GroupConsumer
+from odradek.api.assigned_consumer import AssignedConsumer
+from odradek.api.properties import Settings, settings
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.offsets import BEGINNING, END
-from odradek.clients.consumer.partition_arguments import (
-    ends,
-    offset_number,
-    one_partition,
-    some_or_all,
-    some_partitions,
-    some_times,
-)
+from odradek.clients.consumer.partition_arguments import some_partitions, some_times
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
-from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import (
     IN_SECONDS,
+    checked_timeout,
     flag,
     looks_like_milliseconds,
     names,
@@ -35,7 +29,12 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ArgumentError, AuthorizationError, KafkaTimeoutError
+from odradek.common.errors import (
+    AuthorizationError,
+    ConfigurationError,
+    KafkaTimeoutError,
+    WakeupError,
+)
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
@@ -50,7 +49,7 @@ logger = logging.getLogger("odradek.consumer")
 T = TypeVar("T")
 
 
-class Consumer(GroupConsumer):
+class Consumer(AssignedConsumer):
     """Reads records of subscribed or assigned partitions, as objects or as Arrow columns.
 
     With a `group.id` it can `subscribe` as a member of a group, and commit; a thread of the
@@ -77,14 +76,14 @@ class Consumer(GroupConsumer):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
         background: bool = False,
         _host: Host | None = None,
         _metadata_hint: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
-        """Check the configuration; nothing is opened yet.
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -93,8 +92,8 @@ class Consumer(GroupConsumer):
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
-            config = sealed(config)
-        except ArgumentError:
+            config = settings(config, CONSUMER)
+        except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
         settled = Config(CONSUMER, config, **keywords)
@@ -119,108 +118,18 @@ class Consumer(GroupConsumer):
             return super()._usual_host()
         return self._host_in_thread()
 
-    # Assignment and positions
-
-    def assign(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        until: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
-        """Read these partitions from now on, and no others; those that stay keep their positions.
-
-        Here and everywhere a pair of topic and number does as well as a `TopicPartition`.
-
-        `until` gives, per partition, the first offset that isn't wanted: records end exactly
-        there, and `position()` is at or behind it then, also across gaps of compaction and
-        transactions. A partition without a position starts where `auto.offset.reset` says;
-        `by_duration:P7D` is the first record of the last seven days by this machine's clock, or
-        the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
-        committed, where it has.
-        """
-        self._check_open()
-        self._check_uninterrupted("assign()")
-        self._engine.assign(some_partitions(partitions), ends(until))
-        if self._engine.group is not None:
-            self._host.wake()
-
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that are assigned."""
-        return list(self._engine.subscription.partitions)
-
-    def paused(self) -> list[TopicPartition]:
-        """Those of them that `pause` holds back."""
-        states = list(self._engine.subscription.partitions.values())
-        return [state.partition for state in states if state.paused]
-
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on reading a partition at an offset. Whether it is in the log shows at `poll`."""
-        self._check_open()
-        self._check_uninterrupted("seek()")
-        tp, offset = one_partition(tp), offset_number("offset", offset)
-        with self._engine.lock:
-            self._engine.subscription.seek(tp, offset)
-
-    def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
-        self._check_open()
-        self._check_uninterrupted("seek_to_beginning()")
-        with self._engine.lock:
-            self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
-
-    def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Go on behind the last record (None: all assigned); looked up by `poll`."""
-        self._check_open()
-        self._check_uninterrupted("seek_to_end()")
-        with self._engine.lock:
-            self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
-
-    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` will hand out.
-
-        It moves when records are handed out, and by nothing else. Waits for a lookup where there is
-        no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
-        """
-        tp = one_partition(tp)
-        known = self._engine.subscription.position(tp)
-        if known is not None:
-            return known
-        return self._call(
-            lambda deadline: self._engine.position(tp, deadline), timeout, f"position of {tp}"
-        )
-
-    def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`.
-
-        May be called at any place, by signal handlers and listeners too: what a `poll` is about to
-        hand out that was interrupted by it is handed out still.
-        """
-        self._pause(some_partitions(partitions), paused=True)
-
-    def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out records of these partitions again; may be called at any place, as `pause`."""
-        self._pause(some_partitions(partitions), paused=False)
-
-    def _pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        self._check_open()
-        engine = self._engine
-        if self._host.interrupted:  # this very thread is amid the state that this would change
-            for partition in partitions:
-                engine.subscription.get(partition)
-            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
-            self._host.wake()
-            return
-        with engine.lock:
-            engine.subscription.pause(partitions, paused=paused)
-
-    def _carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
-        new.take_over(old.subscription)
-
     # Reading
 
-    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(
+        self,
+        timeout: float = 1.0,
+        max_records: int | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> list[ConsumerRecord]:
         """Records, at most `max_records` (default `max.poll.records`); none after `timeout`.
 
+        `timeout_ms` is the same in milliseconds, for who is used to it, and counts where given.
         Returns as soon as there are any. During an outage it returns an empty list at its timeout
         and goes on trying; `explain()` says what. Raises `NoSuchOffsetError` where a position isn't
         in the log and `auto.offset.reset` is none, `CorruptRecordError`,
@@ -228,11 +137,15 @@ class Consumer(GroupConsumer):
         the others go on), `ClusterIdMismatchError`, and with `metadata.recovery.strategy=none`
         `NoBrokerAvailableError` after `metadata.unavailable.timeout.ms` (KIP-899).
         `IllegalStateError` while another thread is in `poll`, or in anything else that hands out
-        records; `ClientClosedError` where another thread closes the consumer meanwhile.
+        records; `ClientClosedError` where another thread closes the consumer meanwhile;
+        `WakeupError` after `wakeup()`.
         """
+        if timeout_ms is not None:
+            timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
+        else:
+            self._note_seconds(timeout)
         most = self._config["max.poll.records"] if max_records is None else max_records
         most = whole_number("max_records", most, 1)
-        self._note_seconds(timeout)
         found = self._next(timeout, lambda now: self._engine.delivery.records(most, now))
         self._engine.delivery.handed_over()
         return found or []
@@ -318,6 +231,21 @@ class Consumer(GroupConsumer):
             yield batch
             del batch
 
+    def wakeup(self) -> None:
+        """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
+
+        For `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
+        records ends before its next one. Nothing is lost by it, and no other call is touched:
+        `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
+        closed consumer it does nothing.
+
+        >>> signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())  # doctest: +SKIP
+        """
+        if not self._closed:
+            self._reader.wake()
+            self._engine.rouse()
+            self._host.wake()
+
     def _arrow(
         self, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[float], pa.RecordBatch | None]:
@@ -354,6 +282,9 @@ class Consumer(GroupConsumer):
                     host.wake()
                 host.drive()  # the next fetch goes out while the caller works on what is here
             while True:
+                if self._reader.woken:
+                    self._reader.woken = False
+                    raise WakeupError("wakeup() was called")
                 if group is not None:
                     group.take_turns(host.now, host.wake)
                 if not delivery.ready:

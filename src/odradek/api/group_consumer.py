@@ -33,6 +33,7 @@ from odradek.clients.consumer.subscribe_arguments import (
 )
 from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
+from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 
@@ -46,10 +47,6 @@ LEAVING_GRACE = 0.05
 
 Callback = Callable[[Any, list[TopicPartition]], object]
 """A rebalance callback: the consumer, and the partitions that it is about."""
-Committable = (
-    "Mapping[TopicPartition, int | OffsetAndMetadata] | ConsumerRecord | Iterable[ConsumerRecord]"
-    " | pa.RecordBatch | pa.Table"
-)
 
 
 class RebalanceListener(Protocol):
@@ -62,6 +59,7 @@ class RebalanceListener(Protocol):
 class GroupConsumer(Client[ConsumerEngine]):
     """Base of `Consumer`; not made directly."""
 
+    @with_keywords
     def subscribe(
         self,
         topics: Collection[str] | str = (),
@@ -181,6 +179,7 @@ class GroupConsumer(Client[ConsumerEngine]):
 
     # Commits
 
+    @with_keywords
     def commit(
         self,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -270,6 +269,7 @@ class GroupConsumer(Client[ConsumerEngine]):
 
     # The end
 
+    @with_keywords
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Commit, leave the group, close all connections; ends within `timeout` seconds.
 

@@ -6,11 +6,12 @@ Must not: decide anything; the engine does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.api.base import GRACE
 from odradek.api.left_open import Opened
+from odradek.api.properties import Settings, settings
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.api.transactions import Transactional
 from odradek.clients.client_engine import check_topic
@@ -36,11 +37,11 @@ from odradek.common.arguments import (
 )
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import (
-    ArgumentError,
     BufferExhaustedError,
     ConfigurationError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     RecordTooLargeError,
 )
 from odradek.common.imports import loaded
@@ -88,12 +89,12 @@ class Producer(Transactional):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Settings = None,
         *,
         _host: Host | None = None,
         **keywords: Any,
     ) -> None:
-        """Check the configuration; nothing is opened yet.
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -103,8 +104,8 @@ class Producer(Transactional):
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:
-            config = sealed(config)
-        except ArgumentError:
+            config = settings(config, PRODUCER)
+        except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
         settled = Config(PRODUCER, config, **keywords)
@@ -272,15 +273,22 @@ class Producer(Transactional):
             delivery.finish()
         return ArrowFuture(self, delivery)
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | None = None) -> int:
         """Send everything that lingers and wait until all records sent before have an outcome.
 
-        `timeout` in seconds, default `delivery.timeout.ms`. Raises `KafkaTimeoutError` when some
-        have none by then; they go on being sent. Errors of records come out of their futures.
+        Gives 0, the number of those that have none: so a program that looks at it, as with
+        confluent-kafka, goes on to work. `timeout` in seconds, default `delivery.timeout.ms`.
+        Raises `KafkaTimeoutError` when some have none by then, with their number as `remaining`;
+        they go on being sent. Errors of records come out of their futures.
         """
-        self._call(
-            self._engine.flush, timeout, "acknowledgement of all records", "delivery.timeout.ms"
-        )
+        what = "acknowledgement of all records"
+        try:
+            self._call(self._engine.flush, timeout, what, "delivery.timeout.ms")
+        except KafkaTimeoutError as error:
+            if error.remaining is None:  # the thread was late, too
+                error.remaining = self._engine.unsettled()
+            raise
+        return 0
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`."""
@@ -352,7 +360,21 @@ class Producer(Transactional):
         """
         self._host.wake()
         if not self._host.run(completion, deadline):
-            raise not_yet(self._engine.no_outcome(of, self._host.now()))
+            raise self.too_late(of)
+
+    def too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
+        """The error of a wait that ended before there was an outcome."""
+        return not_yet(self._engine.no_outcome(of, self._host.now()))
+
+    def watched(self) -> float:
+        """Somebody waits without a call; gives the seconds that a call would wait."""
+        if not self._host.on_its_own:
+            raise IllegalStateError(
+                "in a simulation time passes in this client's calls only: use result() or flush()"
+            )
+        self._host.wake()
+        seconds: float = self._config["delivery.timeout.ms"]
+        return seconds
 
     # Inside
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,28 @@ logger = logging.getLogger("odradek")
 _SETTING = re.compile(r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n")
 LONGEST_PATH = 1000
 """Characters of a path that an error repeats whole: what it says of it comes after."""
+
+Settings = Mapping[str, Any] | str | os.PathLike[str] | None
+"""What a client takes as its configuration: options, or the path of a properties file."""
+
+
+def settings(given: Settings, client: str) -> dict[str, Any]:
+    """The options of a client, its secrets wrapped; a file is read as `read_properties` does."""
+    if given is None or isinstance(given, Mapping):
+        return sealed(given)
+    found, problem = _tried(given, client)
+    given = None  # it may be the file's content instead, and this frame is shown
+    if problem is not None:
+        raise problem.with_traceback(None)
+    return found
+
+
+def _tried(given: Any, client: str) -> tuple[dict[str, Any], Exception | None]:
+    try:
+        is_path = isinstance(given, str | os.PathLike)
+        return read_properties(given, client) if is_path else sealed(given), None
+    except ConfigurationError as error:
+        return {}, error
 
 
 def read_properties(path: str | os.PathLike[str], client: str | None = None) -> dict[str, Any]:

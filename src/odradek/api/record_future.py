@@ -1,6 +1,7 @@
 """Futures that `send()` and `send_arrow()` give: cheap until somebody asks.
 
-In: a place in a batch. Out: `RecordMetadata`, or the batch's error. Must not: hold the record.
+In: a place in a batch. Out: `RecordMetadata`, or the batch's error; a future as
+`concurrent.futures` and `asyncio` know it (`runtime.outcome_future`). Must not: hold the record.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.habits import missing_method
 from odradek.common.imports import loaded
+from odradek.runtime.outcome_future import OutcomeFuture
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +30,15 @@ DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 """`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
 
 
-class RecordFuture:
-    """The outcome of one `send()`."""
+class RecordFuture(OutcomeFuture[RecordMetadata]):
+    """The outcome of one `send()`.
+
+    It is a `concurrent.futures.Future`: `wait`, `as_completed` and `asyncio.wrap_future` take it,
+    and a coroutine may `await` it, which ends as `result()` does and holds up no event loop. What
+    was sent can't be taken back: `cancel()` is always False.
+
+    >>> metadata = await producer.send("flights", b"JFK")  # doctest: +SKIP
+    """
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
 
@@ -78,7 +87,14 @@ class RecordFuture:
             self._producer.await_outcome(batch.done, deadline, batch)
             batch, over = self._find()
 
-    def add_done_callback(self, callback: Callable[[RecordFuture], None]) -> None:
+    def _begin_waiting(self) -> float:
+        return self._producer.watched()
+
+    def _too_late(self) -> KafkaTimeoutError:
+        batch, _ = self._find()
+        return self._producer.too_late(batch)
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
 
         When it is there already, it is called at once, in this thread. It must be quick and mustn't
@@ -99,7 +115,7 @@ class RecordFuture:
             return None, self._batch.metadata(self._index, self._timestamp_ms)
         return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
 
-    def _report(self, callback: Callable[[RecordFuture], None]) -> None:
+    def _report(self, callback: Callable[[RecordFuture], object]) -> None:
         batch, over = self._find()
         if not over:  # the batch was split
             batch.done.when_done(lambda _: self._report(callback))
@@ -107,8 +123,8 @@ class RecordFuture:
         called(callback, self, self._producer)
 
 
-class ArrowFuture:
-    """The outcome of one `send_arrow()`.
+class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
+    """The outcome of one `send_arrow()`: a `concurrent.futures.Future`, and awaitable.
 
     It keeps a few numbers for each partition, not the data: that is let go batch by batch.
     """
@@ -169,7 +185,13 @@ class ArrowFuture:
             self._producer.await_outcome(self._delivery.done, deadline, self.rows)
         return self._delivery.error
 
-    def add_done_callback(self, callback: Callable[[ArrowFuture], None]) -> None:
+    def _begin_waiting(self) -> float:
+        return self._producer.watched()
+
+    def _too_late(self) -> KafkaTimeoutError:
+        return self._producer.too_late(self.rows)
+
+    def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.
 
         As with `RecordFuture`: quickly, without waiting; what it raises is logged.
@@ -178,7 +200,7 @@ class ArrowFuture:
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
 
 
-def called(callback: Callable[[F], None], future: F, producer: Producer) -> None:
+def called(callback: Callable[[F], object], future: F, producer: Producer) -> None:
     """Call a user's callback; it is called amid the engine's step, which no error may leave.
 
     What is meant to end more than the callback comes out of the program's next call (R-HO-5).

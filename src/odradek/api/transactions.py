@@ -6,7 +6,7 @@ Must not: decide anything; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
@@ -14,9 +14,13 @@ from odradek.api.base import Client
 from odradek.clients.consumer.commit_arguments import (
     group_id,
     group_to_send_to,
-    offsets_to_send,
+    offsets_to_commit,
 )
-from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.consumer.records import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+)
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import (
     AbortableTransactionError,
@@ -24,10 +28,13 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
 )
+from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from odradek.clients.producer.transaction_manager import TransactionManager
 
 
@@ -65,15 +72,23 @@ class Transactional(Client[ProducerEngine]):
         manager = self._transactions
         self._call(lambda _: manager.begin(), None, "begin_transaction()")
 
+    @with_keywords
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+        | ConsumerRecord
+        | Iterable[ConsumerRecord]
+        | pa.RecordBatch
+        | pa.Table,
         group: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
         """Commit a consumer's offsets with the transaction: both, or neither.
 
-        `offsets`: of each partition the next record to read, so the last one's offset and one.
+        `offsets`: of each partition the next record to read, so the last one's offset and one. Or
+        what was worked on, as `consumer.commit()` takes it: a record or records, or Arrow data with
+        the columns `topic`, `partition` and `offset`; then what is behind the last of each
+        partition.
         `group`: what `consumer.group_metadata()` says; with it the offsets of a member that was
         replaced are refused (KIP-447). A group's id alone makes no such check.
         `timeout` in seconds, default `max.block.ms`; after `KafkaTimeoutError` call it again, or
@@ -81,7 +96,8 @@ class Transactional(Client[ProducerEngine]):
         `UnknownMemberIdError`: another member has these partitions now.
         """
         manager = self._transactions
-        wanted, member = offsets_to_send(offsets), group_to_send_to(group)
+        wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
+        member = group_to_send_to(group)
         self._call(
             lambda deadline: manager.send_offsets(wanted, member, deadline),
             timeout,
@@ -138,7 +154,7 @@ class Transactional(Client[ProducerEngine]):
 
         >>> with producer.transaction():  # doctest: +SKIP
         ...     producer.send("totals", value=b"12")
-        ...     producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         """
         self.begin_transaction()
         try:

@@ -49,9 +49,14 @@ def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentEr
 # Numbers
 
 
+def is_bool(value: Any) -> bool:
+    """Whether it is True or False, numpy's too (which isn't imported for that)."""
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
+
+
 def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "") -> int:
     """A whole number within bounds; numpy's are taken, True and False aren't numbers."""
-    if isinstance(value, bool):
+    if is_bool(value):
         raise refusal(name, "a whole number", value, cure)
     try:
         number = index(value)
@@ -73,19 +78,23 @@ def timestamp(name: str, value: Any, low: int = 0) -> int:
     return whole_number(name, value, low, cure="give int(seconds * 1000)")
 
 
-def checked_timeout(timeout: Any, name: str = "timeout") -> float:
+def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") -> float:
     """A timeout in seconds that can be added to a time; refuses negative ones and NaN."""
     if type(timeout) is not float and type(timeout) is not int:
-        if isinstance(timeout, bool | str | bytes) or not hasattr(timeout, "__float__"):
+        if (
+            is_bool(timeout)
+            or isinstance(timeout, str | bytes)
+            or not hasattr(timeout, "__float__")
+        ):
             timed = hasattr(timeout, "total_seconds")
             cure = "give .total_seconds()" if timed else ""
-            raise refusal(name, "a number of seconds", timeout, cure)
+            raise refusal(name, f"a number of {unit}", timeout, cure)
         try:
             timeout = float(timeout)
         except (TypeError, ValueError, OverflowError):
-            raise refusal(name, "a number of seconds", timeout) from None
+            raise refusal(name, f"a number of {unit}", timeout) from None
     if not timeout >= 0:
-        raise ConfigurationError(f"{name} must be 0 or more seconds, not {shown(timeout)}")
+        raise ConfigurationError(f"{name} must be 0 or more {unit}, not {shown(timeout)}")
     return float(timeout) if timeout < FOREVER else FOREVER
 
 

@@ -23,6 +23,7 @@ from odradek.common.option_values import (
     CONSUMER,
     PARTITIONERS,
     PRODUCER,
+    check_schemes,
     lookback,
     parse_address,
 )
@@ -134,6 +135,7 @@ class Config:
                     f"partitioner={values['partitioner']}: leave one of the two out"
                 )
         settle_security(values, self.given)
+        check_schemes(self.stated["bootstrap.servers"], values["security.protocol"])
         if values["metadata.unavailable.timeout.ms"] is None:
             strategy = values["metadata.recovery.strategy"]
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None

@@ -152,6 +152,13 @@ class IllegalStateError(KafkaError, RuntimeError):
     """The call doesn't fit what was done before (for example `poll` without `assign`)."""
 
 
+class WakeupError(KafkaError):
+    """`consumer.wakeup()` has ended a call that hands out records: it was asked to end.
+
+    Nothing is lost: the next call goes on where this one was.
+    """
+
+
 class SystemLimitError(KafkaError, OSError):
     """The system refuses what a client needs to work at all, as file descriptors (`errno`).
 
@@ -463,6 +470,8 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
 
     retriable = True
     several_lines = True
+    remaining: int | None = None
+    """From `producer.flush()`: how many records have no outcome yet."""
 
     def __init__(self, message: str, attempts: Sequence[Attempt] = (), now: float = 0.0) -> None:
         self.attempts = tuple(attempts)

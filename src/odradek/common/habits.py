@@ -7,8 +7,15 @@ what isn't taken. Must not: repeat what `spellings` has, names that mean one of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from odradek.common.errors import ArgumentError
 from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
 
+P = ParamSpec("P")
+R = TypeVar("R")
 IDLE = frozenset(
     (
         # Java: what its machine measures and buffers
@@ -172,7 +179,8 @@ METHODS: dict[str, dict[str, str]] = {
         "memberid": "group_metadata().member_id",
         "consumer_group_metadata": "group_metadata()",
         "offsets_for_timestamps": "offsets_for_times({partition: milliseconds})",
-        "highwater": "end_offsets([partition])",
+        "highwater": "end_offsets([partition]), or lag(partition)",
+        "current_lag": "lag(partition)",
         "unassign": "assign([])",
         "incremental_assign": "assign(partitions), with all of them",
         "incremental_unassign": "assign(partitions), with those that stay",
@@ -192,11 +200,41 @@ METHODS: dict[str, dict[str, str]] = {
     "Admin": {"describe_topic": "describe_topics(names)", "poll": "nothing: calls wait"},
 }
 """Methods of other clients, by our classes."""
+KEYWORDS: dict[str, dict[str, str]] = {
+    "commit": {
+        "message": "commit(record)",
+        "asynchronous": "commit_async(offsets, callback) for what isn't waited for",
+    },
+    "subscribe": {
+        "on_assign": "on_assigned=function(consumer, partitions)",
+        "on_revoke": "on_revoked=function(consumer, partitions)",
+    },
+    "close": {"autocommit": "close() with the option enable.auto.commit"},
+    "send_offsets_to_transaction": {
+        "positions": "send_offsets_to_transaction(offsets, consumer.group_metadata())",
+        "group_metadata": "group=consumer.group_metadata()",
+        "group_id": "group=consumer.group_metadata()",
+    },
+}
+"""Keywords of theirs, by our method."""
 
 
 def is_idle(name: str, client: str | None) -> bool:
     """Whether a setting is taken and means nothing, to one kind of client or to all."""
     return name in IDLE or name.startswith(IDLE_PREFIXES) or client in IDLE_FOR.get(name, ())
+
+
+def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
+    """The same method; another client's keyword is answered with what to write."""
+    name, cures = method.__name__, KEYWORDS[method.__name__]
+
+    @wraps(method)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        for keyword in keywords.keys() & cures.keys():
+            raise ArgumentError(f"{name}() takes no {keyword}: write {cures[keyword]}")
+        return method(*arguments, **keywords)
+
+    return call
 
 
 def missing_name(module: str, name: str) -> AttributeError:

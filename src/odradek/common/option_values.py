@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from odradek.common.arguments import is_bool
 from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError
 from odradek.common.types import Address, PartitionFunction
@@ -42,10 +43,10 @@ def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]
 
     def parse(name: str, value: Any) -> int:
         try:
-            if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-                raise ValueError
             number = int(value)
-        except (TypeError, ValueError):
+            if is_bool(value) or (number != value and not isinstance(value, str)):
+                raise ValueError
+        except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(f"{name} must be a whole number, not {value!r}") from None
         if not minimum <= number <= maximum:
             raise ConfigurationError(f"{name} must be {minimum} to {maximum}, not {number}")
@@ -160,6 +161,28 @@ def addresses(name: str, value: Any) -> tuple[Address, ...]:
     if not found:
         raise ConfigurationError(f"{name} names no broker: give at least one host:port")
     return tuple(dict.fromkeys(found))
+
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def check_schemes(servers: Any, protocol: str) -> None:
+    """Refuse addresses (`SSL://host:port`) that ask for another protocol than the one that is set.
+
+    `kafka://` asks for none, nor does the name of a listener.
+    """
+    parts = servers.split(",") if isinstance(servers, str) else servers
+    for part in parts if isinstance(parts, list | tuple) else ():
+        scheme, found, _ = str(part).strip().partition("://")
+        if found and scheme.upper() in PROTOCOLS and scheme.upper() != protocol:
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://, and security.protocol is "
+                f"{protocol}: set security.protocol={scheme.upper()}, or leave {scheme}:// out"
+            )
+        if found and scheme.lower() in ("http", "https"):
+            raise ConfigurationError(
+                f"bootstrap.servers has an address with {scheme}://: give a broker's host:port"
+            )
 
 
 def acks(name: str, value: Any) -> int:

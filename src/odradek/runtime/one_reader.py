@@ -19,15 +19,19 @@ from odradek.runtime.locks import new_lock
 T = TypeVar("T")
 NAME = "claim"
 """The local variable of a call that holds its claim."""
+NOBODY = -1
+"""No thread's number."""
 
 
 class Claim:
     """A call of one thread."""
 
-    __slots__ = ("ident", "thread")
+    __slots__ = ("ident", "iterates", "thread")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
+        self.iterates = self.ident
+        """The thread that goes on iterating without another question; nobody after a `wake`."""
         self.thread = threading.current_thread().name
 
     @property
@@ -44,11 +48,21 @@ class Claim:
 class OneReader:
     """Who is inside."""
 
-    __slots__ = ("_held", "_lock")
+    __slots__ = ("_held", "_last", "_lock", "woken")
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self._held: Claim | None = None
+        self._last: Claim | None = None
+        self.woken = False
+        """Who is inside, or comes next, is to leave empty-handed."""
+
+    def wake(self) -> None:
+        """Have iterations end before their next record; at any place, in any thread."""
+        self.woken = True
+        last = self._last
+        if last is not None:
+            last.iterates = NOBODY
 
     def claim(self, what: str, callback: str | None) -> Claim:
         """Go in, or raise; the caller keeps it in a variable called `claim`.
@@ -59,7 +73,7 @@ class OneReader:
         with self._lock:
             held = self._held
             if held is None or not held.stands:
-                self._held = mine
+                self._held = self._last = mine
                 return mine
         if held.ident == mine.ident:
             raise IllegalStateError(f"{what} can't be called inside {callback or what}")
@@ -83,7 +97,9 @@ class OneReader:
             self._held = None
             yield one
             # No other thread can come between the second question and the answer to it.
-            if threading.get_ident() != claim.ident or self._held is not None:
+            if threading.get_ident() != claim.iterates or self._held is not None:
+                if self.woken:
+                    return
                 claim = self.claim(what, None)
             else:
                 self._held = claim

@@ -126,6 +126,7 @@ class SelectorHost(HostSockets):
         """Have an exception of a callback come out once the step is over (R-HO-5)."""
         self._raised.append(error)
 
+    on_its_own = False
     surfacing = True
 
     @property

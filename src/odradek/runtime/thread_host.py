@@ -103,6 +103,7 @@ class ThreadHost:
         for waiter in list(self._waiters):
             waiter.wake()
 
+    on_its_own = True
     surfacing = True
 
     def _raise(self) -> None:

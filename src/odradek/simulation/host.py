@@ -115,6 +115,7 @@ class SimulatedHost:
     torn = False
     in_use = False
     forked = False
+    on_its_own = False
     surfacing = True
     """Nobody interrupts virtual time."""
 

@@ -395,3 +395,21 @@ def test_a_small_memory_lowers_the_largest_record_and_two_settings_that_contradi
         config(PRODUCER, max__request__size=50_000_000)
     with pytest.raises(ConfigurationError, match=r"\(2000\) .* \(1024\): .* raise buffer.memory"):
         config(PRODUCER, max__request__size=2000, buffer__memory=1024)
+
+
+@pytest.mark.parametrize(
+    "servers", ["kafka://h:1,h:2", "PLAINTEXT://h:1,plaintext://h:2", "INSIDE://h:1,kafka://h:2"]
+)
+def test_addresses_may_have_schemes(servers: str) -> None:
+    found = Config("producer", {"bootstrap.servers": servers})["bootstrap.servers"]
+    assert [str(a) for a in found] == ["h:1", "h:2"]
+
+
+def test_a_scheme_that_asks_for_another_protocol_is_told() -> None:
+    for servers in ("h:1,SASL_SSL://h:2", ["h:1", "SASL_SSL://h:2"]):
+        with pytest.raises(ConfigurationError, match=r"set security.protocol=SASL_SSL, or leave"):
+            Config("producer", {"bootstrap.servers": servers})
+    with pytest.raises(ConfigurationError, match=r"https://: give a broker's host:port"):
+        Config("producer", {"bootstrap.servers": "https://h:2"})
+    config = {"bootstrap.servers": "SSL://h:1", "security.protocol": "SSL"}
+    assert Config("producer", config)["bootstrap.servers"]

@@ -25,7 +25,15 @@ from odradek.common.errors import (
     KafkaError,
     UnsupportedFeatureError,
 )
-from odradek.common.habits import CLASSES, CURES, IDLE, IDLE_IN_FILES, METHODS, is_idle
+from odradek.common.habits import (
+    CLASSES,
+    CURES,
+    IDLE,
+    IDLE_IN_FILES,
+    KEYWORDS,
+    METHODS,
+    is_idle,
+)
 from odradek.common.spellings import ALIASES, REFUSED, dotted
 
 FROZEN: dict[str, dict[str, list[str]]] = json.loads(
@@ -107,6 +115,17 @@ def test_a_method_of_another_client_is_answered_with_ours(of: str, name: str) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("call", "keyword"), [(call, keyword) for call, row in KEYWORDS.items() for keyword in row]
+)
+def test_a_keyword_of_another_client_is_answered_with_ours(call: str, keyword: str) -> None:
+    method = getattr(odradek.Consumer, call, None) or getattr(odradek.Producer, call)
+    assert keyword not in inspect.signature(method).parameters
+    with pytest.raises(ArgumentError) as caught:
+        method(None, **{keyword: 1})
+    assert str(caught.value) == f"{call}() takes no {keyword}: write {KEYWORDS[call][keyword]}"
+
+
 def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
     producer: Any = odradek.Producer(bootstrap_servers="h:1")
     with pytest.raises(AttributeError, match="^'Producer' object has no attribute 'nonsense'$"):
@@ -132,6 +151,7 @@ def test_the_cures_name_what_is_there() -> None:
         *CURES.values(),
         *CLASSES.values(),
         *(c for row in METHODS.values() for c in row.values()),
+        *(c for row in KEYWORDS.values() for c in row.values()),
     ]
     for text in texts:
         for called in re.findall(r"(\w+)\(", text):

@@ -1,4 +1,4 @@
-"""What a caller may give to `commit`, as offsets.
+"""What a caller may give to `commit` and `send_offsets_to_transaction`, as offsets.
 
 In: offsets by partition, records, Arrow data. Out: the offset behind the last of them, partition by
 partition. Must not: know what is assigned, or import pyarrow before somebody has it.
@@ -15,7 +15,7 @@ from odradek.clients.consumer.records import (
     ConsumerRecord,
     OffsetAndMetadata,
 )
-from odradek.common.arguments import INT32_MAX, is_list, mapping, refusal, shown, text, whole_number
+from odradek.common.arguments import INT32_MAX, is_list, refusal, shown, text, whole_number
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
@@ -23,27 +23,22 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 ARROW_COLUMNS = ("topic", "partition", "offset")
 
 
-def offsets_to_commit(given: Any) -> Offsets:
-    """Read the argument of `commit`."""
+def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
+    """Read the argument of `commit`, or of another call that takes the same."""
     if isinstance(given, ConsumerRecord):
         return _behind_records([given])
     if isinstance(given, Mapping):
         return _offsets(given)
     if hasattr(given, "schema") and hasattr(given, "column"):
-        return _behind_rows(given)
+        return _behind_rows(given, call)
     if is_list(given):
         records = list(given)
         if all(isinstance(r, ConsumerRecord) for r in records):
             return _behind_records(records)
     raise ArgumentError(
-        "commit() takes offsets by TopicPartition, records of this consumer, an Arrow RecordBatch "
-        f"or Table with {', '.join(ARROW_COLUMNS)}, or nothing; not {type(given).__name__}"
+        f"{call} takes offsets by TopicPartition, records of a consumer, an Arrow RecordBatch "
+        f"or Table with {', '.join(ARROW_COLUMNS)}; not {type(given).__name__}"
     )
-
-
-def offsets_to_send(given: Any) -> Offsets:
-    """Read the offsets of `send_offsets_to_transaction`."""
-    return _offsets(mapping("offsets", given, "a dict of offsets by TopicPartition"))
 
 
 def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
@@ -102,12 +97,12 @@ def _behind_records(records: Iterable[ConsumerRecord]) -> Offsets:
     }
 
 
-def _behind_rows(data: Any) -> Offsets:
+def _behind_rows(data: Any, call: str) -> Offsets:
     missing = [name for name in ARROW_COLUMNS if name not in data.schema.names]
     if missing:
         raise ConfigurationError(
-            f"commit() needs the columns topic, partition and offset; this batch has no "
-            f"{' and no '.join(missing)}: add them to columns=, or commit() without an argument"
+            f"{call} needs the columns topic, partition and offset; this batch has no "
+            f"{' and no '.join(missing)}: add them to columns=, or give offsets by TopicPartition"
         )
     import pyarrow as pa
 
@@ -118,7 +113,7 @@ def _behind_rows(data: Any) -> Offsets:
         grouped = table.select(ARROW_COLUMNS).group_by(["topic", "partition"])
         last = grouped.aggregate([("offset", "max")]).to_pylist()
     except (pa.ArrowException, KeyError, TypeError) as error:
-        raise ConfigurationError(f"commit() can't read the columns: {error}") from None
+        raise ConfigurationError(f"{call} can't read the columns: {error}") from None
     return {
         one_partition((row["topic"], row["partition"])): OffsetAndMetadata(
             offset_number("the offset behind a row", row["offset_max"]) + 1

@@ -21,6 +21,7 @@ from odradek.clients.consumer.offset_lookup import (
     graver,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.refusal_words import of_offset
 from odradek.common.errors import CommitFailedError, KafkaError
 from odradek.common.kafka_errors import (
     FencedInstanceIdError,
@@ -236,7 +237,10 @@ class _Commit:
             for p in topic.partitions:
                 tp = TopicPartition(name, p.partition_index)
                 if p.error_code:
-                    refusal = error_for(p.error_code, f"{self.what}: {tp}")
+                    refusal = error_for(
+                        p.error_code,
+                        of_offset(p.error_code, f"{self.what}: {tp}", self._left.get(tp)),
+                    )
                     error = graver(error, refusal.needing("READ", name, "topic"))
                     if unknown is not None and p.error_code in UNKNOWN:
                         unknown.add(name)

@@ -23,6 +23,7 @@ from odradek.clients.consumer.offsets import (
     ListOffsetsCall,
     list_offsets,
 )
+from odradek.clients.consumer.partition_arguments import Place
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import (
     COMMITTED,
@@ -78,6 +79,7 @@ class ConsumerEngine(ClientEngine):
         self.components.append(self.fetcher)
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self.lock = lock
+        self._roused = False
         self.group = None if group_id is None else ConsumerGroup(self, group_id)
         self.metadata.held_by.append(self._topics_in_use)
         self.delivery = Delivery(self, lock)
@@ -96,9 +98,12 @@ class ConsumerEngine(ClientEngine):
         return {*subscribed, *(p.topic for p in self.subscription.partitions)}
 
     def assign(
-        self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, int] | None
+        self,
+        partitions: Iterable[TopicPartition],
+        until: Mapping[TopicPartition, int] | None,
+        positions: Mapping[TopicPartition, Place] | None = None,
     ) -> None:
-        """Replace the assignment, and with it the topics in use."""
+        """Replace the assignment, and with it the topics in use; go to `positions`."""
         if self.group is not None:
             self.group.check_assignable()
             with self.lock:
@@ -108,6 +113,8 @@ class ConsumerEngine(ClientEngine):
         before = {p.topic for p in self.subscription.partitions}
         with self.lock:
             self.subscription.assign(partitions, until or {})
+            for partition, place in (positions or {}).items():
+                self.subscription.seek(partition, *place)
         topics = dict.fromkeys(p.topic for p in self.subscription.partitions)
         gone = before.difference(topics)
         self.post(lambda _: self.metadata.forget_topics(gone))
@@ -225,17 +232,30 @@ class ConsumerEngine(ClientEngine):
 
     def position(self, partition: TopicPartition, deadline: float) -> Flow[int]:
         """The offset of the next record; waits for a reset."""
-        now = yield START
+        yield START
         state = self.subscription.get(partition)
-        while state.position is None:
+        yield from self._reset(state, deadline)
+        if state.position is None:
+            raise IllegalStateError(f"{partition} isn't assigned to this consumer any more")
+        return state.position
+
+    def positions(self, partitions: Iterable[TopicPartition] | None, deadline: float) -> Flow[None]:
+        """Wait for resets of these (None: all), as far as they stay assigned."""
+        yield START
+        chosen = list(self.subscription.partitions if partitions is None else partitions)
+        for state in [self.subscription.get(partition) for partition in chosen]:
+            yield from self._reset(state, deadline)
+
+    def _reset(self, state: PartitionState, deadline: float) -> Flow[None]:
+        now = yield START
+        while state.position is None and self.subscription.holds(state):
             if state.error is not None:
                 error, state.error = state.error, None
                 self.subscription.changes += 1
                 raise error
             if now >= deadline:
-                raise self.timeout(f"position of {partition}", now)
+                raise self.timeout(f"position of {state.partition}", now)
             now = yield Wait((self.fetcher.changed,), deadline)
-        return state.position
 
     # Offsets
 
@@ -296,6 +316,9 @@ class ConsumerEngine(ClientEngine):
                 return True
             if self.subscription.pending or self.fetcher.head() is not None:
                 return True
+            if self._roused:
+                self._roused = False
+                return True
             if not subscribed and self.subscription.finished():
                 return False
             raise_at = max(self.unavailable_until(), patience)
@@ -309,6 +332,15 @@ class ConsumerEngine(ClientEngine):
                 now = yield Wait((self.fetcher.changed, self.metadata.changed), until)
             finally:
                 self.waiting.pop("records", None)
+
+    def rouse(self) -> None:
+        """Have `data` end, now or at its next call; at any place, in any thread."""
+
+        def end(_: float) -> None:
+            self._roused = True
+            self.fetcher.changed.notify()
+
+        self.post(end)
 
     def unavailable_until(self) -> float:
         """When `poll()` may say that no broker can be reached (R-RB-6); infinite if never."""

@@ -380,6 +380,8 @@ class Fetcher:
             self._failed(state, offset, data, brokers, now)
             return
         state.missing_since = None
+        end = data.last_stable_offset if self._isolation else data.high_watermark
+        state.seen_end = end if end >= 0 else state.seen_end
         node, address = data.preferred_read_replica, asked.address
         sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)

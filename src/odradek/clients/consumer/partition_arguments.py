@@ -11,10 +11,14 @@ from operator import index
 from reprlib import repr as brief
 from typing import Any
 
+from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, check_partition
 from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timestamp, whole_number
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
+
+Place = tuple[int, int]
+"""An offset, and the leader epoch of the record before it, -1 where that isn't known."""
 
 
 def one_partition(given: Any) -> TopicPartition:
@@ -40,9 +44,18 @@ def some_partitions(given: Any) -> list[TopicPartition]:
     if single or isinstance(given, Mapping) or not is_list(given):
         cure = ": give a list of it" if single else ""
         if isinstance(given, Mapping):
-            cure = ": give a list of them, then seek(partition, offset) for each"
+            cure = ": give a list of them"
         raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
     return [one_partition(item) for item in given]
+
+
+def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
+    """Read what stands one by one in a call, or as one list."""
+    found: list[TopicPartition] = []
+    for item in given:
+        pair = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str)
+        found += [one_partition(item)] if pair else some_partitions(item)
+    return found
 
 
 def some_or_all(given: Any) -> list[TopicPartition] | None:
@@ -53,6 +66,24 @@ def some_or_all(given: Any) -> list[TopicPartition] | None:
 def offset_number(name: str, given: Any) -> int:
     """Read the offset of a record, or the one behind the last."""
     return whole_number(name, given, 0, MAX_OFFSET - 1)
+
+
+def place(name: str, given: Any) -> Place:
+    """Read where to go on: an offset, or what `offsets_for_times` and `committed` give."""
+    if isinstance(given, OffsetAndMetadata | OffsetAndTimestamp):
+        epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
+        return offset_number(name, given.offset), epoch
+    if given is None:
+        raise ArgumentError(
+            f"{name} is None: nothing is known of it. Give an offset, or go to where records are "
+            "with seek_to_beginning() or seek_to_end()"
+        )
+    return offset_number(name, given), -1
+
+
+def places(given: Mapping[Any, Any]) -> dict[TopicPartition, Place]:
+    """Read such places by partition."""
+    return {(p := one_partition(tp)): place(f"the offset of {p}", v) for tp, v in given.items()}
 
 
 def ends(given: Any) -> dict[TopicPartition, int] | None:

@@ -34,6 +34,11 @@ class ConsumerRecord(NamedTuple):
     leader_epoch: int
     """The epoch of the leader that appended the record, -1 where that isn't known."""
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it stands: the key of `commit`, `seek` and the other calls."""
+        return TopicPartition(self.topic, self.partition)
+
 
 class UnreadRecord(ConsumerRecord):
     """One with so many headers that they stay bytes, and are made each time that somebody asks.

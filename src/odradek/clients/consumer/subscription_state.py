@@ -67,6 +67,7 @@ class PartitionState:
         "resetting",
         "revoked",
         "said",
+        "seen_end",
         "served",
         "topic_id",
         "until",
@@ -93,6 +94,9 @@ class PartitionState:
         self.log_end: int | None = None
         """Where the log ended when a reset by duration began: looked up before the time, so that
         no record comes between the two unseen."""
+        self.seen_end: int | None = None
+        """Where the log ended as the last answer to a fetch said (read_committed: its last stable
+        offset)."""
         self.until = MAX_OFFSET
         """The first offset that isn't wanted."""
         self.paused = False
@@ -343,19 +347,28 @@ class SubscriptionState:
         """What the caller is handed next; what is on its way to it doesn't count yet."""
         return self.hand_over.settled(self.get(partition))[0]
 
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Offsets from there to the end of the log, as far as that is known."""
+        position, end = self.position(partition), self.get(partition).seen_end
+        return None if position is None or end is None else max(0, end - position)
+
     def holds(self, state: PartitionState) -> bool:
         """Whether a state is (still) part of the assignment."""
         return self.partitions.get(state.partition) is state
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go to an offset; whether it is in the log shows at the next fetch."""
+    def seek(self, partition: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Go to an offset; whether it is in the log shows at the next fetch.
+
+        `epoch`: the leader epoch of the record before it, where that is known. Else it is right in
+        whatever log that is, at the same offset, too (KIP-320).
+        """
         if not 0 <= offset < MAX_OFFSET:
             raise ConfigurationError(f"offset must be 0 or more, not {offset}")
         self.changes += 1
         state = self.get(partition)
         state.losses = 0
-        state.position_epoch = -1  # in whatever log that is, at the same offset, too (KIP-320)
-        state.move_to(offset)
+        state.position_epoch = epoch
+        state.move_to(offset, epoch)
         self.hand_over.forget(state)  # also where it is the same offset
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
@@ -378,6 +391,7 @@ class SubscriptionState:
         """Let the policy find a new position."""
         self.changes += 1
         state.move_to(None)
+        state.seen_end = None
         state.reset = policy or self._policy
 
     def lost_position(self, state: PartitionState, now: float) -> None:

@@ -21,7 +21,7 @@ from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
 from odradek.clients.producer.why_waiting import why_waiting
 from odradek.common.config import Config
-from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import Lock, Rng
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Flow, Wait
@@ -111,12 +111,18 @@ class ProducerEngine(ClientEngine):
                 raise self.flush_timeout(pending, now)
             now = yield Wait((self.sender.batch_done,), deadline)
 
-    def flush_timeout(self, pending: Iterable[ProducerBatch], now: float) -> KafkaError:
+    def flush_timeout(self, pending: Iterable[ProducerBatch], now: float) -> KafkaTimeoutError:
         """Say what is left, and what was tried."""
         left = list(pending)
         records = sum(b.count for b in left)
         what = f"acknowledgement of {records} records in {len(left)} batches"
-        return self.sender.settling.timeout(what, now, left)
+        error = self.sender.settling.timeout(what, now, left)
+        error.remaining = records
+        return error
+
+    def unsettled(self) -> int:
+        """How many records have no outcome yet."""
+        return sum(batch.count for batch in self.sender.incomplete())
 
     def undelivered(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a call that waited for records, or for their memory."""

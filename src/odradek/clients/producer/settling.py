@@ -25,6 +25,7 @@ from odradek.clients.producer.produce_refusals import Refusals, together
 from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.refused_records import leave_out, refused
+from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
     ConcurrentTransactionsError,
@@ -315,6 +316,7 @@ class Settling:
         said = answer.error_message or str(batch.partition)
         if answer.error_code == MessageTooLargeError.code:
             return too_large(batch, said)
+        said = of_batch(answer.error_code, said, self.identity.transactional_id)
         return self._refusal(answer.error_code, said, batch)
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:

@@ -20,6 +20,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.clients.producer.producer_id import quick_backoff
+from odradek.clients.refusal_words import of_offset, of_producer_id
 from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.kafka_errors import (
@@ -122,7 +123,9 @@ class TransactionRequests:
             "producer id",
             body,
             InitProducerIdResponse,
-            lambda answer: error_of(answer.error_code, self._id),
+            lambda answer: error_of(
+                answer.error_code, of_producer_id(answer.error_code, self._id, self._timeout_ms)
+            ),
             deadline,
         )
         return answer.producer_id, answer.producer_epoch
@@ -213,6 +216,7 @@ class TransactionRequests:
                 },
                 "READ",
                 self._id,
+                lambda p, code: of_offset(code, str(p), offsets.get(p), group),
             ),
             deadline,
             newest=newest,
@@ -307,14 +311,17 @@ def error_of(code: int, about: str, group_id: str = "") -> KafkaError | None:
 
 
 def worst(
-    codes: Mapping[TopicPartition, int], right: str, transactional_id: str
+    codes: Mapping[TopicPartition, int],
+    right: str,
+    transactional_id: str,
+    words: Callable[[TopicPartition, int], str] = lambda partition, _: str(partition),
 ) -> KafkaError | None:
     """The error that decides about an answer for many partitions: one that no retry mends.
 
-    `right` is what each partition's topic has to allow.
+    `right` is what each partition's topic has to allow; `words` says more of it than its code.
     """
     errors = [
-        error_for(code, str(partition))
+        error_for(code, words(partition, code))
         .needing(right, partition.topic, "topic")
         .needing("WRITE", transactional_id, "transactional id")
         for partition, code in codes.items()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pytest
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.partition_arguments import (
     one_partition,
+    place,
+    places,
     some_or_all,
     some_partitions,
+    these_partitions,
 )
+from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
 from odradek.common.errors import ConfigurationError
 from odradek.common.types import TopicPartition
 from odradek.simulation import World
@@ -80,6 +85,24 @@ def test_every_method_of_a_consumer_reads_them() -> None:
     consumer.close(0)
 
 
-def test_offsets_by_partition_are_told_how_to_be_sought() -> None:
-    with pytest.raises(ConfigurationError, match=r"then seek\(partition, offset\) for each"):
-        some_partitions({T0: 5})
+def test_partitions_stand_one_by_one_or_as_a_list() -> None:
+    one: Any = TopicPartition("t", 1)
+    for given in ((T0, one), ([T0, one],), ((("t", 0), ["t", 1]),), (T0, [one])):
+        assert these_partitions(given) == [T0, one]
+    assert these_partitions(()) == []
+    assert these_partitions(([],)) == []
+    for bad in (("t", 0), (7,), ({T0: 1},)):
+        with pytest.raises(ConfigurationError, match="is no (list of )?partition"):
+            these_partitions(bad)
+
+
+def test_a_place_is_an_offset_or_what_calls_give() -> None:
+    assert place("offset", np.int64(5)) == (5, -1)
+    assert place("offset", OffsetAndMetadata(5, "x", 3)) == (5, 3)
+    assert place("offset", OffsetAndTimestamp(5, 1_000, 2)) == (5, 2)
+    assert places({("t", 0): OffsetAndMetadata(5)}) == {T0: (5, -1)}
+    with pytest.raises(ConfigurationError, match=r"the offset of t-0 is None: .*seek_to_end\(\)"):
+        places({T0: None})
+    for bad in (2.5, True, "5", -1, OffsetAndMetadata(-1)):
+        with pytest.raises(ConfigurationError, match="offset must be"):
+            place("offset", bad)

@@ -1,0 +1,166 @@
+"""The assigning half of the consumer as users see it: partitions, positions, pauses.
+
+In: partitions, offsets. Out: positions, lags. Must not: decide anything; the engine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from odradek.api.group_consumer import GroupConsumer
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.partition_arguments import (
+    ends,
+    one_partition,
+    place,
+    places,
+    some_or_all,
+    some_partitions,
+    these_partitions,
+)
+from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
+from odradek.clients.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.common.types import TopicPartition
+
+Offset = int | OffsetAndMetadata | OffsetAndTimestamp
+
+
+class AssignedConsumer(GroupConsumer):
+    """What `Consumer` can do with what is assigned to it; not made directly."""
+
+    def assign(
+        self,
+        partitions: Collection[TopicPartition] | Mapping[TopicPartition, Offset],
+        *,
+        until: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Read these partitions from now on, and no others; those that stay keep their positions.
+
+        Here and everywhere a pair of topic and number does as well as a `TopicPartition`. With a
+        dict of offsets by partition each of them is read from there, as after `seek`.
+
+        `until` gives, per partition, the first offset that isn't wanted: records end exactly
+        there, and `position()` is at or behind it then, also across gaps of compaction and
+        transactions. A partition without a position starts where `auto.offset.reset` says;
+        `by_duration:P7D` is the first record of the last seven days by this machine's clock, or
+        the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
+        committed, where it has.
+        """
+        self._check_open()
+        self._check_uninterrupted("assign()")
+        starts = places(partitions) if isinstance(partitions, Mapping) else None
+        chosen = some_partitions(partitions) if starts is None else list(starts)
+        self._engine.assign(chosen, ends(until), starts)
+        if self._engine.group is not None:
+            self._host.wake()
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are assigned."""
+        return list(self._engine.subscription.partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        """Those of them that `pause` holds back."""
+        states = list(self._engine.subscription.partitions.values())
+        return [state.partition for state in states if state.paused]
+
+    def seek(self, tp: TopicPartition, offset: Offset) -> None:
+        """Go on reading a partition at an offset. Whether it is in the log shows at `poll`.
+
+        What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
+        then tells whether the log still has what stood before (KIP-320).
+        """
+        self._check_open()
+        self._check_uninterrupted("seek()")
+        tp, where = one_partition(tp), place("offset", offset)
+        with self._engine.lock:
+            self._engine.subscription.seek(tp, *where)
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
+        self._check_open()
+        self._check_uninterrupted("seek_to_beginning()")
+        with self._engine.lock:
+            self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Go on behind the last record (None: all assigned); looked up by `poll`."""
+        self._check_open()
+        self._check_uninterrupted("seek_to_end()")
+        with self._engine.lock:
+            self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
+
+    def seek_to_committed(
+        self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
+    ) -> None:
+        """Go back to what the group has committed (None: all assigned), and wait until it is known.
+
+        For what was read in vain: after an aborted transaction, or when work on records failed.
+        Where nothing is committed `auto.offset.reset` says where to go on. A commit of this
+        consumer's own that is under way counts once the group has it: wait for it first.
+
+        Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`): then
+        `poll` goes on looking, and hands out nothing of these partitions before it knows. Raises
+        what `committed` raises, and `IllegalStateError` without a `group.id`.
+
+        >>> with producer.transaction():  # doctest: +SKIP
+        ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
+        ... # and where that raises: consumer.seek_to_committed()
+        """
+        self._check_open()
+        self._check_uninterrupted("seek_to_committed()")
+        self._group("seek_to_committed()")
+        chosen = some_or_all(partitions)
+        with self._engine.lock:
+            self._engine.subscription.request_reset(chosen, COMMITTED)
+        self._call(lambda d: self._engine.positions(chosen, d), timeout, "committed positions")
+
+    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record that `poll` will hand out.
+
+        It moves when records are handed out, and by nothing else. Waits for a lookup where there is
+        no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
+        """
+        tp = one_partition(tp)
+        known = self._engine.subscription.position(tp)
+        if known is not None:
+            return known
+        return self._call(
+            lambda deadline: self._engine.position(tp, deadline), timeout, f"position of {tp}"
+        )
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """How far the position is from the end of the log: offsets that are still to be read.
+
+        The end is the one that the last answer to a fetch told: the high watermark, and with
+        `isolation.level=read_committed` the last stable offset. Asks nobody and never waits; None
+        where there is no position yet, or nothing was fetched. Offsets of markers and of compacted
+        records count, too. `end_offsets()` asks the brokers (KIP-695).
+        """
+        return self._engine.subscription.lag(one_partition(tp))
+
+    def pause(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until `resume`; give them one by one, or a list.
+
+        May be called at any place, by signal handlers and listeners too: what a `poll` is about to
+        hand out that was interrupted by it is handed out still.
+        """
+        self._pause(these_partitions(partitions), paused=True)
+
+    def resume(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
+        """Hand out records of these partitions again; may be called at any place, as `pause`."""
+        self._pause(these_partitions(partitions), paused=False)
+
+    def _pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
+        self._check_open()
+        engine = self._engine
+        if self._host.interrupted:  # this very thread is amid the state that this would change
+            for partition in partitions:
+                engine.subscription.get(partition)
+            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
+            self._host.wake()
+            return
+        with engine.lock:
+            engine.subscription.pause(partitions, paused=paused)
+
+    def _carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
+        new.take_over(old.subscription)

@@ -1,0 +1,61 @@
+"""What a broker's bare error code means for who gets it, and what to do: a sentence for each.
+
+In: what was asked for. Out: words behind the error's name. Must not: decide what becomes of it.
+"""
+
+from __future__ import annotations
+
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.common.kafka_errors import (
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTransactionTimeoutError,
+    OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
+)
+
+
+def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
+    """InitProducerId: only the timeout needs more than the id."""
+    if code != InvalidTransactionTimeoutError.code:
+        return transactional_id
+    return (
+        f"{transactional_id}: transaction.timeout.ms is {timeout_ms} here, and the broker's "
+        "transaction.max.timeout.ms allows less (Kafka's default is 900000, 15 minutes): give less "
+        "here, or more there"
+    )
+
+
+def of_batch(code: int, said: str, transactional_id: str | None) -> str:
+    """Produce: an old epoch, where transactions tell what that means."""
+    if code != InvalidProducerEpochError.code or transactional_id is None:
+        return said
+    return (
+        f"{said}: another producer took over transactional.id {transactional_id!r}, or the "
+        "transaction was open for longer than transaction.timeout.ms and its coordinator aborted "
+        "it. Call abort_transaction(): it goes on where this producer may, and else says that it "
+        "is fenced"
+    )
+
+
+def of_offset(
+    code: int,
+    place: str,
+    offset: OffsetAndMetadata | None,
+    group: ConsumerGroupMetadata | None = None,
+) -> str:
+    """OffsetCommit and TxnOffsetCommit, of one partition."""
+    if code == OffsetMetadataTooLargeError.code and offset is not None:
+        return (
+            f"{place}: the metadata of its offset has {len(offset.metadata.encode())} bytes, and "
+            "the brokers' offset.metadata.max.bytes allows less (Kafka's default is 4096): give "
+            "less, or raise that"
+        )
+    if code in (UnknownMemberIdError.code, IllegalGenerationError.code) and group is not None:
+        return (
+            f"{place}: member {group.member_id!r} of generation {group.generation_id} isn't in "
+            f"group {group.group_id!r} (any more), so "
+            "others read its partitions. Abort the transaction, poll() until the group has given "
+            "partitions again, and give consumer.group_metadata() as it is then"
+        )
+    return place

@@ -1,0 +1,203 @@
+"""A future of the standard library that costs nothing until the standard library asks.
+
+In: `done`, `result`, `exception` and `add_done_callback` of whoever inherits. Out: what
+`concurrent.futures.wait` and `as_completed` look at (a lock, a state, who waits), and `await`. All
+that is made when it is first asked for: a record that nobody asks about has none of it.
+Must not: let the thread that tells of outcomes wait for a lock that user code may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from odradek.common.errors import IllegalStateError
+from odradek.runtime.locks import new_lock
+
+T = TypeVar("T")
+PENDING, FINISHED = "PENDING", "FINISHED"
+"""Two of the states of `concurrent.futures`: nothing here is cancelled, and nothing runs first."""
+_making = new_lock()
+
+
+class Watch:
+    """Who waits for one future; it is the future's lock, too.
+
+    Who holds the lock sees a state that doesn't change. An outcome that comes meanwhile is told by
+    whoever gives the lock back, so the thread that brings it never waits here.
+    """
+
+    __slots__ = ("_lock", "_over", "state", "waiters")
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._over: OutcomeFuture[Any] | None = None
+        self.state = PENDING
+        self.waiters: list[Any] = []
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As `threading.Condition` has it."""
+        return bool(self._lock.acquire(blocking, timeout))
+
+    def release(self) -> None:
+        """Give it back, and tell what came meanwhile."""
+        self._lock.release()
+        self._tell()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def over(self, future: OutcomeFuture[Any]) -> None:
+        """The outcome is there."""
+        self._over = future
+        self._tell()
+
+    def _tell(self) -> None:
+        future = self._over
+        if future is None or self._lock.is_mine() or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self.state == PENDING:
+                self.state, self._over = FINISHED, None
+                failed = future.exception() is not None
+                for waiter in self.waiters:
+                    (waiter.add_exception if failed else waiter.add_result)(future)
+        finally:
+            self._lock.release()
+
+
+class OutcomeFuture(Future[T], Generic[T]):
+    """A future whose outcome lives elsewhere; whoever inherits says where."""
+
+    __slots__ = ("_watch",)
+    _watch: Watch
+
+    # What whoever inherits must have
+
+    def done(self) -> bool:
+        """Whether the outcome is there."""
+        raise NotImplementedError
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the outcome."""
+        raise NotImplementedError
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the outcome; give its error."""
+        raise NotImplementedError
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Call back once the outcome is there, in any thread."""
+        raise NotImplementedError
+
+    def _begin_waiting(self) -> float:
+        """Somebody waits by other means than `result`: see that what is waited for goes on. Gives
+        the seconds after which an `await` ends.
+        """
+        raise NotImplementedError
+
+    def _too_late(self) -> BaseException:
+        """What an `await` raises then."""
+        raise NotImplementedError
+
+    # What all have
+
+    def cancel(self) -> bool:
+        """False: what was handed over can't be taken back."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False, see `cancel`."""
+        return False
+
+    def running(self) -> bool:
+        """Whether the outcome isn't there yet."""
+        return not self.done()
+
+    def set_result(self, result: T) -> None:
+        """Refused: the producer says what became of it."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Refused, see `set_result`."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Refused, see `set_result`."""
+        raise IllegalStateError("the outcome of a record is its producer's to say")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'finished' if self.done() else 'pending'}>"
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the outcome without holding up the event loop, as long as `result()` would.
+
+        Ending the wait (`asyncio.timeout`, a task that is cancelled) takes nothing back.
+        """
+        from asyncio import get_running_loop
+
+        if self.done():
+            return self.result()
+        loop = get_running_loop()
+        arrived: Any = loop.create_future()
+
+        def tell(error: BaseException | None = None) -> None:
+            if not arrived.done():
+                if error is None:
+                    arrived.set_result(None)
+                else:
+                    arrived.set_exception(error)
+
+        def over(_: object) -> None:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits
+                loop.call_soon_threadsafe(tell)
+
+        timer = loop.call_later(self._begin_waiting(), lambda: tell(self._too_late()))
+        self.add_done_callback(over)
+        try:
+            yield from arrived
+        finally:
+            timer.cancel()
+        return self.result()
+
+    # What the standard library looks at
+
+    if not TYPE_CHECKING:  # to checkers of types they are what the base class has
+
+        @property
+        def _condition(self) -> Watch:
+            return self._watched()
+
+        @property
+        def _state(self) -> str:
+            return self._watched().state
+
+        @property
+        def _waiters(self) -> list[Any]:
+            return self._watched().waiters
+
+    def _get_snapshot(self) -> tuple[bool, bool, Any, BaseException | None]:
+        """Done, cancelled, result and error, as Python 3.14's asyncio asks for them."""
+        if not self.done():
+            return False, False, None, None
+        error = self.exception()
+        return True, False, self.result() if error is None else None, error
+
+    def _watched(self) -> Watch:
+        try:
+            return self._watch
+        except AttributeError:  # nobody has asked yet
+            if not self.done():
+                self._begin_waiting()
+        watch = Watch()
+        with _making:  # of two threads the first one's counts
+            with suppress(AttributeError):
+                return self._watch
+            self._watch = watch
+        self.add_done_callback(watch.over)
+        return watch

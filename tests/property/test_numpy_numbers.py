@@ -1,0 +1,168 @@
+"""numpy's numbers go wherever numbers go, and what isn't one of those is refused.
+
+Every parameter of every public method whose type speaks of numbers, partitions or offsets is found
+by introspection; one for which nothing is known below fails the test that meets it.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.property.test_hostile_arguments import (
+    CLASSES,
+    Scene,
+    after,
+    arguments,
+    carried_out,
+    methods,
+    parameters,
+)
+
+from odradek import Admin, ConsumerRecord, NewTopic, OffsetAndMetadata, TopicPartition
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.simulation import SimulatedCluster, World
+
+pytestmark = pytest.mark.simulation
+
+KINDS = ("producer", "transactional", "assigned", "classic", "admin", "record_future")
+WHOLE: tuple[Any, ...] = (
+    np.int8,
+    np.int16,
+    np.int32,
+    np.int64,
+    np.uint8,
+    np.uint16,
+    np.uint64,
+    np.intp,
+)
+WITH_FRACTIONS = (*WHOLE, np.float16, np.float32, np.float64)
+NO_NUMBERS: tuple[Any, ...] = (
+    *(np.float64(0.5), np.float32(0.5), np.float64("nan"), np.bool_(True), True, "1"),
+    *(np.datetime64("2026-01-01"), decimal.Decimal("0.5")),
+)
+NO_TIMES: tuple[Any, ...] = (
+    np.float64("nan"),
+    np.float32(-0.5),
+    np.int64(-1),
+    np.bool_(True),
+    True,
+    "1",
+)
+
+
+def partition(number: Any) -> Any:
+    return ("t", number)
+
+
+def record(number: Any) -> ConsumerRecord:
+    return ConsumerRecord("t", number, number, 0, 0, None, None, (), number)
+
+
+MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
+    "partition": (lambda n: n,),
+    "timestamp_ms": (lambda n: n,),
+    "offset": (lambda n: n, OffsetAndMetadata, lambda n: OffsetAndMetadata(0, "", n)),
+    "max_records": (lambda n: n + 1 if type(n) in WHOLE else n,),
+    "tp": (partition,),
+    "partitions": (lambda n: [partition(n)],),
+    "offsets": (
+        *(lambda n: {partition(0): n}, lambda n: {partition(n): 0}),
+        *(lambda n: {partition(0): OffsetAndMetadata(n, "", 0)}, record, lambda n: [record(n)]),
+    ),
+    "times": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
+    "until": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
+}
+"""By the names of parameters: what is made of a number, zero where it is one."""
+MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
+    ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n})
+}
+NUMBERS = re.compile(r"\b(int|float|Offset|OffsetAndMetadata|TopicPartition)\b")
+
+
+def cases() -> Iterator[tuple[str, str, str]]:
+    for kind in KINDS:
+        for method in methods(CLASSES[kind]):
+            for name, parameter in parameters(getattr(CLASSES[kind], method)).items():
+                if NUMBERS.search(str(parameter.annotation)) and name != "callback":
+                    yield kind, method, name
+
+
+def called(scene: Scene, method: str, name: str, value: Any) -> None:
+    scene.rewind()
+    function = getattr(CLASSES[scene.kind], method)
+    try:
+        carried_out(getattr(scene.target, method), arguments(method, function, name, value))
+    finally:
+        after(scene, method)
+
+
+@pytest.mark.parametrize(("kind", "method", "name"), list(cases()))
+def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> None:
+    timed = name in ("timeout", "timeout_ms")
+    usual = (lambda n: n,) if timed else MADE[name]
+    makes: tuple[Callable[[Any], Any], ...] = MADE_FOR.get((method, name), usual)
+    refusals: tuple[Any, ...] = NO_TIMES if timed else NO_NUMBERS
+    if kind == "record_future" or method in ("position", "partitions_for"):
+        refusals = () if timed else refusals  # what is there already asks for no time
+    scene = Scene(kind)
+    for make in makes:
+        for number in WITH_FRACTIONS if timed else WHOLE:
+            scene = Scene(kind) if scene.client._closed else scene
+            try:
+                called(scene, method, name, make(number(1 if timed else 0)))
+            except ConfigurationError:
+                raise
+            except KafkaError:  # at the wrong time, or a second time: not the number's fault
+                pass
+        for bad in refusals:
+            scene = Scene(kind) if scene.client._closed else scene
+            with pytest.raises((ConfigurationError, IllegalStateError)):
+                called(scene, method, name, make(bad))
+
+
+@pytest.mark.parametrize("number", WHOLE)
+def test_topics_are_made_with_them(number: Any) -> None:
+    world = World(seed=1)
+    cluster = SimulatedCluster(world, brokers=1)
+    servers = cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers, _host=world.host("admin")) as admin:
+        made = admin.create_topics([NewTopic("u", number(3), number(1))])
+        assert len(made["u"].partitions) == 3
+        for bad in NO_NUMBERS:
+            with pytest.raises(ConfigurationError):
+                admin.create_topics([NewTopic("v", bad)])
+
+
+@pytest.mark.parametrize("number", WITH_FRACTIONS)
+def test_options_are_given_them(number: Any) -> None:
+    config = Config("producer", {"bootstrap.servers": "b:1", "linger.ms": number(100)})
+    assert config["linger.ms"] == 0.1
+    config = Config("producer", bootstrap_servers="b:1", batch_size=number(64))
+    assert config["batch.size"] == 64
+
+
+@pytest.mark.parametrize("bad", [*(b for b in NO_NUMBERS if not isinstance(b, str)), math.inf])
+def test_an_option_refuses_what_is_none(bad: Any) -> None:
+    for option in ("linger.ms", "batch.size"):
+        with pytest.raises(ConfigurationError, match="must be a whole number"):
+            Config("producer", {"bootstrap.servers": "b:1", option: bad})
+
+
+def test_numbers_that_were_given_are_pythons_afterwards() -> None:
+    scene = Scene("assigned")
+    scene.client.assign([("t", np.int64(0))])
+    (tp,) = scene.client.assignment()
+    assert [type(part) for part in tp] == [str, int]
+    scene.client.seek(tp, np.int64(3))
+    position = scene.client.position(tp)
+    assert (type(position), position) == (int, 3)
+    done = scene.client.commit({tp: np.uint8(4)})
+    assert done == {TopicPartition("t", 0): OffsetAndMetadata(4)}
+    assert type(done[tp].offset) is int

@@ -1,0 +1,55 @@
+"""Codes that say too little by themselves get their sentence and their cure."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.simulation.group_scene import PARTITIONS
+from tests.simulation.transactional import Scene
+
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.refusal_words import of_batch, of_offset, of_producer_id
+from odradek.common.kafka_errors import (
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTransactionTimeoutError,
+    OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
+)
+
+pytestmark = pytest.mark.simulation
+
+
+def test_a_transaction_timeout_above_the_brokers_names_both_options() -> None:
+    with pytest.raises(InvalidTransactionTimeoutError) as caught:
+        Scene(2).producer(transaction_timeout_ms=3_600_000)
+    assert "transaction.timeout.ms is 3600000 here" in str(caught.value)
+    assert "transaction.max.timeout.ms" in str(caught.value)
+    assert of_producer_id(1, "x", 5) == "x"
+
+
+def test_offsets_of_a_member_that_is_none_say_how_to_go_on() -> None:
+    with Scene(2).producer() as producer:
+        producer.begin_transaction()
+        member = ConsumerGroupMetadata("g", 1, "gone")
+        says = r"member 'gone' of generation 1 isn't in group 'g'.*Abort the transaction"
+        with pytest.raises(IllegalGenerationError, match=says):
+            producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, member)
+        producer.abort_transaction()
+    assert re.search(says, of_offset(UnknownMemberIdError.code or 0, "t-0", None, member))
+
+
+def test_metadata_that_is_too_large_gives_its_size_and_the_brokers_option() -> None:
+    code = OffsetMetadataTooLargeError.code or 0
+    said = of_offset(code, "t-0", OffsetAndMetadata(1, "é" * 3000))
+    assert "has 6000 bytes" in said
+    assert "offset.metadata.max.bytes" in said
+    assert of_offset(code, "t-0", None) == of_offset(3, "t-0", OffsetAndMetadata(1)) == "t-0"
+
+
+def test_an_old_epoch_says_what_it_means_for_a_transaction() -> None:
+    code = InvalidProducerEpochError.code or 0
+    assert "took over transactional.id 'x'" in of_batch(code, "t-0", "x")
+    assert "abort_transaction()" in of_batch(code, "t-0", "x")
+    assert of_batch(code, "t-0", None) == of_batch(3, "t-0", "x") == "t-0"
