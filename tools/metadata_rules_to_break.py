@@ -170,8 +170,8 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "nobody asks whether a partition was added",
         "R-IN-1",
-        "clients/producer/producer_engine.py",
-        'self.metadata.request(f"topic {name} has no partition {partition} yet")',
+        "clients/producer/early_records.py",
+        'engine.metadata.request(f"topic {topic.name} has no partition {wanted.partition} yet")',
         "pass",
         "tests/simulation/test_added_partitions.py",
     ),

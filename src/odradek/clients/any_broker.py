@@ -156,7 +156,7 @@ class AnyBrokerCall:
             now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
 
     def _may_have_it(self, connection: Connection, now: float) -> bool:
-        return not self._ours or self._whose.passed(connection, now)
+        return not self._ours or self._whose.agreed(connection, now)
 
     def _send(
         self,

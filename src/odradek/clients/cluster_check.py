@@ -33,6 +33,12 @@ class ClusterCheck:
     def __init__(self, engine: ClientEngine) -> None:
         self._engine = engine
 
+    def agreed(self, connection: Connection, now: float) -> bool:
+        """The same for what isn't a record: it is enough that the broker was told whom we mean, and
+        had nothing against it (KIP-1242). What answers may be a proxy that doesn't look.
+        """
+        return connection.broker_id is not None or self.passed(connection, now)
+
     def passed(self, connection: Connection, now: float) -> bool:
         """Whether records may go there; asks where that isn't known, and `changed` tells."""
         if connection.ours or connection.asked_whose:

@@ -225,7 +225,6 @@ def check_api_versions(
         if response.error_code == 0:
             versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
             if version >= SAYS_WHO_IS_MEANT and cluster_id is not None:
-                connection.ours = True  # R-RB-5: it has looked, and says nothing against it
                 connection.broker_id = node_id
             _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
             network.states.api_versions_known(connection.address, version, newest)
