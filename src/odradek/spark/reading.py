@@ -10,7 +10,7 @@ that names the partition when nothing comes although brokers answer, or when an 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -124,10 +124,16 @@ class Silence:
     """
 
     def __init__(
-        self, consumer: ClusterConsumer, wanted: OffsetRange, limits: ReadLimits, clock: Clock
+        self,
+        consumer: ClusterConsumer,
+        wanted: OffsetRange,
+        limits: ReadLimits,
+        clock: Clock,
+        goes_on: Callable[[int], bool],
     ) -> None:
+        """`goes_on(offset)`: asked before it is given up, and says whether it reads elsewhere."""
         self._consumer, self._wanted = consumer, wanted
-        self._limits, self._clock = limits, clock
+        self._limits, self._clock, self._goes_on = limits, clock, goes_on
         self._every = min(LOOK_EVERY_S, limits.poll_timeout, limits.outage_tolerance)
         self.over()
 
@@ -155,6 +161,9 @@ class Silence:
                 self._answered_from = now
             answered = now - self._answered_from
             if answered >= limits.poll_timeout:
+                if self._goes_on(at):
+                    self.over()
+                    return True
                 raise NoProgressError(
                     f"{place} for {answered:.0f} s although its broker answers "
                     f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
@@ -230,7 +239,7 @@ class RangeReader:
     ) -> None:
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._limits, self._clock = limits, clock
-        self._silence = Silence(consumer, wanted, limits, clock)
+        self._silence = Silence(consumer, wanted, limits, clock, self._goes_on)
         self._has_rows = False
 
     def batches(
@@ -302,13 +311,43 @@ class RangeReader:
     def _checks_times(self, columns: Sequence[str]) -> bool:
         return "timestamp" in columns and not self._limits.null_timestamps
 
-    def _is_planned_topic(self) -> bool:
+    def _goes_on(self, at: int) -> bool:
+        """A partition gave nothing for pollTimeoutMs: whether that is because its topic was made
+        anew, or its log doesn't hold the offset any more. The client may not have heard of it yet,
+        where pollTimeoutMs is short. Raises where rows may not be lost.
+        """
+        tp, until = self._wanted.tp, self._wanted.until
+        try:
+            described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
+            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
+            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            return False
+        if not self._is_planned_topic(described.topic_id):
+            self._consumer.seek(tp, until)
+            return True
+        if not begin <= at <= end:
+            lost = OffsetOutOfRangeError(f"{tp} at {at}")
+            return self._skip_lost(at, lost) is None
+        if at < end or self._limits.fail_on_data_loss:
+            return False
+        logger.warning(
+            "%s: the log holds %d to %d, and the range ends at %d; going on there because "
+            "failOnDataLoss is false",
+            *(tp, begin, end, until),
+        )
+        self._consumer.seek(tp, until)
+        return True
+
+    def _is_planned_topic(self, described: str | None = None) -> bool:
         """Whether it isn't a topic that only has the same name; raises where that can't be let go.
 
         Rows that came already can't be taken back, so then failOnDataLoss doesn't help.
+        `described`: its id by a fresh description, which says more than what the client knows.
         """
         topic = self._wanted.tp.topic
-        now = known_topic_id(self._consumer, topic)
+        now = described or known_topic_id(self._consumer, topic)
         if self._topic_id is None or now in (None, self._topic_id):
             return True
         text = (

@@ -117,6 +117,39 @@ def test_a_silent_partition_on_a_live_broker_fails(cluster: Any, clock: Any) -> 
     assert 120 <= clock.now() - begun < 132
 
 
+@pytest.mark.parametrize(
+    ("topic_id", "log", "loss"),
+    [
+        (ID_3, (0, 100), "made anew"),
+        (ID_1, (40, 100), r"isn't in the log, which holds 40 to 100"),
+        (ID_1, (0, 3), r"isn't in the log, which holds 0 to 3"),
+        (ID_1, (0, 5), None),
+    ],
+)
+def test_what_gives_nothing_is_looked_at_before_it_is_given_up(
+    cluster: Any,
+    clock: Any,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    topic_id: str,
+    log: tuple[int, int],
+    loss: str | None,
+) -> None:
+    """The client may not have heard by then that another topic has the name, or a shorter log."""
+    monkeypatch.setattr(reading, "known_topic_id", lambda *_: ID_1)
+    silent = pa.RecordBatch.from_pydict({"offset": pa.array([], pa.int64())})
+    consumer = cluster.connect({})
+    monkeypatch.setattr(consumer, "poll_arrow", lambda **given: clock.pause(1) or silent)
+    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
+    cluster.topics["t"] = (topic_id, {0: log})
+    wanted = NoProgressError if loss is None else DataLossError
+    with pytest.raises(wanted, match=loss or "pollTimeoutMs"):
+        read(cluster, clock, 5, 60)
+    if log[0] <= 5:
+        assert read(cluster, clock, 5, 60, lose=False) == []
+        assert "because failOnDataLoss is false" in caplog.text
+
+
 def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
     cluster.topics["t"][1][0] = (40, 100)
     with pytest.raises(DataLossError, match=r"t-0: offset 5 .*5 to 60.*40 to 100"):
