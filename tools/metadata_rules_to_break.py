@@ -315,7 +315,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "topics are made and producer ids had wherever an address leads",
         "R-RB-5",
         "clients/any_broker.py",
-        "return not self._ours or self._whose.passed(connection, now)",
+        "return not self._ours or self._whose.agreed(connection, now)",
         "return True",
         f"{MISLED}::test_topics_and_producer_ids_are_asked_of_no_other_cluster",
     ),
