@@ -55,6 +55,8 @@ ADVERTISED = {
     API_VERSIONS: (0, 4),
     INIT_PRODUCER_ID: (0, 5),
 }
+NAMES_WHO_IS_MEANT = 5
+"""From this version of ApiVersions on the request names the cluster and the broker (KIP-1242)."""
 REBOOTSTRAP_REQUIRED_FROM = 13
 """Answers before this version of Metadata have no field for error 129."""
 FILLERS = 8
@@ -83,6 +85,8 @@ class Cluster:
     topic: str
     partitions: int = 1
     epoch: int = 0
+    looks: bool = False
+    """Its brokers speak ApiVersions 5 and look whom the client means (KIP-1242), as Kafka 4.4's."""
     says: Answer = Answer.GOOD
     delay: float = 0.0
     """Seconds that a Metadata answer takes."""
@@ -375,7 +379,10 @@ class _Connection(asyncio.Protocol):
         kind = request_class(api_key)
         self._note(kind.API_NAME, version=version)
         if api_key == API_VERSIONS:
-            self._send(*_api_versions(version), correlation_id)
+            named = None
+            if version >= NAMES_WHO_IS_MEANT and self._cluster.looks:
+                named = ApiVersionsRequest.decode(frame, version, position)
+            self._send(*self._api_versions(named, version), correlation_id)
         elif self._close_when_ready:
             self._close()
         elif api_key == METADATA:
@@ -403,6 +410,24 @@ class _Connection(asyncio.Protocol):
         if self._close_when_ready and api_key == API_VERSIONS:
             self._close()
 
+    def _api_versions(
+        self, named: ApiVersionsRequest | None, version: int
+    ) -> tuple[ApiVersionsResponse, int]:
+        """The table of versions, in the layout of the asked version or, from the future, of 0; or
+        that the client means somebody else.
+        """
+        newest = NAMES_WHO_IS_MEANT if self._cluster.looks else ADVERTISED[API_VERSIONS][1]
+        spans = {**ADVERTISED, API_VERSIONS: (0, newest)}
+        table = [ApiVersion(key, *span) for key, span in sorted(spans.items())]
+        if version > ApiVersionsRequest.MAX_VERSION:
+            code = errors.UnsupportedVersionError.code
+            return ApiVersionsResponse(error_code=code, api_keys=table), 0
+        cluster, broker = (None, -1) if named is None else (named.cluster_id, named.node_id)
+        if cluster not in (None, self._cluster.cluster_id) or broker not in (-1, self._broker_id):
+            self._note("told 129")
+            return ApiVersionsResponse(error_code=errors.RebootstrapRequiredError.code), version
+        return ApiVersionsResponse(api_keys=table), version
+
     def _send(self, message: Message, version: int, correlation_id: int) -> None:
         if self._transport is not None:
             self._transport.writelines(encode_response(message, version, correlation_id))
@@ -426,12 +451,3 @@ class _Connection(asyncio.Protocol):
             broker=self._broker_id,
             **more,
         )
-
-
-def _api_versions(version: int) -> tuple[ApiVersionsResponse, int]:
-    """The table of versions, in the layout of the asked version or, from the future, of 0."""
-    table = [ApiVersion(key, *span) for key, span in sorted(ADVERTISED.items())]
-    if version <= ApiVersionsRequest.MAX_VERSION:
-        return ApiVersionsResponse(api_keys=table), version
-    code = errors.UnsupportedVersionError.code
-    return ApiVersionsResponse(error_code=code, api_keys=table), 0

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.scorecard.cell import TOPIC, Cell
-from benchmarks.scorecard.fake_brokers import Answer, Cluster
+from benchmarks.scorecard.fake_brokers import Answer, Cluster, Seen
 
 NEVER_AFTER = 60.0
 STORM = 40.0
@@ -177,6 +177,29 @@ async def foreign(cell: Cell) -> tuple[Figures, Notes]:
     return {"foreign": taken, "asked": asked or None}, {}
 
 
+async def misled(cell: Cell) -> tuple[Figures, Notes]:
+    """The leader has moved, and its old address is a broker's of another cluster, by the same
+    number; the other brokers and the bootstrap address stay.
+    """
+    home = cell.network.cluster("home", 1, 3, TOPIC, looks=True)
+    cell.door.serve(home, 2)
+    await cell.start("produce")
+    await cell.established()
+    other = cell.network.cluster("foreign", 1, 3, TOPIC, looks=True)
+    old, home.addresses[0] = home.addresses[0], cell.network.address("broker 1, moved")
+    home.addresses[0].serve(home, 1)
+    old.serve(other, 1)
+    gone = cell.now()
+
+    def back(seen: Seen) -> bool:
+        return seen.what == "taken" and seen.cluster == "home" and seen.at >= gone
+
+    await cell.comes(lambda: cell.network.first(gone, back) is not None, NEVER_AFTER)
+    taken = sum(s.records for s in cell.network.seen if s.cluster == "foreign")
+    told = sum(s.what == "told 129" for s in cell.network.seen)
+    return {"record": cell.network.first(gone, back), "foreign": taken}, {"told": told}
+
+
 async def outage(cell: Cell) -> tuple[Figures, Notes]:
     """Every address refuses for two minutes; then all is as before."""
     cluster = _cluster(cell, 3)
@@ -299,6 +322,11 @@ _ALL = (
         (Figure("foreign", "accepted (records in 60 s) or refused", "", needs="asked",
                 words=("refused", "accepted {}", "never asked")),
          Figure("asked", "Metadata requests to it", "", ranked=False)),
+        10 + NEVER_AFTER),
+    Row("N", "the leader moved, its address is another cluster's (KIP-1242)", misled,
+        (Figure("record", "first record taken by it at its new address", "s", slack=0.25,
+                share=0.25),
+         Figure("foreign", "records lost to the other cluster", "")),
         10 + NEVER_AFTER),
     Row("H", "total outage of two minutes, dials refused", outage,
         (_BACK,
