@@ -426,8 +426,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a record for a partition that isn't there holds its topic up",
         "R-RT-2",
         EARLY,
-        "(waiting.records if found is None else waiting.absent)",
-        "waiting.records",
+        "(waiting.records.append if found is None else waiting.leave_absent)",
+        "waiting.records.append",
         f"{BEFORE}::test_a_partition_that_is_not_there_yet_keeps_no_other_waiting",
     ),
     broken(

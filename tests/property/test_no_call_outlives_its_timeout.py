@@ -77,6 +77,7 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Consumer, "committed"): lambda c, t: c.committed([T0], timeout=t),
     (Consumer, "unsubscribe"): lambda c, t: c.unsubscribe(timeout=t),
     (Consumer, "position"): lambda c, t: c.position(T0, timeout=t),
+    (Consumer, "seek_to_committed"): lambda c, t: c.seek_to_committed([T0], timeout=t),
     (Consumer, "poll"): lambda c, t: c.poll(timeout=t),
     (Consumer, "poll_arrow"): lambda c, t: c.poll_arrow(timeout=t),
     (Consumer, "batches"): lambda c, t: list(c.batches(timeout=t)),
@@ -110,7 +111,7 @@ IN_TRANSACTION = {
 }
 TRANSACTIONAL = {(Producer, "init_transactions"), *IN_TRANSACTION}
 NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRANSACTION}
-IN_GROUP = {(Consumer, "commit"), (Consumer, "committed"), (Consumer, "unsubscribe")}
+IN_GROUP = {(Consumer, n) for n in ("commit", "committed", "unsubscribe", "seek_to_committed")}
 KNOWN_BY_HEART = {
     *((Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")),
     (Admin, "describe_reachability"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
-from odradek.clients.producer.early_records import OVERHEAD, EarlyRecords
+from odradek.clients.producer.early_records import OVERHEAD, EarlyRecord, EarlyRecords
 from odradek.common.errors import (
     BufferExhaustedError,
     ClientClosedError,
@@ -104,6 +104,7 @@ def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPat
         second = scene.producer.send("t", b"second", partition=0)
         assert engine.accumulator.live() == []
         later[0].placing = None
+        engine.early._due.append("t")
     assert [future.result(5).offset for future in (first, second)] == [0, 1]
     scene.producer.close()
 
@@ -204,6 +205,95 @@ def test_they_count_in_buffer_memory_and_give_it_back() -> None:
     assert scene.producer.send("t", bytes(40_000)).result(20)
     assert scene.producer._engine.accumulator.used == 0
     scene.producer.close()
+
+
+def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(away=False)
+    scene.producer.partitions_for("t", timeout=5)
+    engine, host = scene.producer._engine, scene.producer._host
+    flushes: list[Completion[None]] = []
+
+    def interrupted() -> None:
+        patch.undo()
+        flushes.append(engine.start(engine.flush(scene.world.now + 60)))
+        scene.world.advance(1.0)
+        assert len(engine.sender.incomplete()) == 1
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "wake", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.producer.send("nix", b"x")
+    scene.world.advance(1.0)
+    assert flushes[0].done
+    assert (engine.accumulator.used, engine.early.incomplete()) == (0, [])
+    scene.producer.close()
+
+
+@pytest.mark.parametrize("topic", ["t", "nix"])
+def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
+    """A caller may use its buffers again after send(), and keep the future for ever."""
+    scene = Scene()
+    value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
+    send: Any = scene.producer.send
+    future = send(topic, value, key, [("h", header)])
+    for data in (value, key, header):
+        data[:] = b"another"
+    scene.back()
+    scene.world.advance(PATIENCE + 1)
+    if topic == "t":
+        (row,) = scene.cluster.records("t", future.result(5).partition)
+        assert row[3:] == (b"key", b"value", (("h", b"header"),))
+    else:
+        assert isinstance(future.exception(0), KafkaTimeoutError)
+    record = cast("EarlyRecord", future._batch)
+    assert (record.key, record.value, record.headers) == (None, None, ())
+    scene.producer.close()
+
+
+@pytest.mark.parametrize("patience", [0, 5])
+def test_whoever_sends_again_at_each_error_lets_others_have_their_turn(patience: int) -> None:
+    scene = Scene(away=False, max_block_ms=patience)
+    scene.producer.send("t", b"x", partition=0)
+    told: list[object] = []
+
+    def again(*outcome: object) -> None:
+        told.append(outcome)
+        scene.producer.send("nix", b"x", on_delivery=again)
+
+    again()
+    scene.world.advance(0.5)
+    assert 10 < len(told) <= 600
+    scene.producer.send("t", b"x", partition=0)
+    scene.world.advance(0.5)
+    scene.producer.send("t", b"x", partition=0)
+    scene.world.advance(0.5)
+    assert len(scene.values(0)) >= 1
+    with pytest.raises(KafkaTimeoutError):
+        scene.producer.close(timeout=0)
+
+
+def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(away=False)
+    for n in range(300):
+        scene.producer.send(f"nix-{n}", b"x")
+    scene.world.advance(1.0)
+    looked: list[object] = []
+    real = EarlyRecords._oldest
+
+    def look(early: EarlyRecords, waiting: Any) -> EarlyRecord | None:
+        looked.append(waiting)
+        return real(early, waiting)
+
+    monkeypatch.setattr(EarlyRecords, "_oldest", look)
+    for _ in range(50):
+        scene.producer.send("t", b"x", partition=0).result(5)
+    assert len(looked) < 300
+    with pytest.raises(KafkaTimeoutError) as caught:
+        scene.producer.close(timeout=0)
+    assert len(str(caught.value)) < 2000
 
 
 def test_a_commit_waits_for_them_and_an_abort_ends_them() -> None:

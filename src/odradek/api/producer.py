@@ -488,6 +488,7 @@ class Producer(Transactional):
         except BaseException:  # interrupted, or the host can't begin: nobody will have its future
             self._out_of_line(record)
             early.withdraw(record)
+            host.wake()
             raise
         return taken
 

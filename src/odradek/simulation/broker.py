@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from odradek.simulation.cluster import SimulatedCluster
     from odradek.simulation.sasl import Door
 
+NAMES_WHO_IS_MEANT = 5
+"""From this version on ApiVersions names the cluster and the broker that are meant."""
+
 
 class Misbehaviour(Enum):
     """How a broker that runs misbehaves."""
@@ -317,7 +320,9 @@ class SimulatedBroker:
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         asked = cast("ApiVersionsRequest | None", request.body)
-        if known and asked is not None and self._misled(asked):  # KIP-1242
+        # KIP-1242: objects carry the fields of newer versions.
+        told = known and request.version >= NAMES_WHO_IS_MEANT
+        if told and asked is not None and self._misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
         elif known:
             response, version = api_versions(self), request.version

@@ -157,6 +157,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
     host = ThreadHost()
     config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}
     with Producer(config, _host=world.host("producer")) as producer:
+        producer.partitions_for("t", timeout=5)
         producer.send("t", b"1")
         producer._host, producer._engine.accumulator.lock = host, host.lock
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NOWHERE = -1
 """The partition of a record that has none yet."""
+PAUSE = 0.001
+"""Seconds after an error. Whoever is told of it may send again at once, and a step has to end."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
 MOVED = Outcome(-1, -1)
@@ -48,10 +50,16 @@ class EarlyRecord(ProducerBatch):
         now: float,
         patience: float,
     ) -> None:
-        """`wanted`: its partition, where the caller has named one."""
+        """`wanted`: its partition, where the caller has named one. What the caller may change after
+        `send()` is copied, as a batch does.
+        """
         partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
         super().__init__(partition, BatchBuilder(0, None), now, patience)
-        self.key, self.value, self.headers, self.timestamp_ms = record
+        key, value, headers, self.timestamp_ms = record
+        self.key, self.value = _frozen(key), _frozen(value)
+        self.headers: Sequence[tuple[str, bytes | None]] = tuple(
+            [(name, _frozen(data)) for name, data in headers]
+        )
         self.wanted = wanted
         self.size = size
 
@@ -70,21 +78,32 @@ class EarlyRecord(ProducerBatch):
     def moved(self, batch: ProducerBatch, index: int) -> None:
         """It is in a batch now, whose outcome is its own."""
         self.parts = [Part(0, 1, batch, index)]
-        self.value = self.key = None
+        self.empty()
         self.done.complete(MOVED)
+
+    def empty(self) -> None:
+        """Its future may be kept, what was in it isn't."""
+        self.key = self.value = None
+        self.headers = ()
+
+
+def _frozen(data: bytes | None) -> bytes | None:
+    return data if data is None or type(data) is bytes else bytes(data)
 
 
 class _Waiting:
     """The records of one topic."""
 
-    __slots__ = ("absent", "flushes", "placing", "records")
+    __slots__ = ("absent", "flushes", "least", "placing", "records")
 
     def __init__(self, flushes: int) -> None:
         self.flushes = flushes
         """Of the accumulator: what was here when it grew doesn't linger afterwards."""
         self.records: deque[EarlyRecord] = deque()
-        self.absent: list[EarlyRecord] = []
+        self.absent: deque[EarlyRecord] = deque()
         """Older ones, of partitions that the topic doesn't have so far."""
+        self.least: float = math.inf
+        """No partition of these is below it."""
         self.placing: Completion[None] | None = None
 
     def all(self) -> list[EarlyRecord]:
@@ -98,7 +117,12 @@ class _Waiting:
 
     def blocks(self, count: int) -> bool:
         """Whether a record for one of so many partitions would pass one that waits."""
-        return bool(self.records) or any(r.partition.partition < count for r in self.absent)
+        return bool(self.records) or (bool(self.absent) and self.least < count)
+
+    def leave_absent(self, record: EarlyRecord) -> None:
+        """Its topic is known, and hasn't got its partition."""
+        self.absent.append(record)
+        self.least = min(self.least, record.partition.partition)
 
 
 class EarlyRecords:
@@ -108,6 +132,9 @@ class EarlyRecords:
         self._engine = engine
         self._accumulator = engine.accumulator
         self._topics: dict[str, _Waiting] = {}
+        self._due: deque[str] = deque()
+        """Topics to look at: a step costs nothing for those whose metadata is waited for."""
+        self._failed_at = self._again_at = -math.inf
         self._went = Signal()
         """Some were placed, or have ended."""
 
@@ -138,7 +165,9 @@ class EarlyRecords:
             waiting = self._topics.get(name)
             if waiting is None:
                 waiting = self._topics[name] = _Waiting(accumulator.flushes)
-            (waiting.records if found is None else waiting.absent).append(record)
+            (waiting.records.append if found is None else waiting.leave_absent)(record)
+            if waiting.placing is None:
+                self._due.append(name)
         return True
 
     def withdraw(self, record: EarlyRecord) -> None:
@@ -154,7 +183,11 @@ class EarlyRecords:
             elif waiting is not None and record in waiting.absent:
                 waiting.absent.remove(record)
             self._accumulator.waive(record)
-            record.done.complete(MOVED)  # a flush() may have seen it
+            self._due.append(record.partition.topic)
+            record.empty()
+            record.done.complete(MOVED)
+        # A flush() may have seen it.
+        self._engine.post(lambda now: self._engine.sender.batch_done.notify())
 
     def _known(self, name: str) -> Topic | None:
         snapshot = self._engine.metadata.snapshot
@@ -185,16 +218,26 @@ class EarlyRecords:
 
     def advance(self, now: float) -> bool:
         """See to it that somebody waits for the metadata of each topic."""
-        if not self._topics:
+        if not (self._topics or self._due) or now < self._again_at:
             return False
         if (dropping := self._engine.sender.identity.dropping) is not None:
             self._fail_all(dropping)
         moved = False
-        for name, waiting in list(self._topics.items()):
+        for _ in range(len(self._due)):
+            name = self._due.popleft()
+            waiting = self._topics.get(name)
+            if waiting is None:
+                continue
             oldest = self._oldest(waiting)
             if oldest is None:
                 self._forget(name, waiting)
-            elif waiting.placing is None:
+            elif waiting.placing is not None:
+                continue
+            elif self._failed_at == now:
+                self._again_at = now + PAUSE
+                self._due.append(name)
+                break
+            else:
                 self._begin(name, waiting, oldest)
                 moved = True
         return moved
@@ -210,8 +253,8 @@ class EarlyRecords:
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
-        """None: the flows have theirs."""
-        return None
+        """The flows have theirs."""
+        return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client ends."""
@@ -226,10 +269,11 @@ class EarlyRecords:
         engine = self._engine
         placing = waiting.placing = engine.start(self._place(name, waiting))
         engine.track(placing, f"metadata of topic {name}", oldest.deadline)
-        placing.when_done(lambda done: self._placed(waiting, done))
+        placing.when_done(lambda done: self._placed(name, waiting, done))
 
-    def _placed(self, waiting: _Waiting, done: Completion[None]) -> None:
+    def _placed(self, name: str, waiting: _Waiting, done: Completion[None]) -> None:
         waiting.placing = None
+        self._due.append(name)
         if done.error is not None:  # nobody takes this client in, or it has ended
             self._fail(waiting, done.error)
 
@@ -248,6 +292,7 @@ class EarlyRecords:
                 now = engine.now
                 late = isinstance(error, KafkaTimeoutError)
                 self._fail(waiting, error, now if late else math.inf)
+                now = yield Wait((), now + PAUSE)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
         """Wait for news of a topic that lacks partitions which callers have named, as Java's
@@ -269,9 +314,12 @@ class EarlyRecords:
         count, lock = len(topic.partitions), self._accumulator.lock
         lane = lane_for(self._engine, topic)
         with lock:
-            for record in [r for r in waiting.absent if r.partition.partition < count]:
-                self._append(record, record.partition.partition, now)
-                waiting.absent.remove(record)
+            absent, waiting.absent, waiting.least = waiting.absent, deque(), math.inf
+            for record in absent:
+                if record.partition.partition < count:
+                    self._append(record, record.partition.partition, now)
+                else:
+                    waiting.leave_absent(record)
         while waiting.records:
             with lock:
                 if not waiting.records:
@@ -283,7 +331,7 @@ class EarlyRecords:
                 if place < count:
                     self._append(record, place, now)
                 else:
-                    waiting.absent.append(record)
+                    waiting.leave_absent(record)
                 waiting.records.popleft()  # from here on others of its partition may follow
         self._went.notify()
         if self._accumulator.flushes != waiting.flushes:  # flush() waits for them
@@ -309,17 +357,22 @@ class EarlyRecords:
         record.moved(place.batch, place.index)
 
     def _fail_all(self, error: KafkaError) -> None:
-        for waiting in list(self._topics.values()):
+        for name, waiting in list(self._topics.items()):
             self._fail(waiting, error)
+            self._due.append(name)
 
     def _fail(self, waiting: _Waiting, error: BaseException, until: float = math.inf) -> None:
-        """End those whose time is up by then."""
+        """End those whose time is up by then: what it costs is in proportion to these alone."""
+        over = []
         with self._accumulator.lock:
-            over = [r for r in waiting.all() if r.deadline <= until]
-            waiting.absent = [r for r in waiting.absent if r.deadline > until]
-            waiting.records = deque(r for r in waiting.records if r.deadline > until)
+            for queue in (waiting.absent, waiting.records):
+                while queue and queue[0].deadline <= until:  # the oldest comes first
+                    over.append(queue.popleft())
             for record in over:
                 self._accumulator.waive(record)
+                record.empty()
+        if over:
+            self._failed_at = self._engine.now
         for record in over:
             record.done.fail(error)
         if over and isinstance(error, KafkaError):

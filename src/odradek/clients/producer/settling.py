@@ -41,6 +41,8 @@ from odradek.network.flow import Signal
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
 NO_OFFSET = -1
+TOPICS_NAMED = 10
+"""Of those that an error of a call names, at most."""
 _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 """The identity is over for the leader."""
 
@@ -271,7 +273,7 @@ class Settling:
             found.append(batch.refusals)
             topics.add(batch.partition.topic)
         attempts, latest = together(found)
-        for topic in sorted(topics):
+        for topic in sorted(topics)[:TOPICS_NAMED]:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
                 error = error_for(code, f"topic {topic}")
