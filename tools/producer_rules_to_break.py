@@ -486,4 +486,28 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "pass",
         "tests/unit/common/test_config.py",
     ),
+    broken(
+        "a record that waits for metadata is what its caller makes of the buffer later",
+        "R-IN-1",
+        EARLY,
+        "return data if data is None or type(data) is bytes else bytes(data)",
+        "return data",
+        f"{BEFORE}::test_what_was_sent_is_copied_and_let_go",
+    ),
+    broken(
+        "who sends again at each error lets no step end",
+        "R-HO-2",
+        EARLY,
+        "now = yield Wait((), now + PAUSE)",
+        "pass",
+        f"{BEFORE}::test_whoever_sends_again_at_each_error_lets_others_have_their_turn",
+    ),
+    broken(
+        "an error of close() takes the place of the with block's own",
+        "R-RT-2",
+        "api/base.py",
+        "        if error is None:\n            self.close()\n            return\n",
+        "        self.close()\n        if error is None:\n            return\n",
+        "tests/simulation/test_with_blocks.py::test_the_blocks_error_comes_out_before_long",
+    ),
 )

@@ -180,13 +180,19 @@ class Client(Generic[E]):
             engine.cancel(completion, error)
             host.wake()
             host.drive()
-            raise error
+            try:
+                raise error
+            finally:
+                del error, completion  # or the error holds this frame, which holds the error
         ended = engine.ended
         if isinstance(completion.error, AuthorizationError):
             completion.error.of(engine.network.user)
         if ended is not None and completion.error is ended:
             raise ended.with_traceback(None)  # it is raised again by every later call
-        return completion.result()
+        try:
+            return completion.result()
+        finally:
+            del completion
 
     def _check_open(self) -> None:
         """Before anything is done, and before any lock is taken."""
@@ -303,6 +309,11 @@ class Client(Generic[E]):
         if not host.forked:
             host.check()
 
+    @property
+    def _close_after_error(self) -> float:
+        """Seconds for `close` where the `with` block has ended with an error."""
+        return CLOSE_TIMEOUT
+
     def __enter__(self) -> Self:
         return self
 
@@ -312,7 +323,13 @@ class Client(Generic[E]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+            return
+        try:  # the block's own error is what its caller has to hear of, and soon
+            self.close(self._close_after_error)
+        except KafkaError as another:
+            error.add_note(f"close() failed as well: {type(another).__name__}: {another}")
 
     def __repr__(self) -> str:
         if not hasattr(self, "_config"):  # its construction failed, and somebody looks at why

@@ -234,6 +234,7 @@ class _Ending:
     def __init__(self, what: Opened, producer: ProducerEngine) -> None:
         self.what = what
         self.told = False
+        self.producer = producer
         self.batches = what.held
         left = what.timeout if what.left is None else what.left
         self.deadline = deadline = what.host.now() + left
@@ -285,7 +286,7 @@ class _Ending:
         if not lost:
             return ""
         why: BaseException = (
-            errors[0] if errors else what.engine.timeout("acknowledgement", what.host.now())
+            errors[0] if errors else self.producer.undelivered("acknowledgement", what.host.now())
         )
         hurried = any(not leaf.done.done for leaf in leaves)
         blame = (

@@ -77,9 +77,10 @@ class Producer(Transactional):
     (KIP-91, KIP-98, KIP-899). With the option `transactional.id` they go out in transactions:
     `init_transactions()` once, then `with producer.transaction():`.
 
-    Close it, or use it in a `with` block. What one that is left open holds is sent when the program
-    ends, or the child of `multiprocessing` that made it, for `close.timeout.ms` at most. Nothing
-    can be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
+    Close it, or use it in a `with` block; one that ends with an error waits for its records for
+    `close.timeout.ms` at most, and that error comes out. What one that is left open holds is sent
+    when the program ends, or the child of `multiprocessing` that made it, for as long. Nothing can
+    be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
     its workers) or ends by `os._exit`: there, close it in the worker.
 
     >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:  # doctest: +SKIP
@@ -126,6 +127,11 @@ class Producer(Transactional):
             BatchBuilder.ATOMIC and settled["max.request.size"] >= settled["batch.size"]
         )
         """A record may go into an open batch without a lock, and without a look at its size."""
+
+    @property
+    def _close_after_error(self) -> float:
+        seconds: float = self._config["close.timeout.ms"]
+        return seconds
 
     def _left_open(self, host: Host) -> Opened:
         found = super()._left_open(host)
@@ -372,6 +378,10 @@ class Producer(Transactional):
             raise IllegalStateError(
                 "in a simulation time passes in this client's calls only: use result() or flush()"
             )
+        if self._host.inside:
+            raise IllegalStateError(
+                "a callback of this Producer can't wait for an outcome: its thread brings that"
+            )
         self._host.wake()
         seconds: float = self._config["delivery.timeout.ms"]
         return seconds
@@ -434,22 +444,25 @@ class Producer(Transactional):
         if partition is not None and partition < 0:
             there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
             raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
-        while lane is None or partition is None or partition >= lane.count:
-            record = EarlyRecord(
-                topic,
-                (key, value, headers, timestamp_ms),
-                *(partition, size, host.now(), self._config["max.block.ms"]),
-            )
-            if self._taken_early(record):
-                return RecordFuture(self, record, 0, timestamp_ms)
-            lane = self._lane(topic)  # it has just become known
-            if lane is not None and partition is None:
-                partition = lane.choose(key, value)
-        target = TopicPartition(topic, partition)
-        self._metadata.use(topic, host.now())
         deadline: float | None = None
         owner: object = None
         try:
+            while lane is None or partition is None or partition >= lane.count:
+                if owner is not None:
+                    engine.accumulator.waive(owner)
+                owner = record = EarlyRecord(
+                    topic,
+                    (key, value, headers, timestamp_ms),
+                    *(partition, size, host.now(), self._config["max.block.ms"]),
+                )
+                taken, deadline = self._taken_early(record, deadline)
+                if taken:
+                    return RecordFuture(self, record, 0, timestamp_ms)
+                lane = self._lane(topic)  # it has just become known
+                if lane is not None and partition is None:
+                    partition = lane.choose(key, value)
+            target = TopicPartition(topic, partition)
+            self._metadata.use(topic, host.now())
             while True:
                 place = engine.accumulator.append(
                     target, key, value, headers, timestamp_ms, size, host.now(), owner
@@ -472,25 +485,25 @@ class Producer(Transactional):
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
-    def _taken_early(self, record: EarlyRecord) -> bool:
+    def _taken_early(
+        self, record: EarlyRecord, deadline: float | None
+    ) -> tuple[bool, float | None]:
         """Give a record of a topic or partition that isn't known to those that wait for it; False
-        where it is known by now.
+        where it is known by now: then what was granted to the record is its owner's still. And
+        until when the call may wait, once it has had to.
         """
         early, host = self._engine.early, self._host
-        deadline: float | None = None
         try:
             while (taken := early.add(record, turn=self._cannot_wait)) is None:
                 deadline = deadline or self._deadline(None, "max.block.ms")
                 self._await_room(record, early.room(record), deadline)
-            if not taken:
-                early.withdraw(record)
             host.wake()
         except BaseException:  # interrupted, or the host can't begin: nobody will have its future
             self._out_of_line(record)
             early.withdraw(record)
             host.wake()
             raise
-        return taken
+        return taken, deadline
 
     @property
     def _cannot_wait(self) -> bool:

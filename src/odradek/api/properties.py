@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from odradek.common.spellings import sealed
 logger = logging.getLogger("odradek")
 
 _SETTING = re.compile(r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n")
+_HOST_PORT = re.compile(r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*")
+LARGEST = 1 << 20
+"""Bytes of a file of settings."""
 LONGEST_PATH = 1000
 """Characters of a path that an error repeats whole: what it says of it comes after."""
 
@@ -80,7 +84,25 @@ def _read(text: str) -> tuple[dict[str, Any], str | None]:
     return ({} if problem else sealed(parse_properties(text))), problem
 
 
+def _no_plain_file(place: str) -> str:
+    """Why it isn't to be read: a FIFO has no end, nor has a device."""
+    try:
+        status = Path(place).stat()
+    except (OSError, ValueError):
+        return ""  # reading says why
+    if not stat.S_ISREG(status.st_mode):
+        return "isn't a file of settings"
+    return "" if status.st_size <= LARGEST else f"is no properties file: {status.st_size} bytes"
+
+
 def _text(place: str) -> str:
+    if _HOST_PORT.fullmatch(place):
+        raise ConfigurationError(
+            f"{place} is read as a properties file's path; for brokers give "
+            f'{{"bootstrap.servers": "{place}"}}'
+        )
+    if wrong := _no_plain_file(place):
+        raise ConfigurationError(f"{place or repr(place)} {wrong}")
     try:
         return Path(place).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -145,7 +145,12 @@ def parse_address(name: str, text: str) -> Address:
     rest = text.rsplit("://", 1)[-1]
     host, colon, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if "@" in rest:  # a password perhaps: it isn't shown
+        raise ConfigurationError(
+            f"{name}: an address has an @; it is host:port, and who logs in is said by "
+            "sasl.username and sasl.password"
+        )
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
         raise ConfigurationError(f"{name}: {text!r} isn't host:port")
     return Address(host, int(port))
 

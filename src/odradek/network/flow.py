@@ -117,7 +117,10 @@ class Completion(Waitable, Generic[T]):
         if not self.done:
             raise IllegalStateError("the result isn't there yet")
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self  # or the error holds this frame, which holds the error
         return self._result  # type: ignore[return-value]  # set by complete()
 
 
@@ -179,7 +182,8 @@ class Task(Generic[T]):
             self.completion.complete(end.value)
             return None
         except KafkaError as error:
-            self.completion.fail(error)
+            trace = error.__traceback__  # without this frame, which holds the error
+            self.completion.fail(error.with_traceback(trace and trace.tb_next))
             return None
         finally:
             self.running = False

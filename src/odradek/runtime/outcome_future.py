@@ -195,9 +195,11 @@ class OutcomeFuture(Future[T], Generic[T]):
             if not self.done():
                 self._begin_waiting()
         watch = Watch()
+        # First: an exception from outside may come in between, and a watch that nobody tells of the
+        # outcome would never have one.
+        self.add_done_callback(watch.over)
         with _making:  # of two threads the first one's counts
             with suppress(AttributeError):
                 return self._watch
             self._watch = watch
-        self.add_done_callback(watch.over)
         return watch

@@ -228,3 +228,32 @@ def test_virtual_time_does_not_pass_outside_of_calls() -> None:
         cf.wait([future])
     future.result()
     assert cf.wait([future], 0).done == {future}
+
+
+def test_a_wait_that_was_interrupted_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, (future,) = waiting()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFuture, "add_done_callback", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cf.wait([future], timeout=1)
+    batch.done.complete(Outcome(5, -1))
+    done, _ = cf.wait([future], timeout=1)
+    assert done == {future}
+
+
+def test_a_callback_is_refused_to_wait(producer: Producer) -> None:
+    raised: list[BaseException] = []
+
+    def waits(*_: object) -> None:
+        try:
+            cf.wait([producer.send("t", b"another")], timeout=PATIENCE)
+        except IllegalStateError as error:
+            raised.append(error)
+
+    producer.send("t", b"x", on_delivery=waits).result(PATIENCE)
+    producer.flush(PATIENCE)
+    assert "can't wait for an outcome" in str(raised)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import traceback
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,21 @@ def test_a_client_takes_a_files_path(client: Any, form: Any, tmp_path: Path) -> 
     made.close()
     with pytest.raises(ConfigurationError, match="can't be read"):
         client(form(tmp_path / "nowhere"))
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    large = tmp_path / "large"
+    large.write_bytes(b"#" * ((1 << 20) + 1))
+    for path in (tmp_path, tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ConfigurationError, match="isn't a file of settings"):
+            odradek.Producer(path)
+    with pytest.raises(ConfigurationError, match="is no properties file: 1048577 bytes"):
+        odradek.Producer(large)
+
+
+@pytest.mark.parametrize("text", ["localhost:9092", "h1:9092,h2:9092", "SSL://h:1"])
+def test_an_address_in_place_of_a_path_gets_the_cure(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r'for brokers give \{"bootstrap.servers": "') as e:
+        odradek.Producer(text)
+    assert text in str(e.value)

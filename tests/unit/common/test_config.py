@@ -405,6 +405,15 @@ def test_addresses_may_have_schemes(servers: str) -> None:
     assert [str(a) for a in found] == ["h:1", "h:2"]
 
 
+@pytest.mark.parametrize("servers", ["kafka://user:s3cret@h:1", "user:s3cret@h:1"])
+def test_a_password_in_an_address_is_refused_and_not_shown(servers: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"has an @.*sasl\.password") as caught:
+        Config("producer", {"bootstrap.servers": servers})
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="isn't host:port"):
+        Config("producer", {"bootstrap.servers": ["h:1,i:2"]})
+
+
 def test_a_scheme_that_asks_for_another_protocol_is_told() -> None:
     for servers in ("h:1,SASL_SSL://h:2", ["h:1", "SASL_SSL://h:2"]):
         with pytest.raises(ConfigurationError, match=r"set security.protocol=SASL_SSL, or leave"):
