@@ -52,7 +52,7 @@ def test_a_producer(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         good = [producer.send(MINE, b"1")]
         with pytest.raises(TopicAuthorizationError) as unknown:
-            producer.send(THEIRS, b"no")
+            producer.send(THEIRS, b"no").result(timeout=20)
         bad = [producer.send(SEEN, b"no") for _ in range(3)]
         good.append(producer.send(MINE, b"2"))
         assert [future.result(timeout=20).topic for future in good] == [MINE, MINE]

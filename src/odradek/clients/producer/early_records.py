@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
 from odradek.clients.producer.topic_lane import lane_for
-from odradek.common.errors import ClientClosedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
@@ -373,6 +378,8 @@ class EarlyRecords:
                 record.empty()
         if over:
             self._failed_at = self._engine.now
+        if isinstance(error, AuthorizationError):
+            error.of(self._engine.network.user)
         for record in over:
             record.done.fail(error)
         if over and isinstance(error, KafkaError):
