@@ -245,7 +245,7 @@ def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> N
     """On executors of a `local-cluster`; what Connect writes down is redacted as documented."""
     folder = tmp_path / "connect"
     folder.mkdir()
-    command = documented("With Spark Connect")
+    command = documented("With Spark Connect, source and sink")
     assert command.count("redaction.string.regex") == 2
     wanted = {**settings(tmp_path), "spark.master": "local-cluster[2,1,512]"}
     with ConnectServer(folder, command, wanted, sys.executable) as server:

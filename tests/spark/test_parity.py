@@ -212,7 +212,8 @@ def test_a_pipeline_on_the_oldest_spark(outcome: Outcome) -> None:
     found = outcome.of["program"]["program"]
     assert "error" not in found, found["error"]
     assert found["spark"].startswith("4.2.")
-    assert (found["ids"], found["tasks"]) == (list(range(201, 300, 2)), 1)
+    # Two tasks: this Spark mixes the plans of filters up, so they narrow none (docs/spark.md).
+    assert (found["ids"], found["tasks"]) == (list(range(201, 300, 2)), 2)
     assert found["decoded"] == [n for n in range(300) if n % 7 == 3]
     assert found["failure"] != "", "nothing died"
     assert found["batches"] == [0]

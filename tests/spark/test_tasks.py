@@ -127,4 +127,5 @@ def test_large_records_come_in_pieces_and_a_limit_leaves_the_client_usable(
     assert lengths == sizes
     assert all(batch.num_rows == 1 or batch.nbytes <= 33 << 20 for batch in found)
     ends = Tasks(cluster, topic, endingOffsets=f'{{"{topic}":{{"0":0}}}}')
-    assert ends.partitions == []
+    assert [partition.wanted for partition in ends.partitions] == [None]  # for later queries
+    assert list(ends.batches(0)) == []
