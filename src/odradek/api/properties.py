@@ -63,7 +63,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
     names the line where one is no setting.
     """
     place = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(place, str):
+    if not isinstance(place, str) or not place:
         raise refusal("path", "a file's path (str or Path)", path)
     if client is not None and (
         not isinstance(client, str) or client not in (PRODUCER, CONSUMER, ADMIN)
@@ -102,7 +102,7 @@ def _text(place: str) -> str:
             f'{{"bootstrap.servers": "{place}"}}'
         )
     if wrong := _no_plain_file(place):
-        raise ConfigurationError(f"{place or repr(place)} {wrong}")
+        raise ConfigurationError(f"{place} {wrong}")
     try:
         return Path(place).read_text(encoding="utf-8-sig")
     except OSError as error:
