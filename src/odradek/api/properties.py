@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,27 +83,18 @@ def _read(text: str) -> tuple[dict[str, Any], str | None]:
     return ({} if problem else sealed(parse_properties(text))), problem
 
 
-def _no_plain_file(place: str) -> str:
-    """Why it isn't to be read: a FIFO has no end, nor has a device."""
-    try:
-        status = Path(place).stat()
-    except (OSError, ValueError):
-        return ""  # reading says why
-    if not stat.S_ISREG(status.st_mode):
-        return "isn't a file of settings"
-    return "" if status.st_size <= LARGEST else f"is no properties file: {status.st_size} bytes"
-
-
 def _text(place: str) -> str:
     if _HOST_PORT.fullmatch(place):
         raise ConfigurationError(
             f"{place} is read as a properties file's path; for brokers give "
             f'{{"bootstrap.servers": "{place}"}}'
         )
-    if wrong := _no_plain_file(place):
-        raise ConfigurationError(f"{place} {wrong}")
     try:
-        return Path(place).read_text(encoding="utf-8-sig")
+        with Path(place).open("rb") as file:  # it may be a device without an end
+            data = file.read(LARGEST + 1)
+        if len(data) <= LARGEST:
+            return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        problem = f"is no properties file: it has more than {LARGEST} bytes"
     except OSError as error:
         problem = f"can't be read: {error.strerror or error}"
     except UnicodeDecodeError as error:
