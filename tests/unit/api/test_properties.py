@@ -211,9 +211,7 @@ def test_what_has_no_end_is_not_read_to_it(tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"#" * ((1 << 20) + 1))
     for path in (large, Path("/dev/zero")):
-        with pytest.raises(
-            ConfigurationError, match="it has more than 1048576 bytes"
-        ):
+        with pytest.raises(ConfigurationError, match="it has more than 1048576 bytes"):
             odradek.Producer(path)
     assert odradek.read_properties("/dev/null") == {}
 
