@@ -232,6 +232,26 @@ def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
     scene.producer.close()
 
 
+def test_a_send_that_is_interrupted_when_its_record_is_taken_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bytes alone were given back, and what came later took them."""
+    scene = Scene(away=False)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("odradek.api.producer.RecordFuture", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            scene.producer.send("t", b"x")
+    engine = scene.producer._engine
+    assert (engine.early.incomplete(), engine.accumulator.granted) == ([], {})
+    assert engine.accumulator.used == 0
+    assert scene.producer.send("t", b"y", partition=0).result(5).offset == 0
+    scene.producer.close()
+
+
 @pytest.mark.parametrize("topic", ["t", "nix"])
 def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
     """A caller may use its buffers again after send(), and keep the future for ever."""

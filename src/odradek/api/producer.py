@@ -478,7 +478,9 @@ class Producer(Transactional):
             if place.wake:
                 host.wake()
         except BaseException:  # interrupted: what it began lingers, and nobody else says so
-            if owner is not None:
+            if isinstance(owner, EarlyRecord):  # it may have been taken, and nobody has its future
+                engine.early.withdraw(owner)
+            elif owner is not None:
                 self._out_of_line(owner)
                 engine.accumulator.waive(owner)
             host.wake()
