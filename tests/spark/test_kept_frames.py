@@ -6,6 +6,7 @@ Spark plans a loaded frame once (see `odradek.spark.later_runs`): each test runs
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -126,8 +127,10 @@ def test_through_spark_connect(cluster: LocalCluster, topics: Topics) -> None:
         capture_output=True,
         text=True,
         check=False,
+        # the server's workers must find `pyspark_odradek` where this Python does
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[:6000]
     assert json.loads(done.stdout.splitlines()[-1]) == [[10] * 3, [15] * 3]
 
 

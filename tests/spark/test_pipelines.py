@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,14 @@ def orders(start: int, stop: int) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def filled(topics: Topics) -> Topics:
-    for topic in ("orders", "large-orders", "named-orders", "sdp-orders"):
+def filled(topics: Topics) -> Iterator[Topics]:
+    names = ("orders", "large-orders", "named-orders", "sdp-orders")
+    for topic in names:
         topics.create(2, name=topic)
     topics.fill("orders", orders(0, 100))
-    return topics
+    yield topics
+    for topic in names:  # the README's lines make topics of these names, in the same cluster
+        topics.delete(topic)
 
 
 def committed(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:

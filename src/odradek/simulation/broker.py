@@ -51,7 +51,17 @@ class Misbehaviour(Enum):
 class BrokerSession:
     """A broker's end of one connection: one request at a time, the others wait (as in Kafka)."""
 
-    __slots__ = ("_busy", "_inbox", "broker", "door", "ended", "forgotten", "peer", "swallowed")
+    __slots__ = (
+        "_busy",
+        "_inbox",
+        "_left",
+        "broker",
+        "door",
+        "ended",
+        "forgotten",
+        "peer",
+        "swallowed",
+    )
 
     def __init__(self, broker: SimulatedBroker, peer: Peer) -> None:
         self.broker = broker
@@ -64,6 +74,7 @@ class BrokerSession:
         """Something wasn't answered."""
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
+        self._left = False
 
     def receive(self, request: ReceivedRequest) -> None:
         """Queue a request."""
@@ -107,6 +118,7 @@ class BrokerSession:
     def _unmuted(self) -> None:
         self._busy = False
         self.go_on()
+        self._close_when_idle()
 
     def end(self, *, reset: bool = False) -> None:
         """The broker ends the connection."""
@@ -120,8 +132,19 @@ class BrokerSession:
             self.forgotten = True
             self.closed()
 
+    def left(self) -> None:
+        """The client has closed it: the requests that had arrived are still carried out (as by
+        Kafka's `Selector`, which closes a channel once what was received is handled).
+        """
+        self._left = True
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        if self._left and not self._busy and not self._inbox and not self.ended:
+            self.closed()
+
     def closed(self) -> None:
-        """The client has closed it."""
+        """This end is gone, and with it what it had received."""
         self.ended = True
         self._inbox.clear()
         self.broker.sessions.pop(self, None)

@@ -67,8 +67,11 @@ class Session(Protocol):
     def receive(self, request: ReceivedRequest) -> None:
         """Take in one request; they are answered in order."""
 
+    def left(self) -> None:
+        """The client has closed the connection, after what it has sent."""
+
     def closed(self) -> None:
-        """The client has closed the connection."""
+        """The connection is gone, and what the broker hadn't begun with."""
 
 
 class Endpoint(Protocol):

@@ -209,9 +209,9 @@ class Link:
         if self._late is not None:
             return  # the broker learns of it when all has arrived
         if self.held:
-            self._held.append(session.closed)
+            self._held.append(session.left)
         else:
-            session.closed()
+            session.left()
 
     # From the broker
 

@@ -346,8 +346,11 @@ class _GhostSession:
     def _versions(self, request: ReceivedRequest) -> None:
         self.peer.respond(request, api_versions(self.ghost.broker), request.version)
 
-    def closed(self) -> None:
+    def left(self) -> None:
         """The client has closed it: nothing to give up."""
+
+    def closed(self) -> None:
+        """It is gone: nothing to give up."""
 
 
 def _nothing(now: float) -> None:

@@ -119,6 +119,8 @@ class _Connection:
 
     def watch(self) -> None:
         """Tell the selector what this connection waits for."""
+        if self._ended:  # the broker may still work on what it received
+            return
         wanted = 0 if self._held else selectors.EVENT_READ
         if self._outgoing and not self._held:
             wanted |= selectors.EVENT_WRITE
@@ -157,7 +159,7 @@ class _Connection:
     def _gone(self) -> None:
         self._ended = True
         if self.session is not None:
-            self.session.closed()
+            self.session.left()
         self._server.ended(self)
         self.release()
 
