@@ -19,7 +19,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a loop that is woken goes on to the end of what was fetched",
         "R-GR-1",
-        "runtime/one_reader.py",
+        "runtime/hosts/one_reader.py",
         "last.iterates = NOBODY",
         "pass",
         f"{HABITS}::test_a_loop_that_a_wakeup_ended_is_through_with_its_record",

@@ -29,7 +29,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "an outcome that comes while a user holds its future's lock is never told",
         "R-HO-1",
-        "runtime/outcome_future.py",
+        "runtime/hosts/outcome_future.py",
         "self._lock.release()\n        self._tell()",
         "self._lock.release()",
         f"{FUTURES}::test_an_outcome_does_not_wait_for_a_lock_that_a_user_holds",
@@ -37,7 +37,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "an await outlives delivery.timeout.ms",
         "R-RT-2",
-        "runtime/outcome_future.py",
+        "runtime/hosts/outcome_future.py",
         "lambda: tell(self._too_late())",
         "lambda: None",
         f"{FUTURES}::test_an_await_ends_with_the_delivery_timeout",
@@ -393,7 +393,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a child takes its own threads for its parent's I/O threads",
         "R-HO-2",
-        "runtime/io_log.py",
+        "runtime/hosts/io_log.py",
         "        watch(self)  # a child's threads",
         "        # a child's threads",
         "tests/unit/runtime/test_io_log.py",
@@ -465,7 +465,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "acks=0 counts as written before the kernel has it all",
         "KIP-679",
-        "runtime/transport.py",
+        "runtime/hosts/transport.py",
         "self._marks.append((self._written + self.queued, identity))",
         "self._marks.append((self._written, identity))",
         "tests/unit/runtime/test_selector_host.py",

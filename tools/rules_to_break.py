@@ -52,7 +52,7 @@ BREAKAGES = (
     broken(
         "two threads hand out the same records",
         "R-HO-3",
-        "runtime/one_reader.py",
+        "runtime/hosts/one_reader.py",
         "if held is None or not held.stands:",
         "if True:",
         f"{SIGNALS}::test_a_second_thread_in_poll_is_refused_by_name",
@@ -68,7 +68,7 @@ BREAKAGES = (
     broken(
         "a thread begins without what it waits with, and ends for good",
         "R-HO-1",
-        "runtime/thread_host.py",
+        "runtime/hosts/thread_host.py",
         "                self._inner.open()\n",
         "",
         "tests/unit/runtime/test_thread_host.py"
@@ -77,7 +77,7 @@ BREAKAGES = (
     broken(
         "a selector without its wake-up is left open",
         "R-HO-1",
-        "runtime/selector_host.py",
+        "runtime/hosts/selector_host.py",
         "                made.close()\n",
         "                pass\n",
         "tests/unit/runtime/test_thread_host.py"
@@ -86,7 +86,7 @@ BREAKAGES = (
     broken(
         "an I/O thread runs logging handlers itself",
         "R-HO-2",
-        "runtime/io_log.py",
+        "runtime/hosts/io_log.py",
         "        self._io_threads.add(threading.get_ident())\n",
         "",
         f"{SIGNALS}::test_a_logging_handler_may_wait_for_the_client_under_its_own_lock",
@@ -94,7 +94,7 @@ BREAKAGES = (
     broken(
         "a forked child hands on its parent's lines",
         "R-HO-2",
-        "runtime/io_log.py",
+        "runtime/hosts/io_log.py",
         "        self._begin()\n\n    # I/O",
         "        self._running = False\n\n    # I/O",
         f"{IO_LOG}::test_a_forked_child_hands_on_nothing_of_its_parent",

@@ -11,9 +11,9 @@ SESSION = "network/sasl/session.py"
 OAUTHBEARER = "network/sasl/oauthbearer.py"
 PROBE = "network/probe.py"
 REFUSALS = "metadata/refusals.py"
-CONTEXT = "runtime/tls_context.py"
-KEY_LOG = "runtime/key_log.py"
-ALLOWED = "runtime/allowed_sources.py"
+CONTEXT = "runtime/tls/tls_context.py"
+KEY_LOG = "runtime/tls/key_log.py"
+ALLOWED = "runtime/credentials/allowed_sources.py"
 
 IN_SCRAM = "tests/unit/network/sasl/test_scram.py"
 IN_SASL = "tests/simulation/test_sasl.py"
@@ -248,7 +248,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what stands behind a proxy's answer is lost",
         "PROXY",
-        "runtime/tunnel.py",
+        "runtime/hosts/tunnel.py",
         "            self._take(sock, max(end, 1))",
         "            self._take(sock, LONGEST_HEAD)",
         "tests/unit/runtime/test_tunnel.py",
@@ -297,7 +297,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the environment's proxies get the client's secret",
         "R-IN-2",
-        "runtime/http_until.py",
+        "runtime/credentials/http_until.py",
         "    for handler in (\n",
         "    for handler in (\n        urllib.request.ProxyHandler(),\n",
         "tests/unit/runtime/test_oidc.py::test_the_environments_proxies_get_no_credentials",
@@ -305,7 +305,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a token server that drips is listened to for ever",
         "R-RT-2",
-        "runtime/http_until.py",
+        "runtime/credentials/http_until.py",
         "        until.left()  # a wait that succeeds, again and again, must end as well\n",
         "",
         "tests/unit/runtime/test_oidc.py::test_a_server_that_drips_before_its_answer",

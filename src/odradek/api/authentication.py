@@ -46,18 +46,18 @@ def _random_bytes(count: int) -> bytes:
 
 
 def _tokens(config: Config) -> Callable[[], object]:
-    from odradek.runtime.token_functions import token_function
+    from odradek.runtime.credentials.token_functions import token_function
 
     return token_function(config)
 
 
 def _msk_iam(config: Config) -> Mechanism:
-    from odradek.runtime.msk_iam_credentials import msk_iam_mechanism
+    from odradek.runtime.credentials.msk_iam_credentials import msk_iam_mechanism
 
     return msk_iam_mechanism(config)
 
 
 def _gssapi(config: Config) -> Mechanism:
-    from odradek.runtime.kerberos import gssapi_mechanism
+    from odradek.runtime.credentials.kerberos import gssapi_mechanism
 
     return gssapi_mechanism(config)

@@ -33,7 +33,7 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     from odradek.api.event_topic import EventTopic
     from odradek.api.explain import Explanation
-    from odradek.runtime.tls_context import TlsSource
+    from odradek.runtime.tls.tls_context import TlsSource
 
 
 E = TypeVar("E", bound=ClientEngine)
@@ -104,7 +104,7 @@ class Client(Generic[E]):
 
             self._engine.network.mechanism = mechanism(config, host, real=real)
         if directory:
-            from odradek.runtime.events_dir import EventFile
+            from odradek.runtime.events.events_dir import EventFile
 
             events = EventFile(directory, client=config["client.id"])
             self.listen(events)
@@ -142,7 +142,7 @@ class Client(Generic[E]):
         """What a host makes TLS of; None without, so that `ssl` isn't even imported."""
         if not self._config["security.protocol"].endswith("SSL"):
             return None
-        from odradek.runtime.tls_context import tls_source
+        from odradek.runtime.tls.tls_context import tls_source
 
         return tls_source(self._config)
 

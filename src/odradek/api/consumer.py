@@ -88,7 +88,7 @@ class Consumer(AssignedConsumer):
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
         """
-        from odradek.runtime.one_reader import OneReader
+        from odradek.runtime.hosts.one_reader import OneReader
 
         keywords = sealed(keywords)  # first: no traceback's locals show what they hold
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.config import ALL, OPTIONS, Config
 from odradek.common.secret import Secret
 from odradek.common.security_options import SECURITY_OPTIONS
-from odradek.runtime.event_queue import EventQueue
+from odradek.runtime.events.event_queue import EventQueue
 
 if TYPE_CHECKING:
     from odradek.api.producer import Producer

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import ClientClosedError, ClientForkedError, KafkaError
-from odradek.runtime.io_log import io_log
+from odradek.runtime.hosts.io_log import io_log
 
 if TYPE_CHECKING:
     from odradek.clients.client_engine import ClientEngine

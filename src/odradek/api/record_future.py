@@ -16,7 +16,7 @@ from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.habits import missing_method
 from odradek.common.imports import loaded
-from odradek.runtime.outcome_future import OutcomeFuture
+from odradek.runtime.hosts.outcome_future import OutcomeFuture
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ anything about Kafka; be imported by a room below. Importing it starts no thread
 and seeds no generator.
 """
 
-from odradek.runtime.selector_host import SelectorHost
-from odradek.runtime.thread_host import ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 
 __all__ = ["SelectorHost", "ThreadHost"]

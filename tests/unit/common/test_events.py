@@ -11,7 +11,7 @@ import pytest
 
 import odradek
 from odradek.common.events import KINDS, Event, EventLog
-from odradek.runtime.events_dir import EventFile
+from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation.trace import Trace
 
 SOURCE = Path(odradek.__file__).parent

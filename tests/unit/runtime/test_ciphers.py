@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.runtime.ciphers import is_tls13, openssl_name
+from odradek.runtime.tls.ciphers import is_tls13, openssl_name
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from odradek.common.errors import (
 )
 from odradek.common.events import Event
 from odradek.common.kafka_errors import TopicAuthorizationError
-from odradek.runtime.event_queue import DROPPED, EventQueue
+from odradek.runtime.events.event_queue import DROPPED, EventQueue
 
 WAIT = 10.0
 

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.common.events import Event, EventLog
 from odradek.common.types import Address
-from odradek.runtime.events_dir import EventFile
+from odradek.runtime.events.events_dir import EventFile
 
 
 def lines(events: EventFile) -> list[dict[str, object]]:

@@ -21,7 +21,7 @@ from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost, ThreadHost
-from odradek.runtime.events_dir import EventFile
+from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation import SimulatedCluster, World
 
 Host = SelectorHost | ThreadHost

@@ -11,8 +11,8 @@ import pytest
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.stores import tidy_pem
-from odradek.runtime.tls_context import build
+from odradek.runtime.tls.stores import tidy_pem
+from odradek.runtime.tls.tls_context import build
 from odradek.testing.authority import Authority, Identity
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key

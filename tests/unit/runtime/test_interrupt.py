@@ -13,7 +13,7 @@ from tests.unit.api.loopback_scene import PATIENCE, one_broker
 from odradek.api.admin import Admin
 from odradek.common.errors import ClientBrokenError
 from odradek.network.flow import START, Signal, Wait
-from odradek.runtime.interrupt import from_outside
+from odradek.runtime.hosts.interrupt import from_outside
 
 
 class MineError(Exception):

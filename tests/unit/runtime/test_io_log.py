@@ -15,7 +15,7 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
 from odradek.network.flow import Completion
 from odradek.runtime import ThreadHost
-from odradek.runtime.io_log import IoLog
+from odradek.runtime.hosts.io_log import IoLog
 
 logger = logging.getLogger("odradek")
 

@@ -13,7 +13,12 @@ import pytest
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, ServerNotTrustedError, TokenError
 from odradek.common.types import Address
-from odradek.runtime.kerberos import Kerberos, KerberosContext, gssapi_mechanism, words_of
+from odradek.runtime.credentials.kerberos import (
+    Kerberos,
+    KerberosContext,
+    gssapi_mechanism,
+    words_of,
+)
 
 BROKER = Address("b1", 9092)
 

@@ -16,7 +16,7 @@ from tests.unit.runtime.test_tls_context import broker as broker
 from tests.unit.runtime.test_tls_context import config, hashed, server, shake
 
 from odradek.common.errors import ConfigurationError
-from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
+from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
 from odradek.testing.authority import Authority, Identity
 
 

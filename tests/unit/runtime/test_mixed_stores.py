@@ -12,8 +12,8 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.pkcs12_keys import without_keys
-from odradek.runtime.stores import Source, own_key, trusted
+from odradek.runtime.tls.pkcs12_keys import without_keys
+from odradek.runtime.tls.stores import Source, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
 from odradek.testing.java import java_home
 

@@ -14,7 +14,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, bearer_token
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime import msk_iam_credentials as msk_iam
+from odradek.runtime.credentials import msk_iam_credentials as msk_iam
 
 NOWHERE = Address("localhost", 9098)
 GIVEN = {

@@ -24,8 +24,8 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime import oidc
-from odradek.runtime.allowed_sources import ALLOWED_URLS, allowed_url, shown
+from odradek.runtime.credentials import oidc
+from odradek.runtime.credentials.allowed_sources import ALLOWED_URLS, allowed_url, shown
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 from odradek.testing.authority import Authority

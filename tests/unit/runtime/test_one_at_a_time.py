@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.peers import PATIENCE
 
 from odradek.common.errors import TokenError
-from odradek.runtime.one_at_a_time import MOST_HANGING, OneAtATime
+from odradek.runtime.credentials.one_at_a_time import MOST_HANGING, OneAtATime
 
 
 class Slow:

@@ -11,7 +11,7 @@ from tests.simulation.test_consumer import PARTITIONS, make
 
 from odradek.clients.consumer.fetched import Fetched
 from odradek.common.errors import IllegalStateError
-from odradek.runtime.one_reader import OneReader
+from odradek.runtime.hosts.one_reader import OneReader
 
 
 def in_thread(action: Callable[[], object]) -> BaseException | None:

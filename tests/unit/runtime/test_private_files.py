@@ -12,7 +12,7 @@ import pytest
 
 from odradek.common.events import Event
 from odradek.runtime import private_files
-from odradek.runtime.events_dir import EventFile
+from odradek.runtime.events.events_dir import EventFile
 from odradek.runtime.private_files import UnsafeFileError, append_privately, warn_of_readers
 
 

@@ -20,7 +20,7 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, refus
 from odradek.common.errors import IllegalStateError
 from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost
-from odradek.runtime.transport import IOV_MAX
+from odradek.runtime.hosts.transport import IOV_MAX
 
 
 def run(host: SelectorHost, completion: Completion[Any]) -> None:

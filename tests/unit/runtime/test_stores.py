@@ -27,7 +27,7 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.stores import Source, _blocks, certificates_of, own_key, trusted
+from odradek.runtime.tls.stores import Source, _blocks, certificates_of, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
 
 PASSWORD = Secret(STORE_PASSWORD)

@@ -33,7 +33,7 @@ from odradek.common.errors import ConfigurationError, HostNameMismatchError
 from odradek.common.types import Address
 from odradek.network.failures import as_error
 from odradek.runtime import SelectorHost, ThreadHost
-from odradek.runtime.tls_context import TlsContexts, https_context, tls_source
+from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
 from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
@@ -371,7 +371,7 @@ def test_a_failure_that_passes_is_tried_again(
         raise OSError("no descriptor is left: planted")
 
     with monkeypatch.context() as patched:
-        patched.setattr("odradek.runtime.tls_context.build", short)
+        patched.setattr("odradek.runtime.tls.tls_context.build", short)
         for _ in range(3):
             assert contexts.context() is first
     (record,) = caplog.records

@@ -19,9 +19,9 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token, read_token
-from odradek.runtime.allowed_sources import ALLOWED_FILES, ALLOWED_URLS
-from odradek.runtime.jwt_assertion import AssertionSettings, assertion_of
-from odradek.runtime.token_functions import token_function, unsecured
+from odradek.runtime.credentials.allowed_sources import ALLOWED_FILES, ALLOWED_URLS
+from odradek.runtime.credentials.jwt_assertion import AssertionSettings, assertion_of
+from odradek.runtime.credentials.token_functions import token_function, unsecured
 
 BASE = {
     "bootstrap.servers": "localhost:9093",

@@ -3,7 +3,7 @@
 import socket
 
 from odradek.common.types import Address
-from odradek.runtime.transport import Transport
+from odradek.runtime.hosts.transport import Transport
 
 
 def test_the_kernel_watches_connections_that_say_nothing_for_long() -> None:

@@ -29,16 +29,16 @@ from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import ForkGuard, watch
-from odradek.runtime.host_sockets import HostSockets
-from odradek.runtime.interrupt import InterruptGuard, from_outside
+from odradek.runtime.hosts.host_sockets import HostSockets
+from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
+from odradek.runtime.hosts.outsiders import Outsiders
+from odradek.runtime.hosts.transport import Transport, flush_all
+from odradek.runtime.hosts.wakeup import WakeUp
 from odradek.runtime.locks import new_lock
-from odradek.runtime.outsiders import Outsiders
 from odradek.runtime.resolver import Answer, Resolver, is_numeric
-from odradek.runtime.transport import Transport, flush_all
-from odradek.runtime.wakeup import WakeUp
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls_context import TlsSource
+    from odradek.runtime.tls.tls_context import TlsSource
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.ciphers import NOT_SUITES, is_tls13, openssl_name
-from odradek.runtime.key_log import key_log_path, log_keys, warn_of_key_log
 from odradek.runtime.private_files import warn_of_readers
-from odradek.runtime.stores import (
+from odradek.runtime.tls.ciphers import NOT_SUITES, is_tls13, openssl_name
+from odradek.runtime.tls.key_log import key_log_path, log_keys, warn_of_key_log
+from odradek.runtime.tls.stores import (
     Source,
     certificates_of,
     checked_key,

@@ -22,7 +22,7 @@ from odradek.common.secret import Secret
 from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime.one_at_a_time import OneAtATime
+from odradek.runtime.credentials.one_at_a_time import OneAtATime
 
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"

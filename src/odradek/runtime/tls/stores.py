@@ -196,13 +196,13 @@ def read_store(source: Source, data: bytes, *, for_trust: bool = False) -> Store
 
 
 def _read(source: Source, data: bytes, *, for_trust: bool) -> Store:
-    from odradek.runtime.jks import MAGIC, read_jks
+    from odradek.runtime.tls.jks import MAGIC, read_jks
 
     if data[:4] == MAGIC:
         return read_jks(data, source.password, source.key_password, for_trust=for_trust)
     if data[:1] != b"\x30":
         raise StoreError("it is neither PEM nor PKCS12 nor JKS")
-    from odradek.runtime.pkcs12 import read_pkcs12
+    from odradek.runtime.tls.pkcs12 import read_pkcs12
 
     return read_pkcs12(data, source.password, for_trust=for_trust)
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from odradek.common.secret import Secret
-from odradek.runtime.pkcs12_keys import without_keys
-from odradek.runtime.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
+from odradek.runtime.tls.pkcs12_keys import without_keys
+from odradek.runtime.tls.stores import KeyEntry, Store, StoreError, WrongPasswordError, pem
 
 
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:

@@ -18,7 +18,7 @@ from odradek.common.types import Address
 from odradek.runtime.resolver import numeric_address
 
 if TYPE_CHECKING:
-    from odradek.runtime.tunnel import Tunnel
+    from odradek.runtime.hosts.tunnel import Tunnel
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 IOV_MAX = min(1024, os.sysconf("SC_IOV_MAX") if hasattr(os, "sysconf") else 16)

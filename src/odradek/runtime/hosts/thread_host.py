@@ -20,12 +20,12 @@ from odradek.common.types import Lock, Rng
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
-from odradek.runtime.io_log import io_log
+from odradek.runtime.hosts.io_log import io_log
+from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.locks import new_lock
-from odradek.runtime.selector_host import SelectorHost
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls_context import TlsSource
+    from odradek.runtime.tls.tls_context import TlsSource
 
 logger = logging.getLogger("odradek")
 

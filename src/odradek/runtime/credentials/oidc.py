@@ -29,8 +29,8 @@ from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
 from odradek.network.sasl.oauthbearer import Token, end_of_jwt
-from odradek.runtime.allowed_sources import shown
-from odradek.runtime.http_until import Until, opener
+from odradek.runtime.credentials.allowed_sources import shown
+from odradek.runtime.credentials.http_until import Until, opener
 from odradek.runtime.resolver import Resolver
 from odradek.runtime.system_clock import SystemClock
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from odradek.common.errors import KafkaError
 from odradek.network.effects import Open, Send
 from odradek.network.host import EngineInputs
-from odradek.runtime.interrupt import not_from_outside
-from odradek.runtime.transport import READ, WRITE, Transport
+from odradek.runtime.hosts.interrupt import not_from_outside
+from odradek.runtime.hosts.transport import READ, WRITE, Transport
 
 if TYPE_CHECKING:
-    from odradek.runtime.tls_context import TlsSource
+    from odradek.runtime.tls.tls_context import TlsSource
 
 HIGH_WATER = 16 << 20
 """Queued bytes of one connection above which the engine is told to hold back."""
@@ -83,12 +83,12 @@ class HostSockets:
     def _new_transport(self, effect: Open) -> Transport:
         tunnel = None
         if effect.hop is not None:
-            from odradek.runtime.tunnel import Tunnel
+            from odradek.runtime.hosts.tunnel import Tunnel
 
             tunnel = Tunnel(effect.hop)
         if self._tls is None or effect.plain:
             return Transport(effect.connection, effect.address, tunnel)
-        from odradek.runtime.tls import TlsTransport
+        from odradek.runtime.tls.tls_transport import TlsTransport
 
         return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)
 

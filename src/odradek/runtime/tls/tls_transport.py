@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from odradek.common.types import Address
-from odradek.runtime.transport import READ, SEND_BUDGET, WRITE, Transport
+from odradek.runtime.hosts.transport import READ, SEND_BUDGET, WRITE, Transport
 
 if TYPE_CHECKING:
-    from odradek.runtime.tunnel import Tunnel
+    from odradek.runtime.hosts.tunnel import Tunnel
 
 CHUNK = 64 << 10
 """Bytes handed to OpenSSL at once; it cuts them into records of 16 KiB."""

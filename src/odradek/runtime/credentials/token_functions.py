@@ -25,9 +25,14 @@ from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, TokenError
 from odradek.common.secret import Secret
 from odradek.network.sasl.oauthbearer import Token
-from odradek.runtime.allowed_sources import allowed_file, allowed_url
-from odradek.runtime.jwt_assertion import AssertionSettings, assertion_in, assertion_of, encoded
-from odradek.runtime.oidc import (
+from odradek.runtime.credentials.allowed_sources import allowed_file, allowed_url
+from odradek.runtime.credentials.jwt_assertion import (
+    AssertionSettings,
+    assertion_in,
+    assertion_of,
+    encoded,
+)
+from odradek.runtime.credentials.oidc import (
     CLIENT_CREDENTIALS,
     JWT_BEARER,
     Limits,
@@ -36,8 +41,8 @@ from odradek.runtime.oidc import (
     from_file,
     token_of,
 )
-from odradek.runtime.one_at_a_time import OneAtATime
-from odradek.runtime.tls_context import https_context
+from odradek.runtime.credentials.one_at_a_time import OneAtATime
+from odradek.runtime.tls.tls_context import https_context
 
 logger = logging.getLogger("odradek")
 
@@ -62,7 +67,7 @@ def _function(config: Config) -> TokenFunction:
         return user_function(provider, config["sasl.oauthbearer.config"])
     method = config["sasl.oauthbearer.method"]
     if method == "aws_msk_iam":
-        from odradek.runtime.msk_iam_credentials import msk_iam_tokens
+        from odradek.runtime.credentials.msk_iam_credentials import msk_iam_tokens
 
         return msk_iam_tokens(config)
     if method == "unsecured":

@@ -1,0 +1,1 @@
+"""Tokens and credentials that SASL asks for: OIDC, AWS, Kerberos."""

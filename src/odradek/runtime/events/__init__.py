@@ -1,0 +1,1 @@
+"""A client's events on their way out of it: to a topic, or to files."""
