@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from odradek.clients.consumer.assignors import BUILT_IN, find
-from odradek.clients.consumer.embedded_protocol import (
+from odradek.clients.consumer.group.assignors import BUILT_IN, find
+from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rules_to_break import Breakage, broken
 
-GROUP = "clients/consumer/consumer_group.py"
+GROUP = "clients/consumer/group/consumer_group.py"
 GROUPS = "tests/simulation/test_groups.py"
 MEMBERS = f"{GROUPS}::test_random_groups_share_all_partitions_and_lose_nothing"
 PROCESSORS = f"{GROUPS}::test_what_is_made_of_records_is_there_once"
@@ -43,7 +43,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the lag of who reads committed records only counts open transactions",
         "KIP-695",
-        "clients/consumer/fetcher.py",
+        "clients/consumer/fetching/fetcher.py",
         "data.last_stable_offset if self._isolation else data.high_watermark",
         "data.high_watermark",
         f"{HABITS}::test_behind_an_open_transaction_nothing_is_to_be_read",
@@ -59,7 +59,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "offsets are committed beyond what was handled",
         "R-GR-1",
-        "clients/consumer/group_commits.py",
+        "clients/consumer/group/group_commits.py",
         "p: OffsetAndMetadata(position, leader_epoch=epoch)",
         "p: OffsetAndMetadata(position + 1, leader_epoch=epoch)",
         f"{MEMBERS}[0]",
@@ -67,7 +67,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a member begins at an offset that an open transaction is about to move",
         "KIP-447",
-        "clients/consumer/offset_lookup.py",
+        "clients/consumer/group/offset_lookup.py",
         "stable = version >= STABLE_FROM",
         "stable = False",
         "tests/simulation/test_group_commits.py::test_who_takes_over_amid_a_transaction_begins_after_it",
@@ -75,7 +75,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a partition whose offset isn't stable holds up the others",
         "KIP-447",
-        "clients/consumer/group_commits.py",
+        "clients/consumer/group/group_commits.py",
         "deadline, told=told)",
         "deadline)",
         "tests/simulation/test_group_commits.py"
@@ -92,7 +92,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a partition is given up before on_revoked has ended",
         "R-GR-1",
-        "clients/consumer/classic_membership.py",
+        "clients/consumer/group/classic_membership.py",
         "yield from self._beat_until(self._revoking)\n            self._revoking.result()\n",
         "pass\n",
         f"{MEMBERS}[6]",
@@ -133,7 +133,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a member beats while it says goodbye",
         "R-GR-1",
-        "clients/consumer/classic_membership.py",
+        "clients/consumer/group/classic_membership.py",
         "self._identity.forget(member_id=False)",
         "pass",
         f"{KEPT}[who_closes_while_put_out_beats_no_more]",
@@ -141,7 +141,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what comes after a pause is put aside before what came earlier",
         "R-GR-1",
-        "clients/consumer/waiting_records.py",
+        "clients/consumer/fetching/waiting_records.py",
         "        self._sort()\n        if not entry.valid:",
         "        self._mend()\n        if not entry.valid:",
         "tests/property/test_waiting_records.py",
@@ -149,7 +149,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what lies aside is handed out because a seek made its neighbour useless",
         "R-GR-1",
-        "clients/consumer/waiting_records.py",
+        "clients/consumer/fetching/waiting_records.py",
         "                    self._sift(state)\n                else:",
         "                    self._let_go(state)\n                else:",
         "tests/property/test_waiting_records.py",
@@ -157,7 +157,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the same subscription again makes the group rebalance",
         "R-GR-1",
-        "clients/consumer/topic_watch.py",
+        "clients/consumer/group/topic_watch.py",
         "before == (names, text, compiled)",
         "False",
         "tests/simulation/test_group_resubscribing.py",
@@ -165,7 +165,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what watched an earlier subscription goes on watching",
         "R-GR-1",
-        "clients/consumer/topic_watch.py",
+        "clients/consumer/group/topic_watch.py",
         "self._asked.notify()  # whoever watched the one before",
         "pass",
         "tests/simulation/test_group_resubscribing.py",
@@ -173,7 +173,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "whoever led a group once holds its topics for ever",
         "R-MD-7",
-        "clients/consumer/classic_leader.py",
+        "clients/consumer/group/classic_leader.py",
         "metadata.held_by.remove(self._topics)",
         "pass",
         "tests/simulation/test_group_resubscribing.py",
@@ -181,7 +181,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a leader that names a useless replica is asked at the pace of its answers",
         "KIP-392",
-        "clients/consumer/read_replicas.py",
+        "clients/consumer/fetching/read_replicas.py",
         "        if leaders_only:\n            return False",
         "        if leaders_only:\n            return True",
         "tests/simulation/test_closest_replica.py",
@@ -189,7 +189,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "replicas may send a reader to and fro",
         "KIP-392",
-        "clients/consumer/read_replicas.py",
+        "clients/consumer/fetching/read_replicas.py",
         "if leader is None or leader.address != asked:",
         "if leader is None:",
         "tests/simulation/test_closest_replica.py",
@@ -197,7 +197,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "offsets that nobody waits for any more are asked for",
         "R-GR-1",
-        "clients/consumer/offset_lookup.py",
+        "clients/consumer/group/offset_lookup.py",
         "elif wanted:",
         "else:",
         "tests/simulation/test_group_commits.py",

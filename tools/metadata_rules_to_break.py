@@ -130,7 +130,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a position outlives a topic that was made anew",
         "R-MD-7",
-        "clients/consumer/truncation.py",
+        "clients/consumer/fetching/truncation.py",
         "return epoch > state.checked_under or made_anew(state, epoch)",
         "return epoch > state.checked_under",
         "tests/simulation/test_recreated_topics.py",
@@ -178,7 +178,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "one answer that says nothing ends a classic membership",
         "R-RT-3",
-        "clients/consumer/classic_membership.py",
+        "clients/consumer/group/classic_membership.py",
         "                if is_refusal(error):",
         "                if True:",
         "tests/simulation/test_coordinator_mishaps.py",
@@ -186,7 +186,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what is kept in a mishap is handed out beyond the session",
         "R-GR-1",
-        "clients/consumer/classic_membership.py",
+        "clients/consumer/group/classic_membership.py",
         "if now >= self._expires and not self._doubtful and group.owned():",
         "if False:",
         "tests/unit/clients/consumer/test_classic_ends.py",
@@ -194,7 +194,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a lookup of committed offsets has no time where calls have none",
         "R-RT-2",
-        "clients/consumer/group_commits.py",
+        "clients/consumer/group/group_commits.py",
         "return max(call, request)",
         "return call",
         "tests/property/test_least_values.py::test_calls_without_time_keep_no_records_back",
@@ -202,7 +202,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a first batch that never comes whole is asked for for ever",
         "R-IN-4",
-        "clients/consumer/fetcher.py",
+        "clients/consumer/fetching/fetcher.py",
         "if needed <= limit and not (whole and state.cut_short):",
         "if needed <= limit:",
         "tests/simulation/test_cut_batches.py",

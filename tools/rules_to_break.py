@@ -561,7 +561,7 @@ BREAKAGES = (
     broken(
         "a bad record takes its good neighbours along",
         "R-IN-4",
-        "clients/consumer/fetched.py",
+        "clients/consumer/fetching/fetched.py",
         "if error.record is None or error.record <= self._start:",
         "if True:",
         "tests/simulation/test_hostile_records.py",
@@ -569,7 +569,7 @@ BREAKAGES = (
     broken(
         "records are left out in silence",
         "R-IN-4",
-        "clients/consumer/delivery.py",
+        "clients/consumer/fetching/delivery.py",
         '            logger.warning(\n                "%s: %s; left out',
         '            logger.debug(\n                "%s: %s; left out',
         "tests/simulation/test_hostile_records.py",
@@ -601,7 +601,7 @@ BREAKAGES = (
     broken(
         "one batch that is too large fails every partition of its broker",
         "R-IN-4",
-        "clients/consumer/fetcher.py",
+        "clients/consumer/fetching/fetcher.py",
         "guilty = states if len(states) == 1 else [s for s in states if s.oversized]",
         "guilty = states",
         "tests/simulation/test_too_large_answers.py",

@@ -38,7 +38,7 @@ SLOW_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a silent leader's offsets are given up and asked for again",
         "R-RB-9",
-        "clients/consumer/offsets.py",
+        "clients/consumer/fetching/offsets.py",
         '                self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))\n',
         "                del self._asked[address]\n",
         slow("ListOffsets-10-1"),
@@ -110,7 +110,7 @@ SLOW_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a session counts from a heartbeat's late answer",
         "R-RB-9",
-        "clients/consumer/classic_membership.py",
+        "clients/consumer/group/classic_membership.py",
         "self._sent_at + self._session)",
         "self._group.engine.now + self._session)",
         f"{SESSIONS}::test_a_session_counts_from_the_question_however_late_its_answer_is",
@@ -118,7 +118,7 @@ SLOW_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the answer to an earlier heartbeat acknowledges what was given back since",
         "R-GR-1",
-        "clients/consumer/consumer_membership.py",
+        "clients/consumer/group/consumer_membership.py",
         "MemberState.ACKNOWLEDGING and self._told:",
         "MemberState.ACKNOWLEDGING:",
         f"{SESSIONS}::test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing",

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from odradek.clients.admin.reachability import AddressReach as AddressReach
     from odradek.clients.admin.reachability import Reachability as Reachability
     from odradek.clients.admin.reachability import TopicReach as TopicReach
-    from odradek.clients.consumer.assignors import Assignor as Assignor
-    from odradek.clients.consumer.assignors import AssignorError as AssignorError
-    from odradek.clients.consumer.assignors import MemberSubscription as MemberSubscription
-    from odradek.clients.consumer.assignors import RebalanceProtocol as RebalanceProtocol
+    from odradek.clients.consumer.group.assignors import Assignor as Assignor
+    from odradek.clients.consumer.group.assignors import AssignorError as AssignorError
+    from odradek.clients.consumer.group.assignors import MemberSubscription as MemberSubscription
+    from odradek.clients.consumer.group.assignors import RebalanceProtocol as RebalanceProtocol
     from odradek.clients.consumer.records import ConsumerGroupMetadata as ConsumerGroupMetadata
     from odradek.clients.consumer.records import ConsumerRecord as ConsumerRecord
     from odradek.clients.consumer.records import OffsetAndMetadata as OffsetAndMetadata
@@ -62,8 +62,8 @@ _HOME = {
     "ApiVersionRange": "odradek.clients.admin.api_versions",
     "ArrowFuture": "odradek.api.record_future",
     "ArrowSchemaError": "odradek.record.arrow",
-    "Assignor": "odradek.clients.consumer.assignors",
-    "AssignorError": "odradek.clients.consumer.assignors",
+    "Assignor": "odradek.clients.consumer.group.assignors",
+    "AssignorError": "odradek.clients.consumer.group.assignors",
     "BrokerApiVersions": "odradek.clients.admin.api_versions",
     "BrokerDescription": "odradek.clients.descriptions",
     "ClusterDescription": "odradek.clients.admin.admin_engine",
@@ -75,7 +75,7 @@ _HOME = {
     "Explanation": "odradek.api.explain",
     "InvalidRowError": "odradek.record.sent_columns",
     "LogTruncationError": "odradek.clients.consumer.records",
-    "MemberSubscription": "odradek.clients.consumer.assignors",
+    "MemberSubscription": "odradek.clients.consumer.group.assignors",
     "MissingTopicError": "odradek.spark.problems",
     "NewTopic": "odradek.clients.admin.admin_arguments",
     "NoProgressError": "odradek.spark.problems",
@@ -89,7 +89,7 @@ _HOME = {
     "PartitionFunction": "odradek.common.types",
     "Producer": "odradek.api.producer",
     "Reachability": "odradek.clients.admin.reachability",
-    "RebalanceProtocol": "odradek.clients.consumer.assignors",
+    "RebalanceProtocol": "odradek.clients.consumer.group.assignors",
     "RecordFuture": "odradek.api.record_future",
     "RecordMetadata": "odradek.clients.producer.batch",
     "TopicDescription": "odradek.clients.descriptions",

@@ -8,7 +8,7 @@ import pytest
 from tests.interop.other_client import Row, write_all
 
 from odradek.api.consumer import Consumer
-from odradek.clients.consumer.asked import Asked
+from odradek.clients.consumer.fetching.asked import Asked
 from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
 from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition

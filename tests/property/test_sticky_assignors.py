@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odradek.clients.consumer.assignors import (
+from odradek.clients.consumer.group.assignors import (
     Assignments,
     MemberSubscription,
     find,
     user_data,
 )
-from odradek.clients.consumer.assignors.assignor import PartitionRacks
-from odradek.clients.consumer.assignors.sticky_assignor import (
+from odradek.clients.consumer.group.assignors.assignor import PartitionRacks
+from odradek.clients.consumer.group.assignors.sticky_assignor import (
     CooperativeStickyAssignor,
     StickyAssignor,
 )

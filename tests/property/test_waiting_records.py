@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.clients.consumer.test_fetched import fetched, rows
 
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
-from odradek.clients.consumer.waiting_records import WaitingRecords
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Address, TopicPartition
 from odradek.record.reference import encode

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.common.types import TopicPartition
 from odradek.record import DecodedRecords
 from odradek.simulation import SimulatedCluster, World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.membership import MemberState
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.simulation.broker import SimulatedBroker

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.consumer_group import ConsumerGroup
+from odradek.clients.consumer.group.auto_commit import AutoCommit
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow

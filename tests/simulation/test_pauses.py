@@ -9,7 +9,7 @@ import pytest
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.call_checkers import check_limits

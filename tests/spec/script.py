@@ -18,7 +18,7 @@ from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.offsets import END
+from odradek.clients.consumer.fetching.offsets import END
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.types import Address
 from odradek.network.flow import Completion

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from odradek.api.assigned_consumer import AssignedConsumer
 from odradek.api.properties import Settings, settings
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.offsets import BEGINNING, END
+from odradek.clients.consumer.fetching.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import some_partitions, some_times
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.descriptions import TopicDescription

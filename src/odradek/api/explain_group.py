@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_group import ConsumerGroup
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 
 LONG = 5.0

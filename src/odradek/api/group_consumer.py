@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
 from odradek.api.base import CLOSE_TIMEOUT, Client
-from odradek.clients.consumer.closing_fetch import CLOSING_PATIENCE, close_sessions
-from odradek.clients.consumer.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.consumer_group import ConsumerGroup, Listener, Listeners
+from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
+from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener, Listeners
+from odradek.clients.consumer.group.subscribe_arguments import (
+    callbacks,
+    listener_methods,
+    pattern_to_subscribe,
+    topics_to_subscribe,
+)
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
-)
-from odradek.clients.consumer.subscribe_arguments import (
-    callbacks,
-    listener_methods,
-    pattern_to_subscribe,
-    topics_to_subscribe,
 )
 from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from odradek.api.base import Client
-from odradek.clients.consumer.commit_arguments import (
+from odradek.clients.consumer.group.commit_arguments import (
     group_id,
     group_to_send_to,
     offsets_to_commit,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.consumer_group import ConsumerGroup, Listeners
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listeners
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_consumer import PARTITIONS, make
 
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.hosts.one_reader import OneReader
 

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.consumer.consumer_group import ConsumerGroup
-from odradek.clients.consumer.delivery import Delivery
-from odradek.clients.consumer.fetched import NULL_LOCK
-from odradek.clients.consumer.fetcher import Fetcher
-from odradek.clients.consumer.offsets import (
+from odradek.clients.consumer.fetching.delivery import Delivery
+from odradek.clients.consumer.fetching.fetched import NULL_LOCK
+from odradek.clients.consumer.fetching.fetcher import Fetcher
+from odradek.clients.consumer.fetching.offsets import (
     BEGINNING,
     END,
     ListedOffset,
     ListOffsetsCall,
     list_offsets,
 )
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.partition_arguments import Place
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.consumer.subscription_state import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import check_topic
-from odradek.clients.consumer.hand_over import HandOver
+from odradek.clients.consumer.fetching.hand_over import HandOver
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
@@ -21,8 +21,8 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Signal
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.asked import Asked
-    from odradek.clients.consumer.read_replicas import ReadReplica
+    from odradek.clients.consumer.fetching.asked import Asked
+    from odradek.clients.consumer.fetching.read_replicas import ReadReplica
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"

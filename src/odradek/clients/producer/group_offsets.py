@@ -8,7 +8,7 @@ asks afterwards how far it got. Must not: commit anything.
 from __future__ import annotations
 
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.consumer.offset_lookup import (
+from odradek.clients.consumer.group.offset_lookup import (
     BATCHED_FROM,
     STABLE_FROM,
     OffsetFetchByName,

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 from tests.spec.world import ClusterPicture, World, up
 
-from odradek.clients.consumer.assignors import MemberSubscription
-from odradek.clients.consumer.classic_membership import ClassicMembership
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.embedded_protocol import (
+from odradek.clients.consumer.group.assignors import MemberSubscription
+from odradek.clients.consumer.group.classic_membership import ClassicMembership
+from odradek.clients.consumer.group.embedded_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from odradek.clients.consumer.membership import Group, PollOverdueError
+from odradek.clients.consumer.group.membership import Group, PollOverdueError
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition

@@ -8,8 +8,8 @@ from typing import Any, cast
 from tests.spec.world import ClusterPicture, World, up
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.consumer_membership import ConsumerMembership
-from odradek.clients.consumer.membership import Group, MemberState, PollOverdueError
+from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
+from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError

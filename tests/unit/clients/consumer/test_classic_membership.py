@@ -18,8 +18,8 @@ from tests.unit.clients.consumer.classic_script import (
     parts,
 )
 
-from odradek.clients.consumer.assignors import EAGER
-from odradek.clients.consumer.embedded_protocol import (
+from odradek.clients.consumer.group.assignors import EAGER
+from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
 )

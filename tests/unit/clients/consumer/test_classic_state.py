@@ -2,8 +2,8 @@
 
 import pytest
 
-from odradek.clients.consumer.classic_state import TRANSITIONS, MemberEvent, move
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.classic_state import TRANSITIONS, MemberEvent, move
+from odradek.clients.consumer.group.membership import MemberState
 
 
 @pytest.mark.parametrize("state", MemberState)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from odradek.clients.consumer.commit_arguments import offsets_to_commit
+from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.errors import ConfigurationError
 from odradek.common.kafka_errors import InvalidTopicExceptionError

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.consumer.commit_queue import CommitQueue
-from odradek.clients.consumer.committed_offsets import CommittedOffsets
-from odradek.clients.consumer.offset_lookup import Identity
+from odradek.clients.consumer.group.commit_queue import CommitQueue
+from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
+from odradek.clients.consumer.group.offset_lookup import Identity
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator
 from odradek.common.errors import (

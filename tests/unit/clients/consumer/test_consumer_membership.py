@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, gives
 
-from odradek.clients.consumer.consumer_state import TRANSITIONS, ConsumerEvent, move
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.consumer_state import TRANSITIONS, ConsumerEvent, move
+from odradek.clients.consumer.group.membership import MemberState
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import (
     FencedInstanceIdError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.consumer.assignors import MemberSubscription
-from odradek.clients.consumer.embedded_protocol import (
+from odradek.clients.consumer.group.assignors import MemberSubscription
+from odradek.clients.consumer.group.embedded_protocol import (
     MemberAssignment,
     decode_assignment,
     decode_subscription,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.consumer.fetch_session import FetchSession, Key, Wanted
+from odradek.clients.consumer.fetching.fetch_session import FetchSession, Key, Wanted
 from odradek.protocol.messages.fetch import FetchRequest
 
 T, U = b"t" * 16, b"u" * 16

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from odradek.clients.consumer.fetched import Fetched, survey
+from odradek.clients.consumer.fetching.fetched import Fetched, survey
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import CorruptRecordError

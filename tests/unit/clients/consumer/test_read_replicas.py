@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.read_replicas import LEADERS_ONLY, ReadReplicas
+from odradek.clients.consumer.fetching.read_replicas import LEADERS_ONLY, ReadReplicas
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.config import CONSUMER, Config
 from odradek.common.types import Address, TopicPartition

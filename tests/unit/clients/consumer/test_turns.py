@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.consumer.turns import ON_ASSIGNED, ON_LOST, Turn, Turns
+from odradek.clients.consumer.group.turns import ON_ASSIGNED, ON_LOST, Turn, Turns
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import NullLock, TopicPartition
 

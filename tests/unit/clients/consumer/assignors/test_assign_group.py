@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.assignors import (
+from odradek.clients.consumer.group.assignors import (
     COOPERATIVE,
     EAGER,
     AssignorError,

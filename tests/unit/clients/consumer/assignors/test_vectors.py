@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.consumer.assignors import MemberSubscription, find, user_data
-from odradek.clients.consumer.embedded_protocol import (
+from odradek.clients.consumer.group.assignors import MemberSubscription, find, user_data
+from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from odradek.clients.consumer.partition_bytes import read_partitions
+from odradek.clients.consumer.group.partition_bytes import read_partitions
 from odradek.common.types import TopicPartition
 
 GROUPS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("vectors.json").read_text())

@@ -7,7 +7,12 @@ there is. Must not: move positions, or know the network.
 
 from __future__ import annotations
 
-from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM, FetchSession, Key, Wanted
+from odradek.clients.consumer.fetching.fetch_session import (
+    TOPIC_IDS_FROM,
+    FetchSession,
+    Key,
+    Wanted,
+)
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, PartitionState
 from odradek.common.types import Address
 from odradek.metadata.cluster import Partition, Topic

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from odradek.clients.consumer.assignors.assignor import (
+from odradek.clients.consumer.group.assignors.assignor import (
     COOPERATIVE,
     EAGER,
     Assignments,
@@ -17,9 +17,9 @@ from odradek.clients.consumer.assignors.assignor import (
     PartitionRacks,
     RebalanceProtocol,
 )
-from odradek.clients.consumer.assignors.range_assignor import RangeAssignor
-from odradek.clients.consumer.assignors.round_robin_assignor import RoundRobinAssignor
-from odradek.clients.consumer.assignors.sticky_assignor import (
+from odradek.clients.consumer.group.assignors.range_assignor import RangeAssignor
+from odradek.clients.consumer.group.assignors.round_robin_assignor import RoundRobinAssignor
+from odradek.clients.consumer.group.assignors.sticky_assignor import (
     CooperativeStickyAssignor,
     StickyAssignor,
 )

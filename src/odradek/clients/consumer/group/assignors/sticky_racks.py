@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from odradek.clients.consumer.assignors.assignor import (
+from odradek.clients.consumer.group.assignors.assignor import (
     Assignments,
     MemberSubscription,
     PartitionRacks,

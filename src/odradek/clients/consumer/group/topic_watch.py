@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
-from odradek.clients.consumer.group_commits import patience
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.group_commits import patience
+from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.descriptions import list_topics
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, KafkaError
@@ -22,7 +22,7 @@ from odradek.common.kafka_errors import error_for
 from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_group import ConsumerGroup
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 MISSING_FIRST, MISSING_MOST = 0.5, 10.0
 """Seconds between looks for a subscribed topic that isn't there: first, and after many."""

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
 from odradek.common.errors import (
     CorruptRecordError,

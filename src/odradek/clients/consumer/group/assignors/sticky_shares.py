@@ -12,8 +12,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from odradek.clients.consumer.assignors.assignor import Assignments, java_order
-from odradek.clients.consumer.assignors.sticky_racks import Nearness
+from odradek.clients.consumer.group.assignors.assignor import Assignments, java_order
+from odradek.clients.consumer.group.assignors.sticky_racks import Nearness
 from odradek.common.types import TopicPartition
 
 CHAIN_STEPS = 3_000_000

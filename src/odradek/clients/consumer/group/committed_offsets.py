@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from odradek.clients.consumer.commit_queue import CommitQueue
-from odradek.clients.consumer.offset_lookup import (
+from odradek.clients.consumer.group.commit_queue import CommitQueue
+from odradek.clients.consumer.group.offset_lookup import (
     AgainError,
     Identity,
     OffsetLookup,

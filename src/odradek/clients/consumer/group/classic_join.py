@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odradek.clients.consumer.assignors import Assignor, MemberSubscription, user_data
-from odradek.clients.consumer.embedded_protocol import PROTOCOL_TYPE, encode_subscription
-from odradek.clients.consumer.membership import Group
+from odradek.clients.consumer.group.assignors import Assignor, MemberSubscription, user_data
+from odradek.clients.consumer.group.embedded_protocol import PROTOCOL_TYPE, encode_subscription
+from odradek.clients.consumer.group.membership import Group
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import (
     InconsistentGroupProtocolError,

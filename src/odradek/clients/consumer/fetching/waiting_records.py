@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from odradek.clients.consumer.fetched import Fetched
+from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.types import Address
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.clients.consumer.assignors.assignor import (
+from odradek.clients.consumer.group.assignors.assignor import (
     EAGER,
     Assignments,
     MemberSubscription,

@@ -13,22 +13,22 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.committed_offsets import (
+from odradek.clients.consumer.group.committed_offsets import (
     UNKNOWN_FOR,
     CommittedOffsets,
     lost_membership,
 )
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.consumer.group.turns import COMMIT_CALLBACK, Turn
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.clients.consumer.turns import COMMIT_CALLBACK, Turn
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
 from odradek.common.kafka_errors import FencedInstanceIdError, UnstableOffsetCommitError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_group import ConsumerGroup
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.common.config import Config
 
 logger = logging.getLogger("odradek.consumer")

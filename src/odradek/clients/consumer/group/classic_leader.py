@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from odradek.clients.consumer.assignors import (
+from odradek.clients.consumer.group.assignors import (
     BUILT_IN,
     Assignments,
     Assignor,
@@ -18,8 +18,8 @@ from odradek.clients.consumer.assignors import (
     MemberSubscription,
     assign_group,
 )
-from odradek.clients.consumer.embedded_protocol import decode_subscription, encode_assignment
-from odradek.clients.consumer.membership import Group
+from odradek.clients.consumer.group.embedded_protocol import decode_subscription, encode_assignment
+from odradek.clients.consumer.group.membership import Group
 from odradek.common.errors import KafkaError
 from odradek.metadata.cluster import Cluster
 from odradek.network.flow import START, Flow, Wait

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.fetched import Fetched, Progress
+    from odradek.clients.consumer.fetching.fetched import Fetched, Progress
     from odradek.clients.consumer.subscription_state import PartitionState
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.asked import Asked
+from odradek.clients.consumer.fetching.asked import Asked
 from odradek.network.connection import BESIDE, DATA
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message

@@ -15,13 +15,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.consumer.asked import Asked
-from odradek.clients.consumer.fetch_session import TOPIC_IDS_FROM
-from odradek.clients.consumer.fetched import Fetched, survey
-from odradek.clients.consumer.read_replicas import ReadReplicas
+from odradek.clients.consumer.fetching.asked import Asked
+from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
+from odradek.clients.consumer.fetching.fetched import Fetched, survey
+from odradek.clients.consumer.fetching.read_replicas import ReadReplicas
+from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_anew, to_be_checked
+from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
-from odradek.clients.consumer.truncation import TruncationCheck, made_anew, to_be_checked
-from odradek.clients.consumer.waiting_records import WaitingRecords
 from odradek.common.errors import AnswerTooLargeError, CorruptRecordError, KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,

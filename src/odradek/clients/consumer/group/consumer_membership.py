@@ -14,15 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from odradek.clients.consumer.consumer_heartbeats import JOIN, Heartbeats
-from odradek.clients.consumer.consumer_state import MEMBER, ConsumerEvent, move
-from odradek.clients.consumer.membership import (
+from odradek.clients.consumer.group.consumer_heartbeats import JOIN, Heartbeats
+from odradek.clients.consumer.group.consumer_state import MEMBER, ConsumerEvent, move
+from odradek.clients.consumer.group.membership import (
     Group,
     MemberState,
     PollOverdueError,
     unsettled,
 )
-from odradek.clients.consumer.topic_names import TopicNames
+from odradek.clients.consumer.group.topic_names import TopicNames
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ClientClosedError, KafkaError

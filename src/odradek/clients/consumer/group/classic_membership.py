@@ -13,12 +13,12 @@ import logging
 import math
 from typing import Any
 
-from odradek.clients.consumer.assignors import COOPERATIVE, find, rebalance_protocol
-from odradek.clients.consumer.classic_join import NO_GENERATION, NO_MEMBER, Identity, Joining
-from odradek.clients.consumer.classic_leader import Leader
-from odradek.clients.consumer.classic_state import MemberEvent, move
-from odradek.clients.consumer.embedded_protocol import decode_assignment
-from odradek.clients.consumer.membership import (
+from odradek.clients.consumer.group.assignors import COOPERATIVE, find, rebalance_protocol
+from odradek.clients.consumer.group.classic_join import NO_GENERATION, NO_MEMBER, Identity, Joining
+from odradek.clients.consumer.group.classic_leader import Leader
+from odradek.clients.consumer.group.classic_state import MemberEvent, move
+from odradek.clients.consumer.group.embedded_protocol import decode_assignment
+from odradek.clients.consumer.group.membership import (
     Group,
     MemberState,
     PollOverdueError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from odradek.clients.consumer.membership import Group
+from odradek.clients.consumer.group.membership import Group
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Rng, TopicPartition
 from odradek.protocol.messages.consumer_group_heartbeat import (

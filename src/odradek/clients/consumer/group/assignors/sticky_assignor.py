@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
 
-from odradek.clients.consumer.assignors.assignor import (
+from odradek.clients.consumer.group.assignors.assignor import (
     COOPERATIVE,
     EAGER,
     NO_GENERATION,
@@ -22,9 +22,9 @@ from odradek.clients.consumer.assignors.assignor import (
     PartitionRacks,
     java_order,
 )
-from odradek.clients.consumer.assignors.sticky_racks import nearness, share_alike_near
-from odradek.clients.consumer.assignors.sticky_shares import share_alike, share_unlike
-from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
+from odradek.clients.consumer.group.assignors.sticky_racks import nearness, share_alike_near
+from odradek.clients.consumer.group.assignors.sticky_shares import share_alike, share_unlike
+from odradek.clients.consumer.group.partition_bytes import read_partitions, write_partitions
 from odradek.common.types import TopicPartition
 from odradek.protocol.primitives import WireError, as_bytes_view
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from odradek.clients.consumer.membership import MemberState
+from odradek.clients.consumer.group.membership import MemberState
 
 
 class ConsumerEvent(StrEnum):

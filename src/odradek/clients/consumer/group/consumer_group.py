@@ -17,14 +17,12 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.auto_commit import AutoCommit
-from odradek.clients.consumer.group_commits import GroupCommits
-from odradek.clients.consumer.membership import Membership, MemberState, PollOverdueError
-from odradek.clients.consumer.offset_lookup import Identity
-from odradek.clients.consumer.records import ConsumerGroupMetadata
-from odradek.clients.consumer.subscription_state import PartitionState
-from odradek.clients.consumer.topic_watch import TopicWatch
-from odradek.clients.consumer.turns import (
+from odradek.clients.consumer.group.auto_commit import AutoCommit
+from odradek.clients.consumer.group.group_commits import GroupCommits
+from odradek.clients.consumer.group.membership import Membership, MemberState, PollOverdueError
+from odradek.clients.consumer.group.offset_lookup import Identity
+from odradek.clients.consumer.group.topic_watch import TopicWatch
+from odradek.clients.consumer.group.turns import (
     COMMIT_CALLBACK,
     ON_ASSIGNED,
     ON_LOST,
@@ -32,6 +30,8 @@ from odradek.clients.consumer.turns import (
     Turn,
     Turns,
 )
+from odradek.clients.consumer.records import ConsumerGroupMetadata
+from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.group_options import NEW
@@ -74,10 +74,10 @@ NOBODY = Listeners()
 def _membership(group: ConsumerGroup) -> Membership:
     """Imported here: who assigns partitions doesn't pay for either."""
     if group.by_epoch:
-        from odradek.clients.consumer.consumer_membership import ConsumerMembership
+        from odradek.clients.consumer.group.consumer_membership import ConsumerMembership
 
         return ConsumerMembership(group)
-    from odradek.clients.consumer.classic_membership import ClassicMembership
+    from odradek.clients.consumer.group.classic_membership import ClassicMembership
 
     return ClassicMembership(group)
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.group_commits import patience
+from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.errors import KafkaError
@@ -19,7 +19,7 @@ from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.consumer_group import ConsumerGroup
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 logger = logging.getLogger("odradek.consumer")
 

@@ -32,7 +32,7 @@ from odradek.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.committed_offsets import CommittedOffsets
+    from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
 
 BATCHED_FROM = 8
 """OffsetFetch asks for several groups from this version on (KIP-709)."""

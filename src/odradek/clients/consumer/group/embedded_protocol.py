@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
 
-from odradek.clients.consumer.assignors.assignor import NO_GENERATION, MemberSubscription
-from odradek.clients.consumer.partition_bytes import read_partitions, write_partitions
+from odradek.clients.consumer.group.assignors.assignor import NO_GENERATION, MemberSubscription
+from odradek.clients.consumer.group.partition_bytes import read_partitions, write_partitions
 from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import malformed

@@ -1,0 +1,1 @@
+"""Groups: both protocols of membership, commits, and the callbacks of a rebalance."""
