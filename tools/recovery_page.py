@@ -21,8 +21,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from odradek.simulation.recovery import RecoveryFault
-from odradek.simulation.recovery_figures import GOALS, SIZES
+from odradek.simulation.measurements.recovery import RecoveryFault
+from odradek.simulation.measurements.recovery_figures import GOALS, SIZES
 
 ROOT = Path(__file__).resolve().parent.parent
 # The scene that the page describes; DRAWN in the words of the results.

@@ -25,7 +25,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from odradek.simulation.environment import ReceivedRequest, read_request
+from odradek.simulation.world.environment import ReceivedRequest, read_request
 
 SETUP = 0.6
 SLACK = 2.0

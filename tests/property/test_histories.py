@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History, Outcome, Reading, Transaction
-from odradek.simulation.history_check import Kind, check
+from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction
+from odradek.simulation.checkers.history_check import Kind, check
 
 IN = TopicPartition("in", 0)
 OUT = [TopicPartition("out", n) for n in range(3)]

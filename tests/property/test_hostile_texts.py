@@ -29,7 +29,7 @@ from odradek.common.events import Event, event_line
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker import BrokerSession
+from odradek.simulation.brokers.broker import BrokerSession
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J\r\nINFO odradek: all is well\x7f\u202e\u2066\u2028"
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]|\nINFO")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.simulation import LinkProfile, SimulatedCluster, World
-from odradek.simulation.checkers import Checkers
-from odradek.simulation.link import Mode
+from odradek.simulation.checkers.invariants import Checkers
+from odradek.simulation.world.link import Mode
 
 
 @pytest.fixture

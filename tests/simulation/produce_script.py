@@ -14,8 +14,8 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
 from odradek.record import BatchHeader, read_header
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker import SimulatedBroker
-from odradek.simulation.broker_handlers import BY_KEY
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 PARTITIONS = 3
 APPENDED, REFUSED = "appended", "refused"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.sasl import SaslListener
+from odradek.simulation.brokers.sasl import SaslListener
 
 USER, PASSWORD = "alice", "planted-secret"
 PARTITIONS = 3

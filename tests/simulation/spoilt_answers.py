@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.simulation.broker_handlers import BY_KEY
+from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 
 def spoil_answers(patch: pytest.MonkeyPatch, key: int, change: Callable[[Any], object]) -> None:

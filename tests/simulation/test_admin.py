@@ -21,7 +21,7 @@ from odradek.common.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.injected_errors import Injection
+from odradek.simulation.brokers.injected_errors import Injection
 
 pytestmark = pytest.mark.simulation
 

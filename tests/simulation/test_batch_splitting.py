@@ -16,7 +16,7 @@ from odradek.common.events import Event
 from odradek.common.kafka_errors import OutOfOrderSequenceNumberError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.partition_log import StoredBatch
+from odradek.simulation.brokers.partition_log import StoredBatch
 
 pytestmark = pytest.mark.simulation
 

@@ -17,7 +17,7 @@ from odradek.common import kafka_errors as errors
 from odradek.common.errors import AbortableTransactionError, FatalTransactionError
 from odradek.protocol.message import Message
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.simulation.broker_handlers import BY_KEY
+from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 

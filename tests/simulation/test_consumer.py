@@ -23,7 +23,7 @@ from odradek.common.errors import (
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.link import Mode
+from odradek.simulation.world.link import Mode
 
 pytestmark = pytest.mark.simulation
 

@@ -12,7 +12,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.link import Mode
+from odradek.simulation.world.link import Mode
 
 pytestmark = pytest.mark.simulation
 

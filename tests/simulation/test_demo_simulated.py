@@ -16,7 +16,7 @@ from odradek.cli.demo import demo, picture
 from odradek.cli.demo.sample import Sample
 from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
 from odradek.record import BatchHeader
-from odradek.simulation.partition_log import PartitionLog, StoredBatch
+from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
 
 ROWS = 600
 MOVED = 10.0

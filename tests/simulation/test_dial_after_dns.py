@@ -6,8 +6,8 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import ADMIN, Config
 from odradek.network.connection import METADATA
 from odradek.simulation import LinkProfile, SimulatedCluster, World
-from odradek.simulation.checkers import Checkers
-from odradek.simulation.world import DNS_DELAY
+from odradek.simulation.checkers.invariants import Checkers
+from odradek.simulation.world.world import DNS_DELAY
 
 
 def test_the_backoff_of_an_address_holds_for_a_dial_that_waits_for_its_name() -> None:

@@ -17,14 +17,15 @@ from odradek.common.kafka_errors import ERRORS
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from odradek.simulation import SimulatedCluster, World, disturbances
-from odradek.simulation.broker_handlers import HANDLERS
-from odradek.simulation.explore import run_schedule
-from odradek.simulation.fault_arguments import Fault
-from odradek.simulation.hostile_verbs import honest
-from odradek.simulation.injected_errors import APIS, READS, Injection, mark, refusal
-from odradek.simulation.schedule import Client, Schedule, from_json
-from odradek.simulation.topics import NO_LEADER
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.brokers.injected_errors import APIS, READS, Injection, mark, refusal
+from odradek.simulation.brokers.topics import NO_LEADER
+from odradek.simulation.faults.fault_arguments import Fault
+from odradek.simulation.faults.hostile_verbs import honest
+from odradek.simulation.runs.explore import run_schedule
+from odradek.simulation.runs.schedule import Client, Schedule, from_json
 
 pytestmark = pytest.mark.simulation
 
@@ -301,7 +302,7 @@ def test_a_record_lost_without_a_reason_is_still_found(monkeypatch: pytest.Monke
     )
     assert run_schedule(schedule).ok
     monkeypatch.setattr(disturbances, "lost_values", lambda *_: set())
-    from odradek.simulation import checkers
+    from odradek.simulation.checkers import invariants as checkers
 
     monkeypatch.setattr(checkers, "lost_values", lambda *_: set())
     violation = run_schedule(schedule).violation

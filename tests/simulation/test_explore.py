@@ -13,11 +13,10 @@ from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.metadata.misled import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.simulation.explore import Outcome, explore, run_schedule
-from odradek.simulation.faults import VERBS, Fault
-from odradek.simulation.link import Mode
-from odradek.simulation.random_groups import GROUP_APIS, TRANSACTION_APIS
-from odradek.simulation.schedule import (
+from odradek.simulation.faults.verbs import VERBS, Fault
+from odradek.simulation.runs.explore import Outcome, explore, run_schedule
+from odradek.simulation.runs.random_groups import GROUP_APIS, TRANSACTION_APIS
+from odradek.simulation.runs.schedule import (
     FAMILIES,
     KINDS,
     SHARES,
@@ -30,8 +29,9 @@ from odradek.simulation.schedule import (
     random_schedule,
     settings,
 )
-from odradek.simulation.shrink import kind, shrunk
-from odradek.simulation.trace import assert_same
+from odradek.simulation.runs.shrink import kind, shrunk
+from odradek.simulation.world.link import Mode
+from odradek.simulation.world.trace import assert_same
 
 pytestmark = pytest.mark.simulation
 

@@ -8,10 +8,10 @@ import pytest
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.events import Event
-from odradek.simulation.fleet import Case, Load, run, simulate
-from odradek.simulation.fleet_figures import bare, by_chance, figures, peak_over_mean
-from odradek.simulation.fleet_slices import Plan, sample
-from odradek.simulation.strategies import JavaBackoff, LiteralBackoff
+from odradek.simulation.measurements.fleet import Case, Load, run, simulate
+from odradek.simulation.measurements.fleet_figures import bare, by_chance, figures, peak_over_mean
+from odradek.simulation.measurements.fleet_slices import Plan, sample
+from odradek.simulation.measurements.strategies import JavaBackoff, LiteralBackoff
 
 
 @pytest.mark.parametrize("brokers", [1, 3])

@@ -8,9 +8,9 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
-from odradek.simulation.broker import SimulatedBroker
-from odradek.simulation.environment import ReceivedRequest
-from odradek.simulation.injected_errors import Injection
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.injected_errors import Injection
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

@@ -16,11 +16,11 @@ from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
-from odradek.simulation.committed_offsets import CommittedOffsets
-from odradek.simulation.explore import Outcome, explore, run_schedule
-from odradek.simulation.group_runs import GroupRun
-from odradek.simulation.group_workload import MemberDriver
-from odradek.simulation.schedule import Client, Schedule
+from odradek.simulation.coordinators.committed_offsets import CommittedOffsets
+from odradek.simulation.runs.explore import Outcome, explore, run_schedule
+from odradek.simulation.runs.group_runs import GroupRun
+from odradek.simulation.runs.group_workload import MemberDriver
+from odradek.simulation.runs.schedule import Client, Schedule
 
 pytestmark = pytest.mark.simulation
 
@@ -138,7 +138,7 @@ def test_without_faults_nothing_is_handed_out_twice(protocol: str) -> None:
 def test_a_coordinator_that_gives_one_partition_to_two_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from odradek.simulation import consumer_protocol_group as group
+    from odradek.simulation.coordinators import consumer_protocol_group as group
 
     everything = {"uniform": lambda subscriptions, _: _all_to_all(subscriptions)}
     monkeypatch.setattr(group, "ASSIGNORS", everything)

@@ -16,7 +16,7 @@ from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from odradek.simulation.broker_handlers import BY_KEY
+from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 pytestmark = pytest.mark.simulation
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])

@@ -15,7 +15,8 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.events import Event
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster, World, disturbances
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers import disturbances
 
 pytestmark = pytest.mark.simulation
 

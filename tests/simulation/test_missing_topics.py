@@ -18,9 +18,9 @@ from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker import SimulatedBroker
-from odradek.simulation.environment import ReceivedRequest
-from odradek.simulation.injected_errors import Injection
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.injected_errors import Injection
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

@@ -12,7 +12,7 @@ from odradek.api.producer import Producer
 from odradek.clients.consumer.fetching.fetched import Fetched
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.call_checkers import check_limits
+from odradek.simulation.checkers.call_checkers import check_limits
 
 pytestmark = pytest.mark.simulation
 

@@ -23,8 +23,9 @@ from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
-from odradek.simulation import SimulatedCluster, World, disturbances
-from odradek.simulation.trace import Trace
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.world.trace import Trace
 
 pytestmark = pytest.mark.simulation
 

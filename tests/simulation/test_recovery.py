@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.simulation.recovery import RecoveryFault, Run, busiest, recover
-from odradek.simulation.recovery_figures import GOALS, figures, percentile
+from odradek.simulation.measurements.recovery import RecoveryFault, Run, busiest, recover
+from odradek.simulation.measurements.recovery_figures import GOALS, figures, percentile
 
 RUNS = 12
 TRANSIENT = [f for f in RecoveryFault if not f.total]

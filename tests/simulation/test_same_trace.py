@@ -42,8 +42,8 @@ from odradek.simulation import (
     assert_same,
     run_twice,
 )
-from odradek.simulation.environment import Environment, ReceivedRequest
-from odradek.simulation.link import Mode
+from odradek.simulation.world.environment import Environment, ReceivedRequest
+from odradek.simulation.world.link import Mode
 from odradek.testing.loopback import LoopbackServer
 
 pytestmark = pytest.mark.simulation

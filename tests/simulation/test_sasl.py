@@ -21,10 +21,10 @@ from odradek.common.errors import (
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.network.connection import COORDINATOR
-from odradek.simulation.explore import run_schedule
-from odradek.simulation.link import Mode
-from odradek.simulation.sasl import Hostile
-from odradek.simulation.schedule import random_schedule
+from odradek.simulation.brokers.sasl import Hostile
+from odradek.simulation.runs.explore import run_schedule
+from odradek.simulation.runs.schedule import random_schedule
+from odradek.simulation.world.link import Mode
 
 pytestmark = pytest.mark.simulation
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.disturbances import delete_records, slow_api
+from odradek.simulation.brokers.disturbances import delete_records, slow_api
 from odradek.spark.offsets import SENTINEL
 from odradek.spark.options import BATCH, STREAM, parse_options
 from odradek.spark.tracker import OffsetTracker

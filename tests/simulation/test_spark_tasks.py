@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.disturbances import unclean_election
+from odradek.simulation.brokers.disturbances import unclean_election
 from odradek.spark import reading
 from odradek.spark.planning import OffsetRange
 from odradek.spark.problems import DataLossError

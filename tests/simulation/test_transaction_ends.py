@@ -17,7 +17,7 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

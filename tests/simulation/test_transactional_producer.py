@@ -17,8 +17,8 @@ from odradek.common.errors import (
     TransactionAbortedError,
 )
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from odradek.simulation import disturbances
-from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

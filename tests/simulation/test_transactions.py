@@ -26,10 +26,10 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
 from odradek.simulation import SimulatedCluster, SimulatedHost, World
-from odradek.simulation.history import History, Outcome, Transaction
-from odradek.simulation.history_check import Kind, check
-from odradek.simulation.link import Mode
-from odradek.simulation.partition_log import PartitionLog
+from odradek.simulation.brokers.partition_log import PartitionLog
+from odradek.simulation.checkers.history import History, Outcome, Transaction
+from odradek.simulation.checkers.history_check import Kind, check
+from odradek.simulation.world.link import Mode
 
 pytestmark = pytest.mark.simulation
 

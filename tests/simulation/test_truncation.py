@@ -13,9 +13,9 @@ from odradek.clients.consumer.records import ConsumerRecord, LogTruncationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker import SimulatedBroker
-from odradek.simulation.environment import ReceivedRequest
-from odradek.simulation.epoch_handlers import end_of_epoch, unclean_election
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.epoch_handlers import end_of_epoch, unclean_election
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

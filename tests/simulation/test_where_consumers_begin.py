@@ -11,8 +11,8 @@ from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker import SimulatedBroker
-from odradek.simulation.environment import ReceivedRequest
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.world.environment import ReceivedRequest
 
 pytestmark = pytest.mark.simulation
 

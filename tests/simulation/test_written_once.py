@@ -25,7 +25,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.simulation.disturbances import slow_api
+from odradek.simulation.brokers.disturbances import slow_api
 
 pytestmark = pytest.mark.simulation
 

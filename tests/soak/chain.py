@@ -24,7 +24,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History, Outcome, Reading, Transaction, Write
+from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction, Write
 
 MAX_RECORDS = 50
 COMMITS = 4

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History
-from odradek.simulation.history_check import check
+from odradek.simulation.checkers.history import History
+from odradek.simulation.checkers.history_check import check
 
 Rows = dict[int, list[tuple[int, str]]]
 """Offsets and values of each partition, in the order in which they were read."""

@@ -24,7 +24,7 @@ from tests.soak.judgement import Judge
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import GroupReader, Member, Source, Worker
 
-from odradek.simulation.history import History, Outcome
+from odradek.simulation.checkers.history import History, Outcome
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 

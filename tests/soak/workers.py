@@ -21,7 +21,7 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History, Outcome, Reading, Transaction
+from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction
 
 Config = Mapping[str, Any]
 TICK = 0.02

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.simulation.fleet import Case, Load
-from odradek.simulation.fleet_slices import Plan
+from odradek.simulation.measurements.fleet import Case, Load
+from odradek.simulation.measurements.fleet_slices import Plan
 from odradek.spark.fleet_shards import default_shards, simulate_shards
 
 

@@ -20,13 +20,13 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
 steps a client only inside its own calls, as `SelectorHost` does.
 """
 
-from odradek.simulation.broker import Misbehaviour, SimulatedBroker
-from odradek.simulation.cluster import FrontDoor, SimulatedCluster
-from odradek.simulation.host import SimulatedHost
-from odradek.simulation.link import LinkProfile
-from odradek.simulation.trace import Trace, assert_same, difference, run_twice
-from odradek.simulation.virtual_time import StuckError, VirtualTime, derived_rng
-from odradek.simulation.world import Dial, World
+from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
+from odradek.simulation.brokers.cluster import FrontDoor, SimulatedCluster
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import LinkProfile
+from odradek.simulation.world.trace import Trace, assert_same, difference, run_twice
+from odradek.simulation.world.virtual_time import StuckError, VirtualTime, derived_rng
+from odradek.simulation.world.world import Dial, World
 
 __all__ = [
     "Dial",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odradek.simulation.fleet import Load
-from odradek.simulation.fleet_slices import Plan, Slice
+from odradek.simulation.measurements.fleet import Load
+from odradek.simulation.measurements.fleet_slices import Plan, Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,14 +29,14 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import Address
 from odradek.protocol.headers import encode_response
 from odradek.protocol.message import Message
-from odradek.simulation.environment import (
+from odradek.simulation.world.environment import (
     Endpoint,
     ReceivedRequest,
     Session,
     Verdict,
     read_request,
 )
-from odradek.simulation.virtual_time import VirtualTime, derived_rng
+from odradek.simulation.world.virtual_time import VirtualTime, derived_rng
 
 T = TypeVar("T")
 

@@ -25,12 +25,12 @@ from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import Address
-from odradek.simulation.checkers import Checkers, Violation
-from odradek.simulation.cluster import SimulatedCluster
-from odradek.simulation.host import SimulatedHost
-from odradek.simulation.link import LinkProfile
-from odradek.simulation.wire_checkers import Wire
-from odradek.simulation.world import World
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.checkers.wire_checkers import Wire
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import LinkProfile
+from odradek.simulation.world.world import World
 
 C = TypeVar("C", bound=Client[Any])
 

@@ -11,7 +11,8 @@ from odradek.api.producer import Producer
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster, disturbances
+from odradek.simulation import SimulatedCluster
+from odradek.simulation.brokers import disturbances
 from odradek.testing.loopback import LoopbackServer
 
 

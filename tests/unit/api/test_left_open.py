@@ -119,7 +119,7 @@ from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 )
 from odradek.simulation import SimulatedCluster
-from odradek.simulation.broker_handlers import BY_KEY
+from odradek.simulation.brokers.broker_handlers import BY_KEY
 from odradek.testing.loopback import LoopbackServer
 work, which = BY_KEY[0], {which}
 def handler(broker, body, version, reply):

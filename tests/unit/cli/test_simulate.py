@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from odradek.cli.simulate import app
 from odradek.cli.simulate.collector import ALLOCATIONS, seldom_collecting
-from odradek.simulation.fleet import Load
-from odradek.simulation.fleet_slices import Plan, Slice
-from odradek.simulation.world import EPOCH
+from odradek.simulation.measurements.fleet import Load
+from odradek.simulation.measurements.fleet_slices import Plan, Slice
+from odradek.simulation.world.world import EPOCH
 
 runner = CliRunner()
 

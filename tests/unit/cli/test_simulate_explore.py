@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from odradek.cli.simulate import app
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.simulation.committed_offsets import CommittedOffsets
-from odradek.simulation.schedule import load, random_schedule
+from odradek.simulation.coordinators.committed_offsets import CommittedOffsets
+from odradek.simulation.runs.schedule import load, random_schedule
 
 
 def call(*words: str) -> Result:

@@ -12,7 +12,7 @@ import pytest
 import odradek
 from odradek.common.events import KINDS, Event, EventLog
 from odradek.runtime.events.events_dir import EventFile
-from odradek.simulation.trace import Trace
+from odradek.simulation.world.trace import Trace
 
 SOURCE = Path(odradek.__file__).parent
 

@@ -12,7 +12,7 @@ from odradek.network.frame import FrameReader
 from odradek.protocol.headers import decode_response, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.simulation import LinkProfile, World
-from odradek.simulation.link import Link, Mode, Watcher
+from odradek.simulation.world.link import Link, Mode, Watcher
 
 
 class RawClient:

@@ -17,9 +17,9 @@ from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.record import BatchBuilder, decode
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.broker_handlers import HANDLERS
-from odradek.simulation.group_handlers import GROUP_HANDLERS
-from odradek.simulation.transaction_handlers import TRANSACTION_HANDLERS
+from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
+from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
 
 COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
 """They need coordinators: tests of their own ask them in every version."""

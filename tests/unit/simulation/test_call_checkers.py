@@ -14,15 +14,15 @@ from odradek.common.config import ADMIN, PRODUCER, Config
 from odradek.common.errors import ClientBrokenError, ClientClosedError
 from odradek.common.types import NullLock
 from odradek.network.flow import START, Completion, Flow, Wait
-from odradek.simulation.call_checkers import (
+from odradek.simulation.checkers.call_checkers import (
     CallsEnd,
     Complaints,
     check_limits,
     check_sound,
     listening,
 )
-from odradek.simulation.checkers import Violation
-from odradek.simulation.virtual_time import VirtualTime
+from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.world.virtual_time import VirtualTime
 
 SERVERS = {"bootstrap.servers": "10.0.0.9:9092"}
 

@@ -11,14 +11,14 @@ from odradek.common.events import EventLog
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.checkers import (
+from odradek.simulation.brokers.partition_log import check_batch
+from odradek.simulation.checkers.invariants import (
     Checkers,
     PositionsGoForward,
     RecordLedger,
     RecordsOnce,
     Violation,
 )
-from odradek.simulation.partition_log import check_batch
 
 TP = TopicPartition("t", 0)
 A = "10.0.0.2:9092"

@@ -9,9 +9,9 @@ from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
 from odradek.protocol.messages import offset_commit as oc
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World
-from odradek.simulation.consumer_protocol_group import ConsumerGroup, Reconciliation
-from odradek.simulation.coordinators import GROUP
-from odradek.simulation.server_assignors import ASSIGNORS
+from odradek.simulation.coordinators.consumer_protocol_group import ConsumerGroup, Reconciliation
+from odradek.simulation.coordinators.server_assignors import ASSIGNORS
+from odradek.simulation.coordinators.shards import GROUP
 
 GROUP_ID = "g"
 

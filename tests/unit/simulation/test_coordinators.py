@@ -9,7 +9,7 @@ from odradek.common import kafka_errors as errors
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.coordinators import (
+from odradek.simulation.coordinators.shards import (
     CoordinatorTopic,
     Leadership,
     java_hash,

@@ -15,7 +15,7 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.simulation import SimulatedCluster, SimulatedHost, World
-from odradek.simulation.faults import (
+from odradek.simulation.faults.verbs import (
     APPLICATION,
     BOOTSTRAP_NAME,
     HOSTILE,

@@ -7,11 +7,11 @@ from tests.unit.simulation.test_broker import records
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.checkers import Violation
-from odradek.simulation.committed_offsets import Committed
-from odradek.simulation.group_checkers import GroupLedger
-from odradek.simulation.group_coordinator import GROUP_TOPIC, GroupShard
-from odradek.simulation.partition_log import check_batch
+from odradek.simulation.brokers.partition_log import check_batch
+from odradek.simulation.checkers.group_checkers import GroupLedger
+from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupShard
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

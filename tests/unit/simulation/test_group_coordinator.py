@@ -14,8 +14,8 @@ from odradek.protocol.messages import offset_fetch as of
 from odradek.protocol.messages import sync_group as sg
 from odradek.protocol.messages.heartbeat import HeartbeatRequest
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.committed_offsets import Committed
-from odradek.simulation.coordinators import GROUP
+from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.simulation.coordinators.shards import GROUP
 
 GROUP_ID = "g"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History, Outcome, Transaction
-from odradek.simulation.history_check import Kind, check
+from odradek.simulation.checkers.history import History, Outcome, Transaction
+from odradek.simulation.checkers.history_check import Kind, check
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
 

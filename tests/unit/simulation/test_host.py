@@ -22,7 +22,8 @@ from odradek.network.effects import (
 from odradek.network.flow import Completion
 from odradek.network.frame import FrameReader
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
-from odradek.simulation import SimulatedCluster, SimulatedHost, StuckError, World, host
+from odradek.simulation import SimulatedCluster, SimulatedHost, StuckError, World
+from odradek.simulation.world import host
 
 BROKER = Address("10.0.0.2", 9092)
 

@@ -8,7 +8,7 @@ from odradek.common.types import Address
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import LinkProfile, SimulatedCluster, World
-from odradek.simulation.link import Mode
+from odradek.simulation.world.link import Mode
 
 BROKER = ("10.0.0.2", 9092)
 

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.common import kafka_errors as errors
 from odradek.record import BatchBuilder, decode
-from odradek.simulation.partition_log import (
+from odradek.simulation.brokers.partition_log import (
     MAX_MESSAGE_BYTES,
     MAX_SEQUENCE,
     PartitionLog,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.simulation.faults import ScheduleError
-from odradek.simulation.schedule import (
+from odradek.simulation.faults.verbs import ScheduleError
+from odradek.simulation.runs.schedule import (
     FAMILIES,
     Client,
     Family,

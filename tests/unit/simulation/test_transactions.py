@@ -8,7 +8,7 @@ from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting, cod
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import list_offsets as lo
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
-from odradek.simulation.transaction_states import EXHAUSTED, State
+from odradek.simulation.coordinators.transaction_states import EXHAUSTED, State
 
 
 @pytest.fixture

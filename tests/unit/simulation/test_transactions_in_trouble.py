@@ -10,8 +10,8 @@ from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.history import History, Outcome
-from odradek.simulation.history_check import check
+from odradek.simulation.checkers.history import History, Outcome
+from odradek.simulation.checkers.history_check import check
 
 SEEDS = 40
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.simulation import StuckError, VirtualTime, derived_rng, virtual_time
+from odradek.simulation import StuckError, VirtualTime, derived_rng
+from odradek.simulation.world import virtual_time
 
 
 def test_actions_happen_by_time_and_then_in_the_order_they_were_planned() -> None:

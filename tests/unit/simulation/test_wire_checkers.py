@@ -14,8 +14,8 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.simulation.virtual_time import VirtualTime
-from odradek.simulation.wire_checkers import Wire
+from odradek.simulation.checkers.wire_checkers import Wire
+from odradek.simulation.world.virtual_time import VirtualTime
 
 A, B = Address("10.0.0.2", 9092), Address("10.0.0.3", 9092)
 

@@ -18,8 +18,8 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.record import BatchBuilder
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World
-from odradek.simulation.broker_handlers import HANDLERS
-from odradek.simulation.transaction_states import State
+from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.coordinators.transaction_states import State
 
 OLD, NEW = 0, 2
 """transaction.version"""

@@ -111,7 +111,7 @@ def test_a_broken_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> Non
     pytester.makepyfile(
         """
         import pytest
-        from odradek.simulation.checkers import Violation
+        from odradek.simulation.checkers.invariants import Violation
 
         def test_it(kafka_simulation):
             kafka_simulation.checkers.violations.append(Violation("dialled too soon"))

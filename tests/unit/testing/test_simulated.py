@@ -10,7 +10,7 @@ import pytest
 import odradek
 from odradek import Admin, Consumer, Producer, TopicPartition
 from odradek.simulation import LinkProfile, SimulatedHost, StuckError
-from odradek.simulation.checkers import Violation
+from odradek.simulation.checkers.invariants import Violation
 from odradek.testing import KafkaSimulation
 
 

@@ -15,7 +15,7 @@ from tests.soak import soak, witness
 from tests.soak.judgement import Judge, Rows
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.history import History, Outcome
+from odradek.simulation.checkers.history import History, Outcome
 
 ROOT = Path(__file__).resolve().parents[3]
 IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)

@@ -24,7 +24,7 @@ import typer
 from odradek.cli.simulate.collector import seldom_collecting
 
 if TYPE_CHECKING:
-    from odradek.simulation.schedule import Family
+    from odradek.simulation.runs.schedule import Family
 
 CHUNK_SHORT, CHUNK_LONG = 40, 2
 SHRINK_SECONDS = 60.0
@@ -67,7 +67,7 @@ class Report:
 
 def run_task(task: Task) -> Report:
     """Run the schedules of some seeds; in a process of its own when there are several jobs."""
-    from odradek.simulation.explore import explore as outcomes
+    from odradek.simulation.runs.explore import explore as outcomes
 
     totals: Counter[str] = Counter()
     failed = []
@@ -160,7 +160,7 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
 
 def _family(name: str | None) -> Family | None:
     """The family of that name; which there are is known to `schedule`."""
-    from odradek.simulation.schedule import FAMILIES
+    from odradek.simulation.runs.schedule import FAMILIES
 
     for family in FAMILIES:
         if name == family:
@@ -220,9 +220,9 @@ def _smallest(
     failure: tuple[int, str], directory: Path, short: bool, family: Family | None
 ) -> dict[str, Any]:
     """Shrink a failing schedule, within a minute, and write it to a file."""
-    from odradek.simulation.explore import run_schedule
-    from odradek.simulation.schedule import random_schedule
-    from odradek.simulation.shrink import kind, shrunk
+    from odradek.simulation.runs.explore import run_schedule
+    from odradek.simulation.runs.schedule import random_schedule
+    from odradek.simulation.runs.shrink import kind, shrunk
 
     seed, text = failure
     typer.echo(f"seed {seed} violates an invariant; looking for a short schedule", err=True)
@@ -270,9 +270,9 @@ def replay(
     arguments), `topics` and `cluster`. Only `seed` and `clients` are needed.
     `--verbs` lists the verbs with their arguments.
     """
-    from odradek.simulation.explore import run_schedule
-    from odradek.simulation.faults import ScheduleError, describe
-    from odradek.simulation.schedule import load, random_schedule
+    from odradek.simulation.faults.verbs import ScheduleError, describe
+    from odradek.simulation.runs.explore import run_schedule
+    from odradek.simulation.runs.schedule import load, random_schedule
 
     if verbs:
         typer.echo(describe())

@@ -24,8 +24,8 @@ from odradek.cli.simulate.fleet_report import compare, draw, ships, show
 
 if TYPE_CHECKING:
     from odradek.cli.simulate.fleet_tables import Book
-    from odradek.simulation.fleet import Load
-    from odradek.simulation.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet import Load
+    from odradek.simulation.measurements.fleet_slices import Plan, Slice
 
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
@@ -106,7 +106,7 @@ def fleet(
     backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (that KIP's formula word
     for word) are simulated. The result is the same however the clients are divided.
     """
-    from odradek.simulation.fleet_slices import Plan
+    from odradek.simulation.measurements.fleet_slices import Plan
 
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
@@ -121,8 +121,8 @@ def _cases(
 ) -> tuple[Any, ...]:
     """Every policy with every combination of settings."""
     from odradek.common.errors import KafkaError
-    from odradek.simulation.fleet import Case
-    from odradek.simulation.strategies import STRATEGIES
+    from odradek.simulation.measurements.fleet import Case
+    from odradek.simulation.measurements.strategies import STRATEGIES
 
     choices = []
     for text in settings:
@@ -236,7 +236,7 @@ def _write_events(plan: Plan, folder: Path, size: int) -> None:
 
 
 def _report(loads: list[Load], seconds: float, ms: float, outputs: Outputs) -> None:
-    from odradek.simulation.fleet_figures import figures
+    from odradek.simulation.measurements.fleet_figures import figures
 
     took = {"seconds": round(seconds, 2), "ms_per_client": round(ms, 3)}
     found = [{**figures(load), "seed": load.case.seed, **took} for load in loads]

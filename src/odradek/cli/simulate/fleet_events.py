@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from odradek.common.events import Event, Listener, event_line
 
 if TYPE_CHECKING:
-    from odradek.simulation.fleet import Case
-    from odradek.simulation.fleet_slices import Plan
+    from odradek.simulation.measurements.fleet import Case
+    from odradek.simulation.measurements.fleet_slices import Plan
 
 HOST = "simulated"
 
@@ -30,9 +30,9 @@ def write_events(plan: Plan, folder: Path, size: int) -> list[Path]:
 
 
 def _write(case: Case, clients: int, size: int, path: Path) -> None:
-    from odradek.simulation.fleet import simulate
-    from odradek.simulation.fleet_slices import sample
-    from odradek.simulation.world import EPOCH
+    from odradek.simulation.measurements.fleet import simulate
+    from odradek.simulation.measurements.fleet_slices import sample
+    from odradek.simulation.world.world import EPOCH
 
     label = "-".join(word for word in (case.policy, case.setting.replace(" ", "-")) if word)
     with path.open("wb") as file:

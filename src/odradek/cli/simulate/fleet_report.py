@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from odradek.cli.demo.picture import Picture
-    from odradek.simulation.fleet import Load
+    from odradek.simulation.measurements.fleet import Load
 
 STEP = 10
 """Windows that a point of a curve takes together: 100 ms."""
@@ -122,7 +122,7 @@ def _named(load: Load) -> str:
 
 def _arrivals(loads: Sequence[Load]) -> Picture:
     from odradek.cli.demo.picture import BLUE, GREY, ORANGE, Band, Line, Panel, Picture
-    from odradek.simulation.fleet_figures import DIALS
+    from odradek.simulation.measurements.fleet_figures import DIALS
 
     panels = []
     for load in loads:
@@ -146,7 +146,7 @@ def _arrivals(loads: Sequence[Load]) -> Picture:
 def _recoveries(loads: Sequence[Load]) -> Picture:
     """Which share of the clients has been acknowledged, by seconds since the return."""
     from odradek.cli.demo.picture import BLUE, Line, Panel, Picture
-    from odradek.simulation.fleet_figures import spread
+    from odradek.simulation.measurements.fleet_figures import spread
 
     panels = []
     for load in loads:
@@ -165,8 +165,8 @@ def _recoveries(loads: Sequence[Load]) -> Picture:
 
 def _busiest(load: Load, what: Sequence[str]) -> list[tuple[float, float]]:
     """Rates at the broker where most arrives, in steps of 100 ms."""
-    from odradek.simulation.fleet import AFTER, WINDOWS
-    from odradek.simulation.fleet_figures import by_window
+    from odradek.simulation.measurements.fleet import AFTER, WINDOWS
+    from odradek.simulation.measurements.fleet_figures import by_window
 
     totals = [by_window(load, what, n).total() for n in range(1, load.case.brokers + 1)]
     counts = [0] * (round((load.case.outage + AFTER) * WINDOWS) // STEP + 1)

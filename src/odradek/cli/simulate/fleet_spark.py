@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from odradek.cli.spark_session import spark_session
 
 if TYPE_CHECKING:
-    from odradek.simulation.fleet import Load
-    from odradek.simulation.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet import Load
+    from odradek.simulation.measurements.fleet_slices import Plan, Slice
 
 
 def on_spark(

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from odradek.simulation.fleet import Load
-    from odradek.simulation.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet import Load
+    from odradek.simulation.measurements.fleet_slices import Plan, Slice
 
 UNFINISHED = "unfinished.parquet"
 _PLAN, _DONE = b"odradek.plan", b"odradek.done"
@@ -31,7 +31,7 @@ class Book:
     """What is done of a plan, kept in a folder if there is one."""
 
     def __init__(self, plan: Plan, folder: Path | None) -> None:
-        from odradek.simulation.fleet import Load
+        from odradek.simulation.measurements.fleet import Load
 
         self.loads = [Load(case) for case in plan.cases]
         self.done: set[int] = set()
@@ -96,7 +96,7 @@ class Book:
 
 def _table(loads: Sequence[Load], kinds: Sequence[str]) -> pa.Table:
     """One of the three tables, in which a row says what it means."""
-    from odradek.simulation.fleet import WINDOWS
+    from odradek.simulation.measurements.fleet import WINDOWS
 
     rows: dict[tuple[int, int, int], dict[str, int]] = {}
     for index, load in enumerate(loads):

@@ -20,7 +20,7 @@ import typer
 from odradek.cli.simulate.collector import seldom_collecting
 
 if TYPE_CHECKING:
-    from odradek.simulation.recovery import Run
+    from odradek.simulation.measurements.recovery import Run
 
 CHUNK = 10
 PROGRESS_S = 2.0
@@ -47,7 +47,7 @@ class Task:
 
 def run_task(task: Task) -> tuple[Cell, list[Run]]:
     """Run some seeds; in a process of its own when there are several jobs."""
-    from odradek.simulation.recovery import RecoveryFault, recover
+    from odradek.simulation.measurements.recovery import RecoveryFault, recover
 
     cell = task.cell
     with seldom_collecting():
@@ -123,9 +123,9 @@ def recovery(
 
 
 def _cells(brokers: str, fault: str, strategy: str, *, everything: bool) -> list[Cell]:
-    from odradek.simulation.recovery import RecoveryFault
-    from odradek.simulation.recovery_figures import SIZES
-    from odradek.simulation.strategies import STRATEGIES
+    from odradek.simulation.measurements.recovery import RecoveryFault
+    from odradek.simulation.measurements.recovery_figures import SIZES
+    from odradek.simulation.measurements.strategies import STRATEGIES
 
     try:
         sizes = [int(word) for word in brokers.split(",")]
@@ -146,8 +146,8 @@ def _cells(brokers: str, fault: str, strategy: str, *, everything: bool) -> list
 def _measure(
     cells: list[Cell], runs: int, seed: int, jobs: int, limit: float, partitions: int | None
 ) -> list[dict[str, Any]]:
-    from odradek.simulation.recovery import RecoveryFault
-    from odradek.simulation.recovery_figures import figures
+    from odradek.simulation.measurements.recovery import RecoveryFault
+    from odradek.simulation.measurements.recovery_figures import figures
 
     seeds = [seed * 1_000_000 + n for n in range(runs)]
     chunks = [tuple(seeds[i : i + CHUNK]) for i in range(0, runs, CHUNK)]

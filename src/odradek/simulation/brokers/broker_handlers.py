@@ -1,0 +1,288 @@
+"""What a simulated broker does for each API, one function for each.
+
+In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
+None when it comes later (or, for acks=0, never). Errors have Kafka's codes.
+Simplified: no quotas, no authorisation.
+Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from odradek.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from odradek.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.primitives import ZERO_UUID
+from odradek.simulation.brokers.epoch_handlers import EPOCH_HANDLERS
+from odradek.simulation.brokers.produce_handler import produce
+from odradek.simulation.brokers.record_handlers import fetch, list_offsets
+from odradek.simulation.brokers.sasl import SASL_HANDLERS
+from odradek.simulation.brokers.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
+from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+
+Reply = Callable[[Message | None], None]
+Handler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
+
+TOPIC_NAME_LIMIT = 249
+TRANSACTION_VERSION = "transaction.version"
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def api_versions(
+    broker: SimulatedBroker, *, only: tuple[int, int] | None = None
+) -> ApiVersionsResponse:
+    """The versions that this cluster speaks."""
+    if only is not None:
+        return ApiVersionsResponse(api_keys=[ApiVersion(ApiVersionsRequest.API_KEY, *only)])
+    table = sorted(broker.spoken.items())
+    level = broker.cluster.transactions.version
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(key, *span) for key, span in table],
+        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, 2)],
+        finalized_features_epoch=broker.cluster.transactions.features_epoch,
+        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, level, level)],
+    )
+
+
+def metadata(
+    broker: SimulatedBroker, request: MetadataRequest, version: int, reply: Reply
+) -> MetadataResponse:
+    """Brokers that are registered, and the topics that were asked for."""
+    cluster = broker.cluster
+    if cluster.answers_129 and version >= 13:
+        return MetadataResponse(error_code=errors.RebootstrapRequiredError.code)
+    picture = broker.picture
+    response = MetadataResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id if picture is None else picture.controller_id,
+    )
+    if not cluster.answers_empty_brokers:
+        response.brokers = _brokers(broker) if picture is None else list(picture.brokers)
+    if request.topics is None or (version == 0 and not request.topics):
+        response.topics = [_topic_metadata(broker, t) for t in cluster.topics.values()]
+        return response
+    for asked in request.topics:
+        if asked.topic_id != ZERO_UUID and not asked.name:
+            found = cluster.topic_by_id(asked.topic_id)
+            missing = MetadataResponseTopic(
+                errors.UnknownTopicIdError.code, None if version >= 12 else "", asked.topic_id
+            )
+        else:
+            found = cluster.topics.get(asked.name or "")
+            if found is None and cluster.auto_create and request.allow_auto_topic_creation:
+                found = cluster.create_topic(asked.name or "")
+            missing = MetadataResponseTopic(errors.UnknownTopicOrPartitionError.code, asked.name)
+        response.topics.append(missing if found is None else _topic_metadata(broker, found))
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a broker knew of its cluster at some time: brokers, leaders, epochs."""
+
+    controller_id: int
+    brokers: tuple[MetadataResponseBroker, ...]
+    topics: Mapping[str, MetadataResponseTopic]
+
+
+def picture(broker: SimulatedBroker) -> Picture:
+    """What metadata answers say now."""
+    cluster = broker.cluster
+    topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
+    return Picture(cluster.controller_id, tuple(_brokers(broker)), topics)
+
+
+def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(b.id, b.address.host, b.address.port, b.rack)
+        for b in broker.cluster.brokers.values()
+        if b.registered
+    ]
+
+
+def _topic_metadata(broker: SimulatedBroker, topic: Topic) -> MetadataResponseTopic:
+    old = broker.picture.topics.get(topic.name) if broker.picture is not None else None
+    if old is not None and old.topic_id == topic.id:
+        return old
+    partitions = [_partition_metadata(broker, p) for p in topic.partitions]
+    return MetadataResponseTopic(0, topic.name, topic.id, topic.internal, partitions)
+
+
+def _partition_metadata(broker: SimulatedBroker, partition: Partition) -> MetadataResponsePartition:
+    brokers = broker.cluster.brokers
+    there = [r for r in partition.replicas if brokers[r].registered]
+    missing = partition.leader == NO_LEADER
+    return MetadataResponsePartition(
+        error_code=errors.LeaderNotAvailableError.code if missing else 0,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=there,
+        offline_replicas=[r for r in partition.replicas if r not in there],
+    )
+
+
+def create_topics(
+    broker: SimulatedBroker, request: CreateTopicsRequest, version: int, reply: Reply
+) -> CreateTopicsResponse:
+    """Create topics; any broker takes this, as with KRaft it is handed to the controller."""
+    return CreateTopicsResponse(
+        topics=[
+            _create(broker, asked, version, validate_only=request.validate_only)
+            for asked in request.topics
+        ]
+    )
+
+
+def _create(
+    broker: SimulatedBroker, asked: CreatableTopic, version: int, *, validate_only: bool
+) -> CreatableTopicResult:
+    cluster = broker.cluster
+    try:
+        assignments = {a.partition_index: list(a.broker_ids) for a in asked.assignments}
+        _check_new_topic(broker, asked, assignments)
+    except BrokerError as error:
+        return CreatableTopicResult(
+            asked.name, error_code=error.code or -1, error_message=str(error)
+        )
+    count = len(assignments) or (asked.num_partitions if asked.num_partitions > 0 else 1)
+    replication = asked.replication_factor if asked.replication_factor > 0 else None
+    result = CreatableTopicResult(asked.name, error_message=None)
+    if not validate_only:
+        topic = cluster.create_topic(asked.name, count, replication, assignments=assignments)
+        if version >= 7:
+            result.topic_id = topic.id
+    if version >= 5:
+        result.num_partitions = count
+        result.replication_factor = (
+            len(next(iter(assignments.values())))
+            if assignments
+            else replication or cluster.default_replication
+        )
+    return result
+
+
+def _check_new_topic(
+    broker: SimulatedBroker, asked: CreatableTopic, assignments: dict[int, list[int]]
+) -> None:
+    cluster = broker.cluster
+    name = asked.name
+    if not 0 < len(name) <= TOPIC_NAME_LIMIT or name in (".", "..") or set(name) - _ALLOWED:
+        raise errors.InvalidTopicExceptionError(f"{name!r} isn't a topic's name")
+    if name in cluster.topics:
+        raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
+    if assignments:
+        known = set(cluster.brokers)
+        if sorted(assignments) != list(range(len(assignments))) or not all(
+            ids and set(ids) <= known for ids in assignments.values()
+        ):
+            raise errors.InvalidReplicaAssignmentError(f"the assignment of {name!r} has gaps")
+        return
+    if asked.num_partitions != -1 and asked.num_partitions <= 0:
+        raise errors.InvalidPartitionsError(f"{asked.num_partitions} partitions")
+    factor = asked.replication_factor
+    if factor != -1 and not 0 < factor <= sum(b.registered for b in cluster.brokers.values()):
+        raise errors.InvalidReplicationFactorError(f"a replication factor of {factor}")
+
+
+def delete_topics(
+    broker: SimulatedBroker, request: DeleteTopicsRequest, version: int, reply: Reply
+) -> DeleteTopicsResponse:
+    """Delete topics by name or id."""
+    cluster = broker.cluster
+    response = DeleteTopicsResponse()
+    for name in request.topic_names if version < 6 else []:
+        response.responses.append(_delete(broker, name, cluster.topics.get(name), version))
+    for state in request.topics if version >= 6 else []:
+        by_id = state.name is None
+        found = (
+            cluster.topic_by_id(state.topic_id) if by_id else cluster.topics.get(state.name or "")
+        )
+        result = _delete(broker, state.name, found, version)
+        if by_id and found is None:
+            result.error_code, result.topic_id = errors.UnknownTopicIdError.code, state.topic_id
+        response.responses.append(result)
+    return response
+
+
+def _delete(
+    broker: SimulatedBroker, name: str | None, topic: Topic | None, version: int
+) -> DeletableTopicResult:
+    if topic is None:
+        return DeletableTopicResult(name, error_code=errors.UnknownTopicOrPartitionError.code)
+    broker.cluster.delete_topic(topic.name)
+    return DeletableTopicResult(topic.name, topic.id if version >= 6 else ZERO_UUID)
+
+
+def describe_cluster(
+    broker: SimulatedBroker, request: DescribeClusterRequest, version: int, reply: Reply
+) -> DescribeClusterResponse:
+    """The cluster's id, controller and registered brokers."""
+    cluster = broker.cluster
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(b.id, b.address.host, b.address.port)
+            for b in cluster.brokers.values()
+            if b.registered
+        ],
+    )
+
+
+HANDLERS: dict[type[Message], Handler] = {
+    CreateTopicsRequest: create_topics,
+    DeleteTopicsRequest: delete_topics,
+    DescribeClusterRequest: describe_cluster,
+    FetchRequest: fetch,
+    ListOffsetsRequest: list_offsets,
+    MetadataRequest: metadata,
+    ProduceRequest: produce,
+    **EPOCH_HANDLERS,
+    **GROUP_HANDLERS,
+    **TRANSACTION_HANDLERS,
+    **SASL_HANDLERS,
+}
+BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
+"""A client may send a kind of request of its own: one that leaves out the latest versions."""

@@ -1,0 +1,481 @@
+"""A simulated Kafka cluster: brokers, topics, elections, replication, a front door, and its faults.
+
+In: a world (or the loopback server of `odradek.testing`) and verbs named as `LocalCluster` names
+them; brokers have ids from 1 on. Out: brokers that listen in the world. All verbs return at once;
+what takes time happens as virtual time goes on.
+Simplified: one shared log for each partition; every replica that lives may lead; the controller
+is never lost; all brokers know the same at the same time. Must not: know clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from odradek.common.types import Address
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.record.columns import Row
+from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
+from odradek.simulation.brokers.broker_handlers import HANDLERS, picture
+from odradek.simulation.brokers.front_door import FrontDoor as FrontDoor
+from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
+from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
+from odradek.simulation.coordinators.shards import GROUP, TRANSACTION, CoordinatorTopic
+from odradek.simulation.coordinators.transaction_coordinator import TransactionTopic
+from odradek.simulation.world.environment import (
+    Environment,
+    ReceivedRequest,
+)
+
+FIRST_PRODUCER_ID = 1000
+HELD_LOOK = 0.01
+"""Seconds between two looks at whether a replica that holds up a batch is back or given up."""
+OldAddresses = Literal["refused", "blackholed"]
+Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
+"""Gets the broker, the name of the client's host and the request."""
+
+
+class SimulatedCluster:
+    """N brokers that speak the real protocol in virtual time."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        brokers: int = 3,
+        cluster_id: str = "simulated-cluster-0001",
+        *,
+        name: str = "kafka",
+        bootstrap_name: str | None = "kafka.simulated",
+        auto_create: bool = False,
+        versions: Mapping[int, tuple[int, int]] | None = None,
+        front_door: FrontDoor | None = None,
+        start: bool = True,
+    ) -> None:
+        self.environment = environment
+        self.name = name
+        self.cluster_id = cluster_id
+        self.auto_create = auto_create
+        kinds: list[type[Message]] = [ApiVersionsRequest, *HANDLERS]
+        self.versions = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
+        self.versions.update(versions or {})
+        self.default_replication = min(3, brokers)
+        self.min_insync_replicas = 1
+        self.replication_delay = 0.0005
+        """Seconds from an append until all replicas have it."""
+        self.session_timeout = 2.0
+        """Seconds until the controller gives a broker up that is gone or unreachable."""
+        self.startup = 0.05  # seconds from a broker's start until it is registered
+        self.offsets_unavailable = 0.2
+        """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
+        self.retired = False
+        """Another cluster has taken its place: its brokers don't start again."""
+        self.answers_empty_brokers = False
+        self.answers_129 = False
+        self.sasl: SaslListener | None = None  # what clients have to show, if anything
+        self.topics: dict[str, Topic] = {}
+        self.observers: list[Observer] = []
+        """Told of every request that is worked on (ApiVersions apart)."""
+        self.on_change: dict[Callable[[], None], None] = {}  # when a leader or a topic changes
+        self.duplicates_refused = 0
+        self.deleted: list[Topic] = []  # by faults; see `disturbances`
+        self.injected: set[int] = set()  # codes that were answered by order of a schedule
+        self.transactions = TransactionTopic(self)
+        self.group_settings = GroupSettings()
+        self.groups = CoordinatorTopic(self, GROUP_TOPIC, GroupShard)
+        self.coordinators: dict[int, CoordinatorTopic[Any]] = {
+            GROUP: self.groups,
+            TRANSACTION: self.transactions,
+        }
+        """By FindCoordinator's key type."""
+        self._topics_by_id: dict[bytes, Topic] = {}
+        self._black_holes: list[Address] = []
+        self._next_producer_id = FIRST_PRODUCER_ID
+        self._rng = environment.rng(f"{name}/cluster")
+        self.brokers: dict[int, SimulatedBroker] = {
+            i: SimulatedBroker(self, i, environment.new_address()) for i in range(1, brokers + 1)
+        }
+        if front_door is None:
+            address = environment.new_address()
+            front_door = FrontDoor(address, environment.rng(f"{name}/front door"))
+            environment.listen(address, front_door)
+            front_door.cluster = self
+        self.front_door = front_door
+        self.bootstrap_servers = str(front_door.address)
+        if bootstrap_name is not None:
+            environment.dns[bootstrap_name] = [front_door.address.host]
+            self.bootstrap_servers = f"{bootstrap_name}:{front_door.address.port}"
+        if start:
+            for broker in self.brokers.values():
+                self._start(broker)
+                broker.registered = True
+
+    # What brokers ask
+
+    @property
+    def controller_id(self) -> int:
+        """The first registered broker, -1 without one."""
+        return next((b.id for b in self.brokers.values() if b.registered), -1)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with this id."""
+        return self._topics_by_id.get(topic_id)
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given before."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def in_sync(self, partition: Partition) -> int:
+        """How many replicas of a partition could take a batch now."""
+        return sum(self.brokers[r].reachable for r in partition.replicas)
+
+    def replicate(self, partition: Partition, batch: StoredBatch) -> None:
+        """Commit a batch a moment from now, unless its leader is lost before.
+
+        A replica that is gone holds it up until the controller has given that broker up.
+        """
+        leader = self.brokers[partition.leader]
+
+        def commit() -> None:
+            if not leader.reachable or partition.leader != leader.id:
+                return
+            if any(self.brokers[r].registered > self.brokers[r].reachable for r in replicas):
+                self.environment.time.after(HELD_LOOK, commit)
+            else:
+                partition.log.commit(batch)
+
+        replicas = partition.replicas
+
+        self.environment.time.after(self.replication_delay, commit)
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+    ) -> Topic:
+        """Create a topic; leaders go round the brokers."""
+        ids = [b.id for b in self.brokers.values() if b.registered] or list(self.brokers)
+        factor = min(replication_factor or self.default_replication, len(ids))
+        made = []
+        for index in range(len(assignments) if assignments else partitions):
+            replicas = [ids[(index + k) % len(ids)] for k in range(factor)]
+            if assignments:
+                replicas = list(assignments[index])
+            made.append(Partition(index, replicas, NO_LEADER, leader_epoch=-1))
+            made[-1].elect(self._candidates())
+        topic = Topic(name, self._rng.randbytes(16), made)
+        self.topics[name] = topic
+        self._topics_by_id[topic.id] = topic
+        self._changed()
+        return topic
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Give a topic so many partitions more, on the replicas of its first one."""
+        partitions = self.topics[name].partitions
+        for index in range(len(partitions), len(partitions) + count):
+            partitions.append(Partition(index, list(partitions[0].replicas), NO_LEADER, -1))
+            partitions[-1].elect(self._candidates())
+        self._changed()
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records."""
+        topic = self.topics.pop(name)
+        del self._topics_by_id[topic.id]
+        self._changed()
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """A partition's log."""
+        return self.topics[topic].partitions[partition].log
+
+    def records(self, topic: str, partition: int) -> list[Row]:
+        """A partition's committed records: offset, timestamp, type, key, value, headers."""
+        return self.log(topic, partition).rows()
+
+    def leader(self, topic: str, partition: int) -> SimulatedBroker | None:
+        """Who leads a partition now."""
+        return self.brokers.get(self.topics[topic].partitions[partition].leader)
+
+    def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
+        """Hand a leadership over in order, to the next live replica unless one is named."""
+        found = self.topics[topic].partitions[partition]
+        others = [r for r in found.replicas if r != found.leader and r in self._candidates()]
+        found.lead(to if to is not None else others[0])
+        self._changed()
+
+    def hand_over(self, topic: str, partition: int) -> None:
+        """As `move_leader`, where there is another replica that could lead; else nothing."""
+        found = self.topics[topic].partitions[partition]
+        if any(r != found.leader and r in self._candidates() for r in found.replicas):
+            self.move_leader(topic, partition)
+
+    # Verbs
+
+    def crash(self, i: int) -> None:
+        """Kill a broker: its connections end, what it hadn't acknowledged may be lost."""
+        broker = self.brokers[i]
+        if not broker.alive:
+            return
+        self._take_down(broker)
+        self._fence_later(broker)
+
+    kill = crash
+
+    def stop(self, i: int) -> None:
+        """Stop a broker in order: it hands its leaderships over first."""
+        broker = self.brokers[i]
+        if broker.alive:
+            self._fence(broker, orderly=True)
+            self._take_down(broker)
+
+    def restart(self, i: int, *, after: float = 0.0, new_address: bool = False) -> None:
+        """Start a broker that is down; its data is still there."""
+        broker = self.brokers[i]
+
+        def start() -> None:
+            if not broker.alive and not self.retired:
+                if broker.registered:  # its new life ends the leaderships of its old one
+                    self._fence(broker)
+                if new_address:
+                    broker.address = self.environment.new_address()
+                self._start(broker)
+                self.environment.time.after(self.startup, lambda: self._register(broker))
+
+        self.environment.time.after(after, start) if after else start()
+
+    start = restart
+
+    def bounce(self, i: int, *, after: float = 1.0) -> None:
+        """Kill a broker and start it again."""
+        self.crash(i)
+        self.restart(i, after=after)
+
+    def pause(self, i: int) -> None:
+        """Stop a broker's process as SIGSTOP does."""
+        self._misbehave(i, Misbehaviour.PAUSED)
+
+    def blackhole(self, i: int) -> None:
+        """Take a broker's network away, without a word to anybody."""
+        self._misbehave(i, Misbehaviour.BLACK_HOLE)
+
+    def accept_then_reset(self, i: int) -> None:
+        """Let a broker accept dials and reset them at once."""
+        self._misbehave(i, Misbehaviour.ACCEPT_RESET)
+
+    def ready_then_close(self, i: int) -> None:
+        """Let a broker answer ApiVersions and then close."""
+        self._misbehave(i, Misbehaviour.READY_CLOSE)
+
+    def go_silent(self, i: int) -> None:
+        """Let a broker accept and read everything and answer nothing."""
+        self._misbehave(i, Misbehaviour.SILENT)
+
+    def throttle(self, i: int, seconds: float) -> None:
+        """Let a broker ask its clients to keep quiet for so long with every answer (KIP-219)."""
+        self.brokers[i].throttle = seconds
+
+    def slow_handshake(self, i: int, seconds: float) -> None:
+        """Let a broker answer ApiVersions so late."""
+        self.brokers[i].handshake_delay = seconds
+
+    def stale_metadata(self, i: int, on: bool = True) -> None:
+        """Freeze what a broker says of brokers, leaders and epochs as it is now, or end that."""
+        self.brokers[i].picture = picture(self.brokers[i]) if on else None
+
+    def partition(self, i: int, client: str) -> None:
+        """Cut one client off from one broker: dials and bytes vanish. Others aren't touched."""
+        self.brokers[i].cut(client, True)
+
+    def half_open(self, i: int) -> None:
+        """Let a broker's host forget its connections, as after a loss of power.
+
+        Clients learn of it when they send something: that is answered by a reset.
+        """
+        for session in list(self.brokers[i].sessions):
+            session.forget()
+
+    def repair(self, i: int) -> None:
+        """End a broker's misbehaviour; what it had kept is worked on now."""
+        broker = self.brokers[i]
+        broker.behave()
+        for client in list(broker.cut_from):
+            broker.cut(client, False)
+        broker.set_fault(Misbehaviour.NONE)
+        if broker.alive:
+            if not broker.registered:
+                self.environment.time.after(self.startup, lambda: self._register(broker))
+            else:
+                self._commit_led_by(broker)
+                if self._elect_missing():  # made while nobody could lead them
+                    self._changed()
+
+    resume = repair
+
+    def heal(self) -> None:
+        """End every fault of this cluster: all brokers live, answer and are reachable."""
+        self.answer_empty_brokers(False)
+        self.answer_129(False)
+        self.close_front_door(False)
+        for i, broker in self.brokers.items():
+            if not broker.alive:
+                self.restart(i)
+            self.repair(i)
+        self.lift_black_holes()
+
+    def lift_black_holes(self) -> None:
+        """Let the addresses that `move` has left behind refuse dials again."""
+        for address in self._black_holes:
+            self.environment.black_hole(address, False)
+        self._black_holes.clear()
+
+    def answer_empty_brokers(self, on: bool = True) -> None:
+        """Answer metadata requests without any broker."""
+        self.answers_empty_brokers = on
+
+    def close_front_door(self, on: bool = True) -> None:
+        """Let the bootstrap address refuse dials; the brokers themselves go on."""
+        self.front_door.open = not on
+
+    def answer_129(self, on: bool = True) -> None:
+        """Answer metadata requests (v13) with REBOOTSTRAP_REQUIRED."""
+        self.answers_129 = on
+
+    def move(self, *, after: float = 5.0, old: OldAddresses = "refused") -> None:
+        """Take all brokers down and bring them back elsewhere, same data, same cluster id.
+
+        `old` says what the old addresses do from now on; black-holed ones leave established
+        connections without an end.
+        """
+        self._leave(old)
+        for i in self.brokers:
+            self.restart(i, after=max(after, 1e-9), new_address=True)
+
+    def replace_with_foreign(
+        self,
+        *,
+        after: float = 0.0,
+        cluster_id: str = "foreign-cluster-0002",
+        recycle_addresses: bool = False,
+        topics: bool = True,
+    ) -> SimulatedCluster:
+        """Take this cluster away and put another one behind the front door.
+
+        It has empty topics of the same names (with other ids) unless `topics` is off, and listens
+        at the same brokers' addresses with `recycle_addresses`.
+        """
+        self._leave("refused")
+        self.retired = True
+        foreign = SimulatedCluster(
+            self.environment,
+            len(self.brokers),
+            cluster_id,
+            name=f"{self.name}/foreign",
+            bootstrap_name=None,
+            front_door=self.front_door,
+            start=False,
+        )
+        foreign.bootstrap_servers, foreign.sasl = self.bootstrap_servers, self.sasl
+        for i, broker in foreign.brokers.items():
+            if recycle_addresses:
+                broker.address = self.brokers[i].address
+            foreign.restart(i, after=after)
+        for topic in self.topics.values() if topics else ():
+            foreign.create_topic(topic.name, len(topic.partitions))
+        self.front_door.cluster = foreign
+        return foreign
+
+    # Inside
+
+    def _candidates(self) -> set[int]:
+        return {b.id for b in self.brokers.values() if b.registered and b.reachable}
+
+    def _start(self, broker: SimulatedBroker) -> None:
+        broker.fault = Misbehaviour.NONE
+        broker.alive = True
+        self.environment.listen(broker.address, broker)
+
+    def _register(self, broker: SimulatedBroker) -> None:
+        if not broker.reachable:
+            return
+        broker.registered = True
+        self._elect_missing()
+        self._changed()
+
+    def _elect_missing(self) -> bool:
+        now = self.environment.time.now
+        missing = [p for p in self._all_partitions() if p.leader == NO_LEADER]
+        for partition in missing:
+            partition.elect(self._candidates())
+            partition.offsets_unavailable_until = now + self.offsets_unavailable
+        return bool(missing)
+
+    def _take_down(self, broker: SimulatedBroker) -> None:
+        broker.alive = False
+        broker.fetch_sessions.clear()
+        broker.fault = Misbehaviour.NONE
+        self.environment.unlisten(broker.address)
+        broker.disconnect_all()
+        for partition in self._led_by(broker):
+            partition.lose_leader(self._rng)
+
+    def _leave(self, old: OldAddresses) -> None:
+        for broker in self.brokers.values():
+            if old == "blackholed":
+                self.environment.black_hole(broker.address, True)
+                self._black_holes.append(broker.address)
+                for session in list(broker.sessions):
+                    session.peer.hold(True)
+                    session.closed()
+            self._take_down(broker)
+        for broker in self.brokers.values():
+            self._fence(broker)
+
+    def _misbehave(self, i: int, fault: Misbehaviour) -> None:
+        broker = self.brokers[i]
+        broker.set_fault(fault)
+        if not broker.reachable:
+            self._fence_later(broker)
+
+    def _fence_later(self, broker: SimulatedBroker) -> None:
+        """The controller gives a broker up when it hears nothing for the session timeout."""
+
+        def look() -> None:
+            if not broker.reachable and broker.registered:
+                self._fence(broker)
+
+        self.environment.time.after(self.session_timeout, look)
+
+    def _fence(self, broker: SimulatedBroker, *, orderly: bool = False) -> None:
+        broker.registered = False
+        now = self.environment.time.now
+        for partition in self._led_by(broker):
+            partition.elect(self._candidates())
+            if orderly:
+                partition.log.leader_lost(keep=len(partition.log.uncommitted()))
+            else:
+                partition.lose_leader(self._rng)
+                partition.offsets_unavailable_until = now + self.offsets_unavailable
+        self._changed()
+
+    def _commit_led_by(self, broker: SimulatedBroker) -> None:
+        for partition in self._led_by(broker):
+            pending = partition.log.uncommitted()
+            if pending:
+                partition.log.commit(pending[-1])
+
+    def _all_partitions(self) -> list[Partition]:
+        return [p for topic in self.topics.values() for p in topic.partitions]
+
+    def _led_by(self, broker: SimulatedBroker) -> list[Partition]:
+        return [p for p in self._all_partitions() if p.leader == broker.id]
+
+    def _changed(self) -> None:
+        for action in list(self.on_change):
+            action()

@@ -1,0 +1,261 @@
+"""What schedules do to topics, logs, versions and answers beyond a broker's life and death.
+
+In: a cluster and arguments as schedules have them. Out: topics deleted and made anew, logs cut,
+answers late or wrong, brokers of other releases; `mend` ends all of it. What was taken away stays
+where checkers find it (`PartitionLog.lost`, `SimulatedCluster.deleted`), because then its loss is
+nobody's fault. Must not: know clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek.protocol.api_keys import API_NAMES
+from odradek.simulation.brokers.injected_errors import Injection
+from odradek.simulation.brokers.partition_log import MAX_MESSAGE_BYTES, PartitionLog
+from odradek.simulation.brokers.topics import Partition, Topic
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+    from odradek.simulation.brokers.cluster import SimulatedCluster
+
+KEYS = {name: key for key, name in API_NAMES.items()}
+EVERYBODY = 0
+"""The `i` of a fault that all brokers have."""
+END_TXN, WITH_EPOCHS = 26, 5
+"""EndTxn gives the next epoch from this version on (KIP-890)."""
+RELEASES = {
+    "2.4": {
+        0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 19: 5, 20: 4,
+        22: 2, 23: 3, 24: 1, 25: 1, 26: 1, 28: 2, 60: -1, 68: -1,
+    },
+    "3.5": {
+        0: 9, 1: 15, 2: 8, 3: 12, 8: 8, 9: 8, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5, 19: 7, 20: 6,
+        22: 4, 23: 4, 24: 4, 25: 3, 26: 3, 28: 3, 60: 0, 68: -1,
+    },
+    "3.9": {
+        0: 11, 1: 17, 2: 9, 3: 12, 8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 19: 7, 20: 6,
+        22: 5, 23: 4, 24: 5, 25: 4, 26: 4, 28: 4, 60: 1, 68: 0,
+    },
+    "newest": {},
+}  # fmt: skip
+"""The newest versions of releases, by API; -1: they don't know it."""
+_NO_TRANSACTIONS = dict.fromkeys((22, 24, 25, 26, 28), -1)
+LIMITED: dict[str, dict[int, int]] = {
+    # What was seen of it (Sarama 2470), and no idempotence, as in its lower tiers.
+    "Azure Event Hubs": {0: 7, 1: 6, 3: 5, 18: 3, 60: -1, 68: -1, **_NO_TRANSACTIONS},
+    "no idempotence": _NO_TRANSACTIONS,
+    "no KIP-848": {68: -1},
+    "no KIP-890": {0: 11, 22: 4, 24: 3, 26: 3, 28: 3},
+    "no topic ids": {0: 12, 1: 12, 3: 9},
+    "Kafka 0.11": {
+        0: 3, 1: 5, 2: 2, 3: 4, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 18: 1, 19: 2, 20: 1,
+        22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 60: -1, 68: -1,
+    },
+}  # fmt: skip
+"""The same for brokers that aren't Kafka, or lack one thing."""
+
+
+def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
+    """One broker, or all."""
+    return list(cluster.brokers.values()) if i == EVERYBODY else [cluster.brokers[i]]
+
+
+# Answers
+
+
+def slow_api(cluster: SimulatedCluster, api: str, seconds: float, i: int = EVERYBODY) -> None:
+    """Let the answers of one API come late; 0 ends it."""
+    for broker in brokers(cluster, i):
+        if seconds:
+            broker.delays[KEYS[api]] = seconds
+        else:
+            broker.delays.pop(KEYS[api], None)
+
+
+def answer_error(
+    cluster: SimulatedCluster,
+    api: str,
+    code: int,
+    count: int = 1,
+    done: bool = False,
+    same: bool = False,
+    i: int = EVERYBODY,
+) -> None:
+    """Let the next answers of an API be an error; `done`: what was asked is done all the same."""
+    made = Injection(api, code, count, done, same)
+    cluster.injected.add(code)
+    for broker in brokers(cluster, i):
+        broker.injections.append(made)
+
+
+def append_but_refuse(
+    cluster: SimulatedCluster, code: int, count: int = 1, same: bool = False, i: int = EVERYBODY
+) -> None:
+    """Append the next batches of producers, and answer that it failed."""
+    answer_error(cluster, "Produce", code, count, True, same, i)
+
+
+def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None:
+    """Tell clients to keep quiet after each answer, and don't read for so long (KIP-219)."""
+    for broker in brokers(cluster, i):
+        broker.quota = seconds
+
+
+def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
+    """Strand a broker's connections: their requests come after those of the next ones."""
+    for session in list(cluster.brokers[i].sessions):
+        session.peer.strand(seconds)
+
+
+def release(cluster: SimulatedCluster, i: int, name: str) -> None:
+    """Let a broker be one of another release; as it restarts, its connections end."""
+    broker = cluster.brokers[i]
+    _speak(broker, RELEASES[name])
+
+
+def limit(cluster: SimulatedCluster, name: str) -> None:
+    """Let all brokers be of a limited kind; as Event Hubs does, they close on what they can't read
+    of ApiVersions.
+    """
+    for broker in brokers(cluster, EVERYBODY):
+        broker.closes_on_unknown = True
+        _speak(broker, LIMITED[name])
+    if LIMITED[name].get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
+        cluster.transactions.version = 0
+
+
+def _speak(broker: SimulatedBroker, newest: Mapping[int, int]) -> None:
+    broker.versions = {
+        key: (low, min(high, newest.get(key, high)))
+        for key, (low, high) in broker.cluster.versions.items()
+        if newest.get(key, high) >= low
+    }
+    broker.disconnect_all()
+
+
+# Topics and logs
+
+
+def _log(cluster: SimulatedCluster, topic: str, index: int) -> Partition | None:
+    found = cluster.topics.get(topic)
+    return found.partitions[index] if found and index < len(found.partitions) else None
+
+
+def _changed(cluster: SimulatedCluster) -> None:
+    for action in list(cluster.on_change):
+        action()
+
+
+def delete_topic(cluster: SimulatedCluster, topic: str) -> None:
+    """Delete a topic; it comes back, empty and with another id, when the faults end."""
+    found = cluster.topics.get(topic)
+    if found is not None:
+        cluster.deleted.append(found)
+        cluster.delete_topic(topic)
+
+
+def recreate_topic(cluster: SimulatedCluster, topic: str, partitions: int | None = None) -> None:
+    """Delete a topic and make it anew, with another id and perhaps fewer partitions."""
+    old = size(cluster, topic)
+    delete_topic(cluster, topic)
+    if topic not in cluster.topics:
+        cluster.create_topic(topic, min(partitions or old, old))
+
+
+def grow_topic(cluster: SimulatedCluster, topic: str, count: int) -> None:
+    """Give a topic partitions more."""
+    if topic in cluster.topics:
+        cluster.add_partitions(topic, count)
+
+
+def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost: int) -> None:
+    """Let a replica lead that lacks the newest batches: they are gone."""
+    found = _log(cluster, topic, partition)
+    if found is None:
+        return
+    if found.log.batches:
+        kept = found.log.batches[-lost:][0].base_offset
+        found.log.truncate(max(kept, found.log.start_offset))
+    cluster.hand_over(topic, partition)
+    if found.leader in cluster.brokers:
+        found.leader_epoch += 1
+    _changed(cluster)
+
+
+def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share: float) -> None:
+    """Delete the older records of a partition."""
+    found = _log(cluster, topic, partition)
+    if found is not None:
+        log = found.log
+        log.delete_before(round(log.start_offset + share * (log.high_watermark - log.start_offset)))
+        _changed(cluster)
+
+
+def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
+    """Let the leaders of a topic take no batch that is larger."""
+    if topic in cluster.topics:
+        for partition in cluster.topics[topic].partitions:
+            partition.log.max_message_bytes = size
+
+
+def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
+    """Let leaders take batches only while so many replicas live."""
+    cluster.min_insync_replicas = replicas
+
+
+# The end of it
+
+
+def _dead(cluster: SimulatedCluster, topic: str) -> list[Topic]:
+    return [old for old in cluster.deleted if old.name == topic]
+
+
+def size(cluster: SimulatedCluster, topic: str) -> int:
+    """How many partitions a topic has had at most."""
+    there = [cluster.topics[topic]] if topic in cluster.topics else []
+    return max((len(t.partitions) for t in (*there, *_dead(cluster, topic))), default=1)
+
+
+def mend(cluster: SimulatedCluster) -> None:
+    """All is as in the beginning, but for what was lost; topics have their partitions again."""
+    cluster.min_insync_replicas = 1
+    for broker in cluster.brokers.values():
+        if broker.versions is not None:
+            broker.versions = None
+            broker.disconnect_all()
+    for name in dict.fromkeys(t.name for t in cluster.deleted):
+        wanted = size(cluster, name)
+        if name not in cluster.topics:
+            cluster.create_topic(name, wanted)
+        elif len(cluster.topics[name].partitions) < wanted:
+            cluster.add_partitions(name, wanted - len(cluster.topics[name].partitions))
+    for topic in cluster.topics.values():
+        for partition in topic.partitions:
+            partition.log.max_message_bytes = MAX_MESSAGE_BYTES
+
+
+# What checkers ask
+
+
+def left_logs(cluster: SimulatedCluster, topic: str, index: int) -> list[PartitionLog]:
+    """The logs of a partition's former lives."""
+    return [
+        old.partitions[index].log for old in _dead(cluster, topic) if index < len(old.partitions)
+    ]
+
+
+def lost_values(cluster: SimulatedCluster, topic: str, index: int) -> set[bytes]:
+    """What was in a partition's log, and was taken away by no fault of a client's."""
+    now = _log(cluster, topic, index)
+    found = now.log.values(now.log.lost) if now is not None else set()
+    for log in left_logs(cluster, topic, index):
+        found |= log.values(log.batches) | log.values(log.lost)
+    return found
+
+
+def disturbed(cluster: SimulatedCluster, topic: str, index: int) -> bool:
+    """Whether offsets of a partition may have been given twice."""
+    now = _log(cluster, topic, index)
+    return bool(_dead(cluster, topic)) or (now is not None and bool(now.log.lost))

@@ -1,0 +1,70 @@
+"""Leader epochs of a simulated broker: where one's records end, how they are lost (KIP-320).
+
+In: a broker that leads a partition, and an epoch. Out: the newest epoch of its log that isn't
+above it, and the offset behind that epoch's last record. Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import BrokerError
+from odradek.protocol.message import Message
+from odradek.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from odradek.simulation.brokers.record_handlers import find_topic, led_partition
+from odradek.simulation.brokers.topics import Partition
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+    from odradek.simulation.brokers.cluster import SimulatedCluster
+
+UNDEFINED = (-1, -1)
+
+
+def offset_for_leader_epoch(
+    broker: SimulatedBroker,
+    request: OffsetForLeaderEpochRequest,
+    version: int,
+    reply: Callable[[Message | None], None],
+) -> OffsetForLeaderEpochResponse:
+    """Answer for each partition, from its leader's log alone."""
+    response = OffsetForLeaderEpochResponse()
+    for asked in request.topics:
+        of_topic = OffsetForLeaderTopicResult(asked.topic)
+        response.topics.append(of_topic)
+        for part in asked.partitions:
+            answer = EpochEndOffset(partition=part.partition)
+            of_topic.partitions.append(answer)
+            try:
+                topic = find_topic(broker, asked.topic, b"", by_id=False)
+                found = led_partition(broker, topic, part.partition, part.current_leader_epoch)
+                answer.leader_epoch, answer.end_offset = end_of_epoch(found, part.leader_epoch)
+            except BrokerError as error:
+                answer.error_code = error.code if error.code is not None else -1
+    return response
+
+
+def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
+    """The epoch and its end, as a broker's cache of leader epochs gives it."""
+    if epoch > partition.leader_epoch:
+        return UNDEFINED
+    below = [b.leader_epoch for b in partition.log.batches if b.leader_epoch <= epoch]
+    for batch in partition.log.batches:
+        if batch.leader_epoch > epoch:
+            return (below[-1] if below else epoch), batch.base_offset
+    return (below[-1] if below else epoch), partition.log.end_offset
+
+
+def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, keep: int) -> None:
+    """Elect a replica that lags: its log ends at an offset, what follows is lost for good."""
+    cluster.log(topic, partition).truncate(keep)
+    cluster.move_leader(topic, partition)
+
+
+EPOCH_HANDLERS: Mapping[type[Message], Any] = {OffsetForLeaderEpochRequest: offset_for_leader_epoch}

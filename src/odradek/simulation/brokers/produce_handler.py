@@ -1,0 +1,276 @@
+"""Produce of a simulated broker: batches are checked, appended and, with acks=all, waited for.
+
+In: a broker, a decoded request, its version, and where a late answer goes. Out: the response, or
+None when it comes later (or, for acks=0 where nothing is refused, never). A batch of a transaction
+that the partition's log knows nothing of is shown to the transaction's coordinator first, which
+knows whether the partition belongs to it, or from version 12 on adds it (KIP-890).
+Simplified: brokers ask each other without delay. Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+from odradek.protocol.messages import produce as p
+from odradek.protocol.primitives import Records
+from odradek.record import BatchHeader
+from odradek.simulation.brokers.partition_log import (
+    RefusedRecordsError,
+    StoredBatch,
+    check_batch,
+    check_keys,
+)
+from odradek.simulation.brokers.record_handlers import MOVED, find_topic, led_partition, place
+from odradek.simulation.brokers.topics import Partition, Topic
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+
+IMPLICIT = 12
+"""From this version on a batch adds its partition to the transaction."""
+ABORTABLE = 11
+"""From this version on clients know TRANSACTION_ABORTABLE."""
+_SAID_BY_COORDINATORS = (
+    errors.ConcurrentTransactionsError,
+    errors.CoordinatorNotAvailableError,
+    errors.CoordinatorLoadInProgressError,
+    errors.NotCoordinatorError,
+)
+"""What old producers don't expect from a leader: they are told to retry, NOT_ENOUGH_REPLICAS."""
+
+Reply = Callable[[Message | None], None]
+Then = Callable[[StoredBatch | BrokerError], None]
+
+
+def produce(
+    broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
+) -> p.ProduceResponse | None:
+    """Append batches; with acks=all answer when all of them are settled."""
+    return _Produce(broker, request, version, reply).begin()
+
+
+def written_before(broker: SimulatedBroker, request: p.ProduceRequest, version: int) -> bool:
+    """Whether the log has a batch of it already."""
+    for asked in request.topic_data:
+        try:
+            topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
+        except BrokerError:
+            continue
+        for data in asked.partition_data:
+            try:
+                log = led_partition(broker, topic, data.index).log
+                if log.find_duplicate(check_batch(_as_bytes(data.records))) is not None:
+                    return True
+            except BrokerError:
+                continue
+    return False
+
+
+class _Produce:
+    """One request with the partitions that have no outcome yet."""
+
+    def __init__(
+        self, broker: SimulatedBroker, request: p.ProduceRequest, version: int, reply: Reply
+    ) -> None:
+        self._broker, self._request, self._version = broker, request, version
+        self._reply = reply
+        self._response = p.ProduceResponse()
+        self._open = 0
+        self._begun = self._failed = False
+
+    def begin(self) -> p.ProduceResponse | None:
+        """Append what can be appended now; the answer, if nothing has to be waited for."""
+        for asked in self._request.topic_data:
+            of_topic = p.TopicProduceResponse()
+            if self._version >= 13:
+                of_topic.topic_id = asked.topic_id
+            else:
+                of_topic.name = asked.name
+            self._response.responses.append(of_topic)
+            for data in asked.partition_data:
+                answer = p.PartitionProduceResponse(data.index)
+                of_topic.partition_responses.append(answer)
+                self._begin(asked, data, answer)
+        self._begun = True
+        if self._request.acks == 0:
+            if self._failed:  # the broker ends the connection, all it can say it with
+                return self._response
+            self._reply(None)
+            return None
+        return self._response if not self._open else None
+
+    def _begin(
+        self,
+        asked: p.TopicProduceData,
+        data: p.PartitionProduceData,
+        answer: p.PartitionProduceResponse,
+    ) -> None:
+        self._open += 1
+        topic = None
+        try:
+            by_id = self._version >= 13
+            topic = find_topic(self._broker, asked.name, asked.topic_id, by_id=by_id)
+        except BrokerError as error:
+            self._refused(answer, None, error)
+            return
+        found: Topic = topic
+
+        def appended(result: StoredBatch | BrokerError) -> None:
+            if isinstance(result, BrokerError):
+                self._refused(answer, found, result)
+                return
+            answer.base_offset = result.base_offset
+            answer.log_start_offset = found.partitions[data.index].log.start_offset
+            if self._request.acks == -1:
+                result.when_settled(lambda committed: self._settled(answer, found, committed))
+            else:
+                self._ended()
+
+        append(self._broker, self._request, self._version, found, data, appended)
+
+    def _settled(self, answer: p.PartitionProduceResponse, topic: Topic, committed: bool) -> None:
+        if committed:
+            self._ended()
+        else:
+            error = errors.NotLeaderOrFollowerError("the leader changed")
+            self._refused(answer, topic, error)
+
+    def _refused(
+        self, answer: p.PartitionProduceResponse, topic: Topic | None, error: BrokerError
+    ) -> None:
+        self._failed = True
+        _refuse(self._broker, answer, topic, error, self._version, self._response)
+        self._ended()
+
+    def _ended(self) -> None:
+        self._open -= 1
+        if not self._open and self._begun and self._request.acks != 0:
+            self._reply(self._response)
+
+
+def append(
+    broker: SimulatedBroker,
+    request: p.ProduceRequest,
+    version: int,
+    topic: Topic,
+    data: p.PartitionProduceData,
+    then: Then,
+) -> None:
+    """Check a batch and append it, at once or after the coordinator has said that it may."""
+    try:
+        partition = _writable(broker, topic, data.index, request.acks)
+        content = _as_bytes(data.records)
+        header = check_batch(content, partition.log.max_message_bytes)
+        if partition.log.compacted:
+            check_keys(content)
+        if header.transactional and request.transactional_id is None:
+            raise errors.TransactionalIdAuthorizationError("a batch of no transactional id")
+    except BrokerError as error:
+        then(error)
+        return
+
+    def go_on(refusal: BrokerError | None) -> None:
+        try:
+            if refusal is not None:
+                raise _as_producers_know(refusal, version)
+            then(_append(broker, topic, data.index, request.acks, content, header))
+        except BrokerError as error:
+            then(error)
+
+    if not header.transactional or _knows(partition, header):
+        go_on(None)
+    else:
+        broker.cluster.transactions.may_write(
+            request.transactional_id or "",
+            header.producer_id,
+            header.producer_epoch,
+            TopicPartition(topic.name, data.index),
+            go_on,
+            add=version >= IMPLICIT,
+        )
+
+
+def _knows(partition: Partition, header: BatchHeader) -> bool:
+    """The batch belongs to a transaction that is open here, or is the repetition of another."""
+    state = partition.log.producers.get(header.producer_id)
+    if state is None or state.epoch != header.producer_epoch:
+        return False
+    return (
+        header.producer_id in partition.log.transactions.open
+        or state.duplicate_of(header) is not None
+    )
+
+
+def _as_producers_know(error: BrokerError, version: int) -> BrokerError:
+    if isinstance(error, errors.ProducerFencedError):
+        return errors.InvalidProducerEpochError(str(error))
+    if isinstance(error, errors.TransactionAbortableError) and version < ABORTABLE:
+        return errors.InvalidTxnStateError(str(error))
+    if isinstance(error, errors.ConcurrentTransactionsError) and version >= IMPLICIT:
+        return error
+    if isinstance(error, _SAID_BY_COORDINATORS):
+        return errors.NotEnoughReplicasError(f"the transaction can't be looked up: {error}")
+    return error
+
+
+def _writable(broker: SimulatedBroker, topic: Topic, index: int, acks: int) -> Partition:
+    partition = led_partition(broker, topic, index)
+    cluster = broker.cluster
+    if acks == -1 and cluster.in_sync(partition) < cluster.min_insync_replicas:
+        raise errors.NotEnoughReplicasError(f"{topic.name}-{index}")
+    return partition
+
+
+def _append(
+    broker: SimulatedBroker,
+    topic: Topic,
+    index: int,
+    acks: int,
+    data: bytes,
+    header: BatchHeader,
+) -> StoredBatch:
+    partition = _writable(broker, topic, index, acks)
+    duplicate = partition.log.find_duplicate(header)
+    if duplicate is not None:
+        broker.cluster.duplicates_refused += 1
+        return duplicate
+    batch = partition.log.append(data, header, partition.leader_epoch)
+    broker.cluster.replicate(partition, batch)
+    return batch
+
+
+def _as_bytes(records: Records) -> bytes:
+    if records is None:
+        return b""
+    if isinstance(records, (bytes, bytearray, memoryview)):
+        return bytes(records)
+    return b"".join(records)
+
+
+def _refuse(
+    broker: SimulatedBroker,
+    answer: p.PartitionProduceResponse,
+    topic: Topic | None,
+    error: BrokerError,
+    version: int,
+    response: p.ProduceResponse,
+) -> None:
+    answer.error_code = error.code if error.code is not None else -1
+    answer.base_offset = answer.log_start_offset = -1
+    if version >= 8:
+        answer.error_message = str(error)
+        if isinstance(error, RefusedRecordsError):
+            said = [p.BatchIndexAndErrorMessage(n, text) for n, text in error.refused.items()]
+            answer.record_errors = said
+    if version >= 10 and topic is not None and isinstance(error, MOVED):  # KIP-951
+        partition = topic.partitions[answer.index]
+        answer.current_leader = p.LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        leader = broker.cluster.brokers.get(partition.leader)
+        known = {n.node_id for n in response.node_endpoints}
+        if leader is not None and leader.id not in known:
+            response.node_endpoints.append(p.NodeEndpoint(leader.id, *place(leader)))

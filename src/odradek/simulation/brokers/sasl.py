@@ -1,0 +1,241 @@
+"""The SASL of a simulated cluster: users, mechanisms, sessions (KIP-368), and hostile brokers.
+
+In: requests of connections that aren't authenticated yet, or whose session has ended. Out: answers
+as Kafka's brokers give them: a refusal is held back for a while and then the connection ends, an
+unexpected request ends it without a word, re-authentication is refused within a second of the last
+one. Must not: use the client's own code, which is what it tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.message import Message
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.simulation.brokers.sasl_mechanisms import SERVERS, RefusedError, Users
+from odradek.simulation.world.environment import ReceivedRequest
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import BrokerSession, SimulatedBroker
+
+REAUTH_INTERVAL = 1.0
+"""Seconds between two re-authentications of a connection that a broker allows."""
+
+
+class Hostile(Enum):
+    """How a peer that isn't what it says misbehaves during SASL."""
+
+    NO = "no"
+    WRONG_SIGNATURE = "wrong_signature"
+    NO_PROOF = "no_proof"
+    """Accepts SCRAM's first token at once, without having proved anything."""
+    FEW_ITERATIONS = "few_iterations"
+    MANY_ITERATIONS = "many_iterations"
+    FOREIGN_NONCE = "foreign_nonce"
+    GARBAGE = "garbage"
+    HUGE = "huge"
+    ENDLESS = "endless"
+    """One challenge after the other."""
+    SILENT = "silent"
+    CLOSES = "closes"
+    """Ends the connection at the first token without a word, as brokers before Kafka 1.0 do."""
+
+
+@dataclass(slots=True)
+class SaslListener:
+    """What all brokers of a cluster know; tests change it while the cluster runs."""
+
+    users: Users = field(default_factory=dict)
+    """Names and passwords."""
+    tokens: dict[str, float] = field(default_factory=dict)
+    """Tokens that OAUTHBEARER takes, and their ends in seconds since the epoch."""
+    mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+    session_lifetime: float = 0.0
+    """Seconds; `connections.max.reauth.ms`. 0: sessions don't end."""
+    failure_delay: float = 0.1
+    """Seconds; `connection.failed.authentication.delay.ms`."""
+    refusing: set[int] = field(default_factory=set)
+    """Brokers that take nobody's password."""
+    hostile: Hostile = Hostile.NO
+    wall_clock: Callable[[], float] = lambda: 0.0
+    authenticated: int = 0
+    reauthenticated: int = 0
+    refused: int = 0
+    killed: int = 0
+    """Connections ended because a request came after the session's end."""
+
+    def admits(
+        self, broker: SimulatedBroker, session: BrokerSession, request: ReceivedRequest
+    ) -> bool:
+        """Whether a request may be worked on; if not, it is answered here."""
+        if session.door is None:
+            session.door = Door(self, broker, session)
+        return session.door.admits(request)
+
+
+class Door:
+    """What one connection is allowed."""
+
+    def __init__(
+        self, listener: SaslListener, broker: SimulatedBroker, session: BrokerSession
+    ) -> None:
+        self._listener = listener
+        self._broker = broker
+        self._session = session
+        self._time = broker.time
+        self._open = False
+        self._server: Generator[bytes, bytes, str] | None = None
+        self._mechanism = ""
+        self._principal: str | None = None
+        self._ends_at: float | None = None
+        self._began_again = -REAUTH_INTERVAL
+        self._begun = False
+
+    def admits(self, request: ReceivedRequest) -> bool:
+        """Whether a request may be worked on."""
+        body = request.body
+        if isinstance(body, SaslHandshakeRequest):
+            return self._shake(request, body)
+        if self._server is not None:
+            if isinstance(body, SaslAuthenticateRequest):
+                self._token(request, bytes(body.auth_bytes))
+            else:
+                self._end_later()
+            return False
+        if not self._open:
+            if request.api_key == ApiVersionsRequest.API_KEY:
+                return True
+            self._end_later()
+            return False
+        if self._ends_at is not None and self._time.now > self._ends_at:
+            self._listener.killed += 1
+            self._session.end()
+            return False
+        return True
+
+    def _shake(self, request: ReceivedRequest, body: SaslHandshakeRequest) -> bool:
+        listener = self._listener
+        names = list(listener.mechanisms)
+        if self._open:
+            early = self._time.now - self._began_again < REAUTH_INTERVAL
+            if self._ends_at is None or early:
+                return True  # answered as on a port without SASL
+            self._began_again = self._time.now
+            self._open = False
+        elif self._server is not None:
+            self._end_later()
+            return False
+        if body.mechanism not in names or self._mechanism not in ("", body.mechanism):
+            code = errors.UnsupportedSaslMechanismError.code
+            self._refuse(request, SaslHandshakeResponse(code, names))
+            return False
+        self._mechanism = body.mechanism
+        self._server = SERVERS[body.mechanism](listener, body.mechanism)
+        self._begun = False
+        self._answer(request, SaslHandshakeResponse(0, names))
+        return False
+
+    def _token(self, request: ReceivedRequest, token: bytes) -> None:
+        listener = self._listener
+        if listener.hostile in (Hostile.SILENT, Hostile.CLOSES):
+            if listener.hostile is Hostile.CLOSES:
+                self._session.end()
+            return
+        if listener.hostile in _TOKENS:
+            self._answer(request, SaslAuthenticateResponse(auth_bytes=_TOKENS[listener.hostile]))
+            return
+        server = self._server
+        if server is None:
+            return
+        try:
+            if self._broker.id in listener.refusing:
+                raise RefusedError("this broker takes nobody")
+            if not self._begun:
+                next(server)
+                self._begun = True
+            challenge = server.send(token)
+        except StopIteration as end:
+            principal, last = end.value
+            if self._principal not in (None, principal):
+                self._failed(request, "principals can't be changed")
+            else:
+                self._principal = principal
+                self._succeeded(request, last)
+        except RefusedError as error:
+            self._failed(request, str(error))
+        else:
+            self._answer(request, SaslAuthenticateResponse(auth_bytes=challenge))
+
+    def _succeeded(self, request: ReceivedRequest, last: bytes) -> None:
+        listener = self._listener
+        listener.authenticated += 1
+        listener.reauthenticated += self._began_again >= 0.0
+        self._server, self._open = None, True
+        lifetime = listener.session_lifetime
+        token_end = listener.tokens.get(self._principal or "")
+        if self._mechanism == "OAUTHBEARER" and token_end is not None:
+            left = max(0.001, token_end - listener.wall_clock())
+            lifetime = min(left, lifetime) if lifetime else left
+        self._ends_at = self._time.now + lifetime if lifetime else None
+        response = SaslAuthenticateResponse(auth_bytes=last)
+        response.session_lifetime_ms = int(lifetime * 1000)
+        self._answer(request, response)
+
+    def _failed(self, request: ReceivedRequest, why: str) -> None:
+        code = errors.SaslAuthenticationFailedError.code
+        self._refuse(request, SaslAuthenticateResponse(code, f"Authentication failed: {why}"))
+
+    def _refuse(self, request: ReceivedRequest, response: Message) -> None:
+        self._listener.refused += 1
+
+        def later() -> None:
+            self._answer(request, response)
+            self._session.end()
+
+        self._time.after(self._listener.failure_delay, later)
+
+    def _end_later(self) -> None:
+        self._time.after(self._listener.failure_delay, self._session.end)
+
+    def _answer(self, request: ReceivedRequest, response: Message) -> None:
+        self._session.answer(request, response, request.version)
+
+
+_TOKENS = {
+    Hostile.GARBAGE: bytes(range(200, 256)),
+    Hostile.HUGE: b"r=" + b"x" * 300_000,
+    Hostile.ENDLESS: b"more",
+    Hostile.NO_PROOF: b"",
+}
+"""What some hostile peers answer to every token."""
+
+
+def _illegal_handshake(
+    broker: SimulatedBroker, request: SaslHandshakeRequest, version: int, reply: Any
+) -> Message:
+    """On a port without SASL, or to a client that has no reason to authenticate again."""
+    listener = broker.cluster.sasl
+    names = list(listener.mechanisms) if listener is not None else []
+    return SaslHandshakeResponse(errors.IllegalSaslStateError.code, names)
+
+
+def _illegal_token(
+    broker: SimulatedBroker, request: SaslAuthenticateRequest, version: int, reply: Any
+) -> Message:
+    code = errors.IllegalSaslStateError.code
+    return SaslAuthenticateResponse(code, "SaslAuthenticate request received after success")
+
+
+SASL_HANDLERS: Mapping[type[Message], Callable[..., Message | None]] = {
+    SaslHandshakeRequest: _illegal_handshake,
+    SaslAuthenticateRequest: _illegal_token,
+}

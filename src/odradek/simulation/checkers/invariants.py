@@ -1,0 +1,442 @@
+"""Invariants that must hold in every simulated run, one small class or function for each.
+
+In: a client's events, what callers were told, a cluster's logs. Out: nothing, or a `Violation`
+that says what broke and when. What can be seen on the wire is checked in `wire_checkers`, what
+callers are promised in `call_checkers`. Must not: change what it looks at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.config import Config
+from odradek.common.events import Event, EventLog
+from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.brokers.disturbances import disturbed, lost_values
+from odradek.simulation.world.world import World
+
+SLACK = 1e-6
+"""Events round their times to microseconds."""
+CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
+"""What a classic group's members repeat at a constant pace (KIP-580)."""
+
+
+class Violation(AssertionError):  # noqa: N818  # it reads better so where it is raised
+    """An invariant doesn't hold."""
+
+
+class EventChecker(Protocol):
+    """Looks at the events of some kinds, of one client."""
+
+    @property
+    def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
+        """The kinds of events it wants."""
+
+    def __call__(self, event: Event) -> None:
+        """Look at one; raises a `Violation`."""
+
+
+class OneMetadataRequest:
+    """R-MD-4: a client has at most one metadata refresh in flight.
+
+    One that waits behind a write which its broker holds (`excused` knows from the wire) is given up
+    without a word, and another one may be asked: see `metadata.candidates`.
+    """
+
+    KINDS = (
+        "metadata_request",
+        "metadata",
+        "metadata_failed",
+        "disconnected",
+        "broken",
+        "closed",
+    )
+
+    def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
+        self._open: str | None = None
+        self._excused = excused
+
+    def __call__(self, event: Event) -> None:
+        address = str(event.fields.get("address"))
+        if event.kind == "metadata_request":
+            if self._open is not None and not self._excused(self._open):
+                raise Violation(
+                    f"{event.at}: a metadata request to {address} while the one to "
+                    f"{self._open} is open"
+                )
+            self._open = address
+        elif (
+            event.kind in ("broken", "closed", "metadata")
+            # What failed may also be a dial of the round; the request's own address counts.
+            or (event.kind in ("metadata_failed", "disconnected") and address == self._open)
+        ):
+            self._open = None
+
+
+@dataclass(slots=True)
+class _Dialled:
+    failures: int = 0
+    not_before: float = -math.inf
+    before_proof: int = 0
+
+
+def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
+    """R-BO-1: the shortest and the longest wait after so many failures before this one."""
+    if policy.constant:
+        return policy.maximum, policy.maximum
+    if policy.base == 0:
+        return 0.0, 0.0
+    grown = policy.base * 2.0 ** min(failures, 512)
+    low = min(grown, policy.maximum / (1 + policy.jitter)) * (1 - policy.jitter)
+    return low, min(grown * (1 + policy.jitter), policy.maximum)
+
+
+class BackoffInBounds:
+    """R-BO-1, R-CS-3: each address is dialled no sooner than its failures in a row allow.
+
+    It counts failures by itself: from refused, broken and unproved connections, back to none when a
+    connection proved itself, and back again when that was another cluster's answer (R-RB-5).
+    """
+
+    KINDS = ("dial", "proved", "foreign_cluster", "dial_failed", "disconnected")
+
+    def __init__(self, config: Config) -> None:
+        self._policy: ExponentialBackoff = config.backoff("reconnect.backoff")
+        self._addresses: dict[str, _Dialled] = {}
+
+    def __call__(self, event: Event) -> None:
+        address = event.fields.get("address")
+        if address is None:
+            return
+        state = self._addresses.setdefault(str(address), _Dialled())
+        if event.kind == "dial" and event.at < state.not_before - SLACK:
+            raise Violation(
+                f"{event.at}: {address} is dialled {state.not_before - event.at:.3f} s too soon "
+                f"after {state.failures} failures"
+            )
+        if event.kind == "proved":
+            state.before_proof, state.failures = state.failures, 0
+            state.not_before = -math.inf
+        elif event.kind == "foreign_cluster":
+            state.failures = max(state.failures, state.before_proof)
+        elif event.kind in ("dial_failed", "disconnected"):
+            self._ended(event, str(address), state)
+
+    def _ended(self, event: Event, address: str, state: _Dialled) -> None:
+        failure = bool(event.fields["failure"])
+        low, high = bounds(self._policy, state.failures if failure else 0)
+        state.not_before = max(state.not_before if not failure else -math.inf, event.at + low)
+        if failure:
+            backoff = float(event.fields["backoff"])
+            if not low - SLACK <= backoff <= high + SLACK:
+                raise Violation(
+                    f"{event.at}: {address} waits {backoff} s after failure "
+                    f"{state.failures + 1}; allowed are {low:.3f} to {high:.3f}"
+                )
+            state.failures += 1
+
+
+class RetriesInBounds:
+    """R-BO-1, R-RT-1: rounds of metadata and retries of calls and batches wait as KIP-580 says."""
+
+    KINDS = ("metadata", "round_failed", "retry")
+
+    def __init__(self, config: Config) -> None:
+        self._policy: ExponentialBackoff = config.backoff("retry.backoff")
+        self._rounds = 0
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "metadata":
+            self._rounds = 0
+        elif event.kind == "round_failed":
+            self._rounds += 1
+            self._check(event, "a round of metadata", self._rounds)
+        elif event.kind == "retry" and event.fields.get("backoff"):
+            # (A batch whose leader changed doesn't wait; a new epoch isn't a retry of anything.)
+            self._check(event, str(event.fields["what"]), int(event.fields["attempt"]))
+
+    def _check(self, event: Event, what: str, attempt: int) -> None:
+        if "ConcurrentTransactions" in str(event.fields.get("error")):
+            return  # it is over in a moment, so Java as well waits 20 ms at first (KIP-890)
+        low, high = bounds(self._policy, 0 if what in CONSTANT else attempt - 1)
+        backoff = float(event.fields["backoff"])
+        if not low - SLACK <= backoff <= high + SLACK:
+            raise Violation(
+                f"{event.at}: {what} waits {backoff} s after attempt {attempt}; allowed are "
+                f"{low:.3f} to {high:.3f}"
+            )
+
+
+class RebootstrapsCounted:
+    """R-RB-4: an outage counts one rebootstrap, and there is at most one per backoff step."""
+
+    KINDS = ("rebootstrap", "rebootstrapped")
+
+    def __init__(self, config: Config) -> None:
+        self._step = config.backoff("retry.backoff").base * 0.8
+        self._open = False
+        self._last = -math.inf
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "rebootstrapped":
+            self._open = False
+        elif event.kind == "rebootstrap":
+            if self._open:
+                raise Violation(f"{event.at}: a rebootstrap while the last one goes on")
+            if event.at - self._last < self._step - SLACK:
+                raise Violation(
+                    f"{event.at}: a rebootstrap {event.at - self._last:.3f} s after the last one"
+                )
+            self._open, self._last = True, event.at
+
+
+DIALS_IN_A_SECOND = 6
+PENDING_DIALS = 6
+DIAL_SPACING = 0.04
+"""R-MD-3: 50 ms less jitter."""
+NAME_DELAY = 0.005
+"""A dial is decided a little before it happens: its name is resolved in between."""
+
+
+class DialsLimited:
+    """R-CS-8, R-RB-7: while a client knows of a failure, its dials are few and spaced.
+
+    A `reconnect.backoff.ms` that was set is the longest spacing, so that there may be more.
+    """
+
+    KINDS = ("dial", "ready", "proved", "dial_failed", "disconnected")
+
+    def __init__(self, config: Config) -> None:
+        own = math.inf
+        if "reconnect.backoff.ms" in config.given:
+            own = min(config["reconnect.backoff.ms"], config["reconnect.backoff.max.ms"])
+        self._most = max(DIALS_IN_A_SECOND, 1 + math.ceil(1.0 / max(own, 0.001)))
+        self._spacing = min(DIAL_SPACING, own)
+        self._failing: dict[str, None] = {}
+        self._engaged = False
+        self._recent: deque[float] = deque()
+        self._last_limited = -math.inf
+        self._pending: dict[object, tuple[str, object]] = {}
+
+    def __call__(self, event: Event) -> None:
+        kind, address = event.kind, str(event.fields.get("address"))
+        if kind == "dial":
+            self._dialled(event, address)
+        elif kind == "ready":
+            place = (address, event.fields.get("purpose"))
+            for number in [n for n, found in self._pending.items() if found == place]:
+                del self._pending[number]
+        elif kind in ("dial_failed", "disconnected"):
+            self._pending.pop(event.fields.get("connection"), None)
+            if event.fields["failure"]:
+                self._engaged = True
+                self._failing[address] = None
+        elif kind == "proved":
+            self._engaged, self._last_limited = False, -math.inf
+            self._failing.pop(address, None)
+
+    def _dialled(self, event: Event, address: str) -> None:
+        now = event.at
+        recent = self._recent
+        while recent and now - recent[0] >= 1.0 - NAME_DELAY:
+            recent.popleft()
+        if self._engaged or address in self._failing:
+            # A proof sets other dials free while this one's name is resolved: those don't count.
+            if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
+                raise Violation(
+                    f"{now}: more than {self._most} dials within a second after a failure"
+                )
+            if now - self._last_limited < self._spacing - NAME_DELAY:
+                raise Violation(f"{now}: a dial {now - self._last_limited:.4f} s after another")
+            if len(self._pending) >= PENDING_DIALS:
+                raise Violation(f"{now}: a dial while {len(self._pending)} others are pending")
+            self._last_limited = now
+        recent.append(now)
+        self._pending[event.fields.get("connection")] = (address, event.fields.get("purpose"))
+
+
+@dataclass(slots=True)
+class _Sent:
+    value: bytes
+    acknowledged: bool = False
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class RecordLedger:
+    """What producers sent and what was acknowledged; compared with the cluster's logs at the end.
+
+    Values must be unique. Sends of one partition are noted in their order.
+    """
+
+    _sent: dict[TopicPartition, list[_Sent]] = field(default_factory=dict)
+
+    def sent(self, partition: TopicPartition, value: bytes) -> None:
+        """A record was handed to a producer for this partition."""
+        self._sent.setdefault(partition, []).append(_Sent(value))
+
+    def acknowledged(self, partition: TopicPartition, value: bytes, offset: int | None) -> None:
+        """Its future was completed with this offset (None: a duplicate whose place isn't known)."""
+        for record in self._sent.setdefault(partition, []):
+            if record.value == value:
+                record.acknowledged, record.offset = True, offset
+                return
+        self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen late
+
+    def verify(self, cluster: SimulatedCluster) -> None:
+        """No acknowledged record is lost, none is there twice, order holds in each partition."""
+        for partition, sent in self._sent.items():
+            topic, index = partition
+            there = cluster.topics.get(topic)
+            rows = []
+            if there is not None and index < len(there.partitions):
+                rows = cluster.records(topic, index)
+            lost: set[bytes] | None = None
+            if disturbed(cluster, topic, index):
+                lost = lost_values(cluster, topic, index)
+            self._verify(partition, sent, {row[0]: row[4] for row in rows}, lost)
+
+    def _verify(
+        self,
+        partition: TopicPartition,
+        sent: list[_Sent],
+        stored: dict[int, bytes | None],
+        lost: set[bytes] | None,
+    ) -> None:
+        """`lost`: what an unclean election or a deletion took; the log has forgotten sequences
+        with it, so that what was on its way may have come in any order.
+        """
+        places: dict[bytes, int] = {}
+        for offset, value in stored.items():
+            if value is None:
+                continue
+            if value in places:
+                raise Violation(f"{partition}: {value!r} is at {places[value]} and at {offset}")
+            places[value] = offset
+        last: tuple[int, bytes] | None = None
+        for record in sent:
+            at = places.get(record.value)
+            if lost is not None and (record.value in lost or at is not None):
+                continue
+            if record.acknowledged and (at is None or record.offset not in (None, at)):
+                raise Violation(
+                    f"{partition}: {record.value!r} was acknowledged at {record.offset}, but "
+                    + ("is lost" if at is None else f"is at {at}")
+                )
+            if at is None:
+                continue
+            if last is not None and at < last[0]:
+                raise Violation(f"{partition}: {record.value!r} comes before {last[1]!r}")
+            last = (at, record.value)
+
+
+class PositionsGoForward:
+    """A consumer's position in a partition never goes back, except by a seek."""
+
+    def __init__(self) -> None:
+        self._positions: dict[TopicPartition, int] = {}
+
+    def moved(self, partition: TopicPartition, position: int) -> None:
+        """The position as the client says it, or the offset behind a record it handed out."""
+        before = self._positions.get(partition, -1)
+        if position < before:
+            raise Violation(f"{partition}: the position went from {before} back to {position}")
+        self._positions[partition] = position
+
+    def sought(self, partition: TopicPartition, position: int) -> None:
+        """The caller asked for this position."""
+        self._positions[partition] = position
+
+
+class RecordsOnce:
+    """A consumer hands out each offset of a partition once, in order, and leaves none out.
+
+    Simulated logs have no gaps but markers and what was aborted: nothing is compacted.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[TopicPartition, int] = {}
+
+    def read(self, partition: TopicPartition, offset: int) -> None:
+        """A record was handed to the caller."""
+        expected = self._next.get(partition, 0)
+        if offset < expected:
+            raise Violation(f"{partition}: offset {offset} again, {expected} was next")
+        if offset > expected:
+            raise Violation(f"{partition}: offset {offset}, though {expected} was next")
+        self._next[partition] = offset + 1
+
+    def hidden(self, partition: TopicPartition, offsets: Collection[int]) -> None:
+        """Nobody is handed these."""
+        while self._next.get(partition, 0) in offsets:
+            self._next[partition] = self._next.get(partition, 0) + 1
+
+    def skipped(self, partition: TopicPartition, offset: int) -> None:
+        """What is before this offset may have been deleted."""
+        self._next[partition] = max(self._next.get(partition, 0), offset)
+
+    def sought(self, partition: TopicPartition, offset: int) -> None:
+        """The caller asked to go on at this offset."""
+        self._next[partition] = offset
+
+    def verify(self, cluster: SimulatedCluster, partitions: Iterable[TopicPartition]) -> None:
+        """Everything that is committed was read."""
+        for partition in partitions:
+            end = cluster.log(partition.topic, partition.partition).high_watermark
+            if self._next.get(partition, 0) != end:
+                raise Violation(f"{partition}: read up to {self._next.get(partition, 0)} of {end}")
+
+
+def no_hot_loop(world: World) -> None:
+    """No client took more steps in a virtual second than its limit."""
+    if world.hot_loops:
+        raise Violation("; ".join(world.hot_loops))
+
+
+class Checkers:
+    """The checkers that only need a client's events, together."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.violations: list[Violation] = []
+        """What was found so far, of all clients that are watched."""
+
+    def watch(
+        self, events: EventLog, config: Config, held: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """Check a client from now on; what is found is raised by `verify`.
+
+        `held` says whether a connection to an address carries a write that its broker holds.
+        """
+        checkers: list[EventChecker] = [
+            OneMetadataRequest(held),
+            BackoffInBounds(config),
+            RetriesInBounds(config),
+            RebootstrapsCounted(config),
+            DialsLimited(config),
+        ]
+        by_kind: dict[str, list[EventChecker]] = {}
+        for checker in checkers:
+            for kind in checker.KINDS:
+                by_kind.setdefault(kind, []).append(checker)
+
+        def listen(event: Event) -> None:
+            for checker in by_kind.get(event.kind, ()):
+                try:
+                    checker(event)
+                except Violation as violation:  # raised in a step it would only break the client
+                    self.violations.append(violation)
+
+        events.listen(listen)
+
+    def verify(self) -> None:
+        """Raise the first violation, if there was one; look for hot loops."""
+        if self.violations:
+            raise self.violations[0]
+        no_hot_loop(self._world)

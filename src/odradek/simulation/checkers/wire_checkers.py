@@ -1,0 +1,185 @@
+"""Invariants that are checked on the wire, between one client and its brokers.
+
+In: dials, requests and answers as a host's links see them, and the client's own rebootstraps to
+hold against them. Out: violations. Must not: ask the client what it thinks of its connections.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from odradek.common.config import Config
+from odradek.common.events import Event
+from odradek.common.types import Address
+from odradek.network.effects import OutgoingRequest
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from odradek.simulation.checkers.invariants import SLACK, Violation
+from odradek.simulation.world.virtual_time import VirtualTime
+
+FRESH = 0.2
+"""Seconds for which an answer proves that a connection answers. It is shorter than the quarter of
+a second after which a write counts as held, so that what the client may think can't matter."""
+HELD = 0.25
+"""Seconds after which a write counts as held by its broker."""
+BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
+"""Reasons of rebootstraps that don't count brokers."""
+SETUP = frozenset(
+    kind.API_KEY for kind in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+)
+"""What is answered before a connection can be used: half-dead brokers, and those that refuse a
+client, answer it too."""
+PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
+"""What is asked again and again, without waiting for the answer before."""
+QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
+"""How often a client of a patient run needs to know something of its own accord; others: twice, as
+of two leaders. A transactional one with a group has two coordinators, and of each the first answer
+is that its topic is only being made."""
+SPARE_REQUESTS = 16
+"""Requests in flight on one connection beyond those of callers, of whom each has one."""
+
+
+@dataclass(slots=True)
+class _Line:
+    address: Address
+    connected: bool = False
+    over: bool = False
+    """The client has ended it, and may yet send what it had decided to send before."""
+    open: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Requests without an answer: correlation id → API key and time."""
+    answers: int = 0
+    """To real questions."""
+    last_answer: float = -math.inf
+    was_held: float = -math.inf
+    """When a write that its broker had held was answered last."""
+
+
+class Wire:
+    """What travels between one client and its brokers; the `Watcher` of its host."""
+
+    def __init__(
+        self, time: VirtualTime, config: Config, calls: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`calls` says how many calls are open."""
+        self.violations: list[Violation] = []
+        self.patient = False
+        """Brokers are only slow, as long as this is set (R-RB-9)."""
+        self.slow: frozenset[str] = frozenset()
+        """The APIs whose answers take seconds meanwhile."""
+        self.asked: Counter[str] = Counter()
+        """Requests by API while `patient`."""
+        self.dials = 0
+        self.requests = 0
+        self._time = time
+        self._calls = calls
+        self._lines: dict[int, _Line] = {}
+        produce = "max.in.flight.requests.per.connection"
+        self._limits = {FetchRequest.API_KEY: 1}
+        if config.client == "producer":
+            self._limits[ProduceRequest.API_KEY] = config[produce]
+
+    # A host's watcher
+
+    def opened(self, number: int, address: Address, ip: str) -> None:
+        """A dial begins."""
+        self.dials += 1
+        self._lines[number] = _Line(address)
+
+    def connected(self, number: int) -> None:
+        """It was accepted."""
+        if number in self._lines:
+            self._lines[number].connected = True
+
+    def sent(self, number: int, request: OutgoingRequest) -> None:
+        """In-flight requests stay within their limits, correlation ids are used once."""
+        line = self._lines.get(number)
+        if line is None:
+            self._found("a request on a connection that isn't there")
+            return
+        key = request.body.API_KEY
+        self.requests += 1
+        if request.correlation_id in line.open:
+            self._found(f"correlation id {request.correlation_id} is in flight twice")
+        line.open[request.correlation_id] = (key, self._time.now)
+        if self.patient and request.body.API_NAME in self.slow and key not in PIPELINED:
+            self._asked(request)
+        limit = self._limits.get(key)
+        if limit is not None and sum(k == key for k, _ in line.open.values()) > limit:
+            name = request.body.API_NAME
+            self._found(f"more than {limit} {name} requests in flight to {line.address}")
+        if len(line.open) > SPARE_REQUESTS + self._calls():
+            self._found(f"{len(line.open)} requests in flight to {line.address}")
+        if not line.connected:
+            self._found(f"a request to {line.address}, which isn't connected")
+
+    def _asked(self, request: OutgoingRequest) -> None:
+        """R-RB-9: a question is asked once, and once more elsewhere; it isn't repeated."""
+        name = request.body.API_NAME
+        self.asked[name] += 1
+        limit = QUESTIONS.get(name, 2) * 2
+        if self.asked[name] > limit:
+            self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
+
+    def answered(self, number: int, correlation_id: int) -> None:
+        """An answer arrives."""
+        line = self._lines.get(number)
+        if line is None:
+            return
+        if self._held(line):
+            line.was_held = self._time.now
+        key, _ = line.open.pop(correlation_id, (-1, 0.0))
+        line.answers += key not in SETUP
+        line.last_answer = self._time.now
+
+    def ended(self, number: int) -> None:
+        """The connection is over for the client."""
+        self._lines.pop(number, None)
+
+    # The client's events, held against it
+
+    def is_held(self, address: str) -> bool:
+        """Whether a broker lets an acks=all write wait: what is behind it can't be answered."""
+        return any(
+            self._held(line) or self._was_given_up(line)
+            for line in self._lines.values()
+            if str(line.address) == address and not line.over
+        )
+
+    def _was_given_up(self, line: _Line) -> bool:
+        """A question for metadata waited behind a write that was held."""
+        asked = [sent for key, sent in line.open.values() if key == MetadataRequest.API_KEY]
+        return any(sent <= line.was_held for sent in asked)
+
+    def _held(self, line: _Line) -> bool:
+        key, sent = next(iter(line.open.values()), (-1, 0.0))
+        waits = self._time.now - max(sent, line.last_answer)
+        return key == ProduceRequest.API_KEY and waits >= HELD - SLACK
+
+    def __call__(self, event: Event) -> None:
+        """R-RB-3: while a connection to a known broker answers, no count leads to a rebootstrap."""
+        if event.kind in ("dial_failed", "disconnected"):
+            line = self._lines.get(event.fields["connection"])
+            if line is not None:  # the client itself may have ended it; the effect comes later
+                line.over = True
+        if event.kind != "rebootstrap":
+            return
+        why = str(event.fields["why"])
+        if any(text in why for text in BY_TIMER):
+            return
+        known = set(event.fields["known"])
+        for line in [known for known in self._lines.values() if not known.over]:
+            fresh = line.answers > 0 and event.at - line.last_answer < FRESH
+            if fresh and str(line.address) in known:
+                self._found(
+                    f"a rebootstrap ({why}), though {line.address} answered at {line.last_answer}"
+                )
+
+    def _found(self, text: str) -> None:
+        self.violations.append(Violation(f"{self._time.now}: {text}"))

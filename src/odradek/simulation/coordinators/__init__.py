@@ -1,0 +1,1 @@
+"""Coordinators of groups and transactions: their shards, their state machines and their APIs."""

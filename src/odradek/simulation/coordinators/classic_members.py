@@ -1,0 +1,162 @@
+"""The words of classic groups: members, what they ask and are answered, what an entry keeps.
+
+In: requests and entries, as values. Out: values. The state machine is in `classic_group`.
+Must not: decide anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from odradek.common.errors import BrokerError
+from odradek.simulation.coordinators.shards import ShardTimer
+
+NO_GENERATION = -1
+
+
+class ClassicState(Enum):
+    """Kafka's states of a group; DEAD ones are forgotten here."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+MOVES: dict[ClassicState, frozenset[ClassicState]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE}),
+    ClassicState.PREPARING_REBALANCE: frozenset(
+        {ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY}
+    ),
+    ClassicState.COMPLETING_REBALANCE: frozenset(
+        {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}
+    ),
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE}),
+}
+"""What may follow what; a leader's sync that is being written changes nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member as it is kept in an entry."""
+
+    id: str
+    instance_id: str | None
+    session_timeout: float
+    rebalance_timeout: float
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group as it is kept in an entry."""
+
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What a JoinGroup asks for."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    id_required: bool
+    """The version makes a new member come back with the id that it is given (KIP-394)."""
+    may_skip_assignment: bool
+    """The version can tell a leader that the assignment stands (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a JoinGroup is answered with."""
+
+    error: BrokerError | None
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a SyncGroup is answered with."""
+
+    error: BrokerError | None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+AnswerJoin = Callable[[Joined], None]
+AnswerSync = Callable[[Synced], None]
+
+
+class Lender(Protocol):
+    """What a shard lends to its groups."""
+
+    rng: random.Random
+
+    @property
+    def initial_rebalance_delay(self) -> float:
+        """Seconds for which a new group waits for members."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
+        """Plan an action for as long as this broker coordinates."""
+
+    def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
+        """Write a group's entry."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One member."""
+
+    id: str
+    instance_id: str | None
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    join: AnswerJoin | None = None
+    sync: AnswerSync | None = None
+    timer: ShardTimer | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says of itself under a protocol."""
+        return dict(self.protocols).get(protocol or "", b"")
+
+
+@dataclass(slots=True)
+class JoinPhase:
+    """The join phase under way: when it ends at the latest."""
+
+    timer: ShardTimer | None = None
+    initial: bool = False
+    grown: bool = False
+    """New members came since the last initial delay."""
+    waited: float = 0.0
+
+
+def voted(members: Collection[Member]) -> str:
+    """The protocol that most members name first among those that all have."""
+    common = set.intersection(*({name for name, _ in m.protocols} for m in members))
+    votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
+    return max(votes, key=lambda name: (votes[name], name))

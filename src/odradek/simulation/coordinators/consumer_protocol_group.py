@@ -1,0 +1,430 @@
+"""A group of the consumer protocol (KIP-848) at its coordinator: epochs, target, reconciliation.
+
+In: ConsumerGroupHeartbeat, and what the shard lends (time, entries, topics). Out: answers, once
+what they say is replicated. Each heartbeat does up to four things: it takes in what changed in the
+member, bumps the group's epoch, makes a new target assignment, and moves the member a step towards
+it: partitions are taken away before anybody else gets them.
+Simplified: no members that speak the classic protocol. Must not: know versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Protocol
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.topics import Topic
+from odradek.simulation.coordinators.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place
+from odradek.simulation.coordinators.shards import ShardTimer
+
+JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
+REGEX_RESOLVED = 0.02
+"""Seconds from a new pattern's first heartbeat until its topics are known."""
+Places = frozenset[Place]
+NOTHING: Places = frozenset()
+
+
+class Reconciliation(Enum):
+    """How far a member is on its way to the target."""
+
+    STABLE = "Stable"
+    UNREVOKED_PARTITIONS = "UnrevokedPartitions"
+    """It must give partitions up, and say so, before it goes on."""
+    UNRELEASED_PARTITIONS = "UnreleasedPartitions"
+    """Others haven't given up yet what it is to get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat says; None: nothing new."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rebalance_timeout: float | None = None
+    names: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Places | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeatAnswer:
+    """What a heartbeat is answered with."""
+
+    error: BrokerError | None
+    member_id: str
+    epoch: int = 0
+    assignment: Places | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member; each change makes a new one, so an entry can keep it."""
+
+    id: str
+    instance_id: str | None = None
+    rebalance_timeout: float = 45.0
+    names: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: Reconciliation = Reconciliation.STABLE
+    assigned: Places = NOTHING
+    revoking: Places = NOTHING
+    since: tuple[tuple[Place, int], ...] = ()
+    """The epochs under which partitions were assigned: commits under these are taken (KIP-1251)."""
+
+    def at(
+        self, epoch: int, state: Reconciliation, assigned: Places, revoking: Places
+    ) -> ConsumerMember:
+        """The member a step further."""
+        return replace(
+            self,
+            epoch=epoch,
+            previous_epoch=self.epoch if epoch != self.epoch else self.previous_epoch,
+            state=state,
+            assigned=assigned,
+            revoking=revoking,
+            since=tuple((p, dict(self.since).get(p, epoch)) for p in sorted(assigned)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConsumerGroup:
+    """A group as its entry keeps it."""
+
+    epoch: int
+    target_epoch: int
+    counts: tuple[tuple[bytes, int], ...]
+    members: tuple[ConsumerMember, ...]
+    target: tuple[tuple[str, Places], ...]
+
+
+class Lender(Protocol):
+    """What a shard lends to a group of the consumer protocol."""
+
+    @property
+    def consumer_session_timeout(self) -> float:
+        """Seconds after which a member that says nothing is given up."""
+
+    @property
+    def strict_epochs(self) -> bool:
+        """Commits are taken under the present epoch only, as before KIP-1251."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics of the cluster."""
+
+    def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
+        """Plan an action for as long as this broker coordinates."""
+
+    def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
+        """Write a group's entry."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """One group. `epoch` grows with every change of who subscribes to what."""
+
+    id: str
+    lender: Lender
+    epoch: int = 0
+    target_epoch: int = 0
+    counts: dict[bytes, int] = field(default_factory=dict)
+    """Partitions of the subscribed topics when the epoch was last bumped."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    target: dict[str, Places] = field(default_factory=dict)
+    _sessions: dict[str, ShardTimer] = field(default_factory=dict)
+    _revocations: dict[str, ShardTimer] = field(default_factory=dict)
+    _resolved: set[str] = field(default_factory=set)
+    """Patterns whose topics are known."""
+
+    # Heartbeats
+
+    def heartbeat(self, beat: Beat, answer: Callable[[BeatAnswer], None]) -> None:
+        """Take in a heartbeat and answer it, when the group's new state is replicated."""
+        before = self.stored()
+        try:
+            if beat.epoch < JOIN_EPOCH:
+                reply = self._leave(beat)
+            else:
+                reply = self._beat(beat)
+        except BrokerError as error:
+            answer(BeatAnswer(error, beat.member_id))
+            return
+        if self.stored() == before:
+            answer(reply)
+            return
+        moved = errors.NotCoordinatorError("another broker coordinates now")
+        lost = BeatAnswer(moved, beat.member_id)
+        self.lender.keep(self.id, self.stored(), lambda there: answer(reply if there else lost))
+
+    def _beat(self, beat: Beat) -> BeatAnswer:
+        if beat.regex:
+            self._check_regex(beat.regex)
+        before = self._member(beat)
+        member = replace(
+            before,
+            instance_id=beat.instance_id or before.instance_id,
+            rebalance_timeout=beat.rebalance_timeout or before.rebalance_timeout,
+            names=before.names if beat.names is None else tuple(sorted(set(beat.names))),
+            regex=before.regex if beat.regex is None else beat.regex,
+            assignor=beat.assignor or before.assignor,
+        )
+        self.members[member.id] = member
+        counts = self._counts()
+        changed = (member.names, member.regex) != (before.names, before.regex)
+        if changed or counts != self.counts:
+            self.epoch += 1
+            self.counts = counts
+        if self.epoch > self.target_epoch:
+            self._make_target()
+        reconciled = self._reconciled(member, beat.owned)
+        self._watch(reconciled, moved=reconciled != member)
+        self.members[member.id] = member = reconciled
+        whole = beat.epoch == JOIN_EPOCH or (
+            beat.rebalance_timeout is not None
+            and (beat.names is not None or beat.regex is not None)
+            and beat.owned is not None
+        )
+        tells = whole or member.assigned != before.assigned
+        return BeatAnswer(None, member.id, member.epoch, member.assigned if tells else None)
+
+    def _member(self, beat: Beat) -> ConsumerMember:
+        joins = beat.epoch == JOIN_EPOCH
+        if beat.instance_id is not None:
+            static = self._static(beat.instance_id)
+            if joins and static is not None and static.id != beat.member_id:
+                return self._take_over(static, beat)
+            if not joins:
+                self._check_static(static, beat)
+        member = self.members.get(beat.member_id)
+        if member is None:
+            if not joins:
+                raise errors.UnknownMemberIdError(f"{beat.member_id} isn't a member of {self.id}")
+            return ConsumerMember(beat.member_id, beat.instance_id)
+        if joins:  # it may rejoin at any time; what it had is settled with it below
+            return replace(member, epoch=max(member.epoch, 0))
+        self._check_epoch(member, beat)
+        return member
+
+    @staticmethod
+    def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
+        if beat.epoch == member.epoch:
+            return
+        # The answer with the new epoch may have been lost: then it still owns what it owned.
+        lost = beat.epoch == member.previous_epoch and beat.epoch < member.epoch
+        if not lost or beat.owned is None or not beat.owned <= member.assigned:
+            raise errors.FencedMemberEpochError(f"{beat.epoch} instead of {member.epoch}")
+
+    def _static(self, instance_id: str) -> ConsumerMember | None:
+        return next((m for m in self.members.values() if m.instance_id == instance_id), None)
+
+    @staticmethod
+    def _check_static(static: ConsumerMember | None, beat: Beat) -> None:
+        if static is None:
+            raise errors.UnknownMemberIdError(f"no member is {beat.instance_id}")
+        if static.id != beat.member_id:
+            raise errors.FencedInstanceIdError(f"{beat.instance_id} has joined again")
+
+    def _take_over(self, static: ConsumerMember, beat: Beat) -> ConsumerMember:
+        """A static member that had left for a while is back, under a new id."""
+        if static.epoch != STATIC_LEAVE_EPOCH:
+            raise errors.UnreleasedInstanceIdError(f"{beat.instance_id} is still a member")
+        self._forget(static)
+        self.target[beat.member_id] = self.target.pop(static.id, NOTHING)
+        return replace(static, id=beat.member_id, epoch=0, previous_epoch=0)
+
+    def _leave(self, beat: Beat) -> BeatAnswer:
+        if beat.instance_id is not None:
+            self._check_static(self._static(beat.instance_id), beat)
+        member = self.members.get(beat.member_id)
+        if member is None:
+            raise errors.UnknownMemberIdError(f"{beat.member_id} isn't a member of {self.id}")
+        if beat.epoch == STATIC_LEAVE_EPOCH:
+            self.members[member.id] = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING)
+        else:
+            self._fence(member)
+        return BeatAnswer(None, member.id, beat.epoch)
+
+    def _fence(self, member: ConsumerMember) -> None:
+        """Take a member out: its partitions are free at once."""
+        self._forget(member)
+        self.target.pop(member.id, None)
+        self.epoch += 1
+
+    def _forget(self, member: ConsumerMember) -> None:
+        del self.members[member.id]
+        for timers in (self._sessions, self._revocations):
+            timer = timers.pop(member.id, None)
+            if timer is not None:
+                timer.cancel()
+
+    # Timers
+
+    def _watch(self, member: ConsumerMember, *, moved: bool) -> None:
+        """Begin a member's session anew, and watch over what it must give up if it moved."""
+        member_id = member.id
+        if member_id in self._sessions:
+            self._sessions[member_id].cancel()
+        self._sessions[member_id] = self.lender.after(
+            self.lender.consumer_session_timeout, lambda: self._expired(member_id, None)
+        )
+        if moved:
+            if member_id in self._revocations:
+                self._revocations.pop(member_id).cancel()
+            if member.state is Reconciliation.UNREVOKED_PARTITIONS:
+                self._revocations[member_id] = self.lender.after(
+                    member.rebalance_timeout, lambda: self._expired(member_id, member.epoch)
+                )
+
+    def _expired(self, member_id: str, epoch: int | None) -> None:
+        member = self.members.get(member_id)
+        if member is not None and epoch in (None, member.epoch):
+            self._fence(member)
+            self.lender.keep(self.id, self.stored(), lambda _: None)
+
+    # Topics and the target
+
+    def _check_regex(self, regex: str) -> None:
+        try:
+            re.compile(regex)
+        except re.error as error:
+            raise errors.InvalidRegularExpressionError(f"{regex!r}: {error}") from error
+        if regex not in self._resolved:
+            self.lender.after(REGEX_RESOLVED, lambda: self._resolved.add(regex))
+
+    def topics_of(self, member: ConsumerMember) -> dict[bytes, int]:
+        """The topics that a member subscribes to, as far as they exist."""
+        known = self.lender.topics
+        names = {n for n in member.names if n in known}
+        if member.regex in self._resolved:
+            pattern = re.compile(member.regex)
+            names |= {
+                t.name for t in known.values() if pattern.fullmatch(t.name) and not t.internal
+            }
+        return {known[n].id: len(known[n].partitions) for n in sorted(names)}
+
+    def _counts(self) -> dict[bytes, int]:
+        return {k: v for m in self.members.values() for k, v in self.topics_of(m).items()}
+
+    def _make_target(self) -> None:
+        votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
+        chosen = max(votes, key=lambda name: (votes[name], name)) if votes else DEFAULT_ASSIGNOR
+        subscriptions = {m.id: self.topics_of(m) for m in self.members.values()}
+        self.target = ASSIGNORS[chosen](subscriptions, self.target)
+        self.target_epoch = self.epoch
+
+    def _reconciled(self, member: ConsumerMember, owned: Places | None) -> ConsumerMember:
+        if member.state is Reconciliation.UNREVOKED_PARTITIONS:
+            if owned is None or owned & member.revoking:
+                return member
+            return self._next(member, member.epoch + 1, owned)
+        if member.state is Reconciliation.STABLE and member.epoch == self.target_epoch:
+            return member
+        return self._next(member, member.epoch, owned)
+
+    def _next(self, member: ConsumerMember, epoch: int, owned: Places | None) -> ConsumerMember:
+        """As far towards the target as is allowed now; `epoch`: that of who has to revoke."""
+        target = self.target.get(member.id, NOTHING)
+        assigned = member.assigned & target
+        revoking = member.assigned - assigned
+        wanted = target - assigned
+        free = wanted - self._held()
+        if revoking and (owned is None or owned & revoking):
+            return member.at(epoch, Reconciliation.UNREVOKED_PARTITIONS, assigned, revoking)
+        state = Reconciliation.UNRELEASED_PARTITIONS if wanted - free else Reconciliation.STABLE
+        return member.at(self.target_epoch, state, assigned | free, NOTHING)
+
+    def _held(self) -> Places:
+        """Partitions that somebody has or must still give up."""
+        members = self.members.values()
+        return NOTHING.union(*(m.assigned for m in members), *(m.revoking for m in members))
+
+    # Commits
+
+    def check_commit(
+        self,
+        member_id: str,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        transactional: bool,
+        old_version: bool,
+    ) -> None:
+        """Whether these words allow an offset commit; raises what is wrong with them."""
+        if epoch < 0 and not self.members:
+            return
+        member = self._known(member_id)
+        if old_version and not transactional:
+            raise errors.UnsupportedVersionError("OffsetCommit before version 9")
+        if epoch == member.epoch or (
+            epoch < member.epoch and self._all_assigned(member, epoch, partitions)
+        ):
+            return
+        text = f"{epoch} instead of {member.epoch}"
+        if transactional:
+            raise errors.IllegalGenerationError(text)
+        raise errors.StaleMemberEpochError(text)
+
+    def _all_assigned(
+        self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> bool:
+        """KIP-1251: it has all of these since that epoch, or longer."""
+        if self.lender.strict_epochs:
+            return False
+        since = {place: then for place, then in member.since if then <= epoch}
+        topics = self.lender.topics
+        return all(
+            p.topic in topics and (topics[p.topic].id, p.partition) in since for p in partitions
+        )
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Whether these words allow to fetch offsets; raises what is wrong with them."""
+        if member_id is None and epoch < 0:
+            return
+        member = self._known(member_id or "")
+        if epoch != member.epoch:
+            raise errors.StaleMemberEpochError(f"{epoch} instead of {member.epoch}")
+
+    def _known(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise errors.UnknownMemberIdError(f"{member_id} isn't a member of {self.id}")
+        return member
+
+    # Entries
+
+    def stored(self) -> StoredConsumerGroup:
+        """The group as its entry keeps it."""
+        return StoredConsumerGroup(
+            self.epoch,
+            self.target_epoch,
+            tuple(self.counts.items()),
+            tuple(self.members.values()),
+            tuple(self.target.items()),
+        )
+
+    def restore(self, stored: StoredConsumerGroup) -> None:
+        """Be as an entry says."""
+        self.epoch, self.target_epoch = stored.epoch, stored.target_epoch
+        self.counts = dict(stored.counts)
+        self.members = {m.id: m for m in stored.members}
+        self.target = dict(stored.target)
+        self._resolved = {m.regex for m in stored.members if m.regex}
+
+    def begin(self) -> None:
+        """The shard is loaded: sessions begin."""
+        for member in self.members.values():
+            self._watch(member, moved=True)
+
+    def moved(self) -> None:
+        """This broker isn't the coordinator any more; nobody waits for anything but writes."""

@@ -1,0 +1,251 @@
+"""The group coordinator of one `__consumer_offsets` partition: its groups and their offsets.
+
+In: what `group_handlers` and transactions ask, and the entries of coordinators before. Out: the
+groups, each of the protocol that its members speak, and offsets that survive a fail-over once they
+are acknowledged. Simplified: a group changes its protocol only while it is empty (as with
+`group.consumer.migration.policy=disabled`); nothing expires. Must not: know versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
+from odradek.simulation.coordinators.classic_group import ClassicGroup
+from odradek.simulation.coordinators.classic_members import ClassicState, StoredGroup
+from odradek.simulation.coordinators.committed_offsets import Committed, CommittedOffsets
+from odradek.simulation.coordinators.consumer_protocol_group import (
+    ConsumerGroup,
+    StoredConsumerGroup,
+)
+from odradek.simulation.coordinators.shards import Entry, Key, Leadership, ShardTimer
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.topics import Topic
+
+GROUP_TOPIC = "__consumer_offsets"
+Settled = Callable[[BrokerError | None], None]
+MemberWords = tuple[str, int, str | None]
+"""Member id, generation or epoch, instance id: who commits."""
+
+
+@dataclass(slots=True)
+class GroupSettings:
+    """What is configured on brokers. Seconds."""
+
+    initial_rebalance_delay: float = 0.0
+    """`group.initial.rebalance.delay.ms`: 3 s by default in Kafka."""
+    min_session_timeout: float = 6.0
+    max_session_timeout: float = 1800.0
+    consumer_session_timeout: float = 45.0
+    consumer_heartbeat_interval: float = 5.0
+    strict_epochs: bool = False
+    """Brokers from before KIP-1251: a member commits under its present epoch only."""
+
+
+class GroupShard:
+    """Groups and offsets of one partition, as its leader knows them."""
+
+    def __init__(self, leadership: Leadership[GroupShard]) -> None:
+        self.leadership = leadership
+        self.rng = leadership.rng
+        self.settings: GroupSettings = leadership.cluster.group_settings
+        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
+        self.offsets: dict[str, CommittedOffsets] = {}
+
+    # A shard's life
+
+    def replay(self, key: Key, value: Any) -> None:
+        """Take in an entry."""
+        if key[0] == "group":
+            self._replay_group(str(key[1]), value)
+        elif key[0] == "offset":
+            if key[1] not in self.groups:  # who commits without a group makes one
+                self.classic(str(key[1]), create=True)
+            self._of(str(key[1])).commit(_partition(key), value)
+        elif key[0] == "pending":
+            self._of(str(key[1])).pend(_producer(key), _partition(key), value)
+        elif key[0] == "end":
+            self._end(_producer(key), commit=value)
+
+    def _replay_group(self, group_id: str, value: Any) -> None:
+        if isinstance(value, StoredGroup):
+            classic = self.groups[group_id] = ClassicGroup(group_id, self)
+            classic.restore(value)
+        elif isinstance(value, StoredConsumerGroup):
+            consumer = self.groups[group_id] = ConsumerGroup(group_id, self)
+            consumer.restore(value)
+
+    def loaded(self) -> None:
+        """Sessions begin."""
+        for group in self.groups.values():
+            group.begin()
+
+    def stopped(self) -> None:
+        """Tell those who wait that it isn't the coordinator any more."""
+        for group in self.groups.values():
+            group.moved()
+
+    # What groups use
+
+    @property
+    def initial_rebalance_delay(self) -> float:
+        """Seconds for which a new group waits for members."""
+        return self.settings.initial_rebalance_delay
+
+    @property
+    def consumer_session_timeout(self) -> float:
+        """Seconds after which a member of the consumer protocol is given up."""
+        return self.settings.consumer_session_timeout
+
+    @property
+    def strict_epochs(self) -> bool:
+        """Commits are taken under the present epoch only."""
+        return self.settings.strict_epochs
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics of the cluster."""
+        return self.leadership.cluster.topics
+
+    def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
+        """Plan an action for as long as this broker coordinates."""
+        return self.leadership.after(seconds, action)
+
+    def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
+        """Write a group's entry."""
+        self.leadership.write([(("group", group_id), value)], done)
+
+    # Groups
+
+    def classic(self, group_id: str, *, create: bool) -> ClassicGroup:
+        """The group, to be spoken to in the classic protocol."""
+        found = self.groups.get(group_id)
+        if isinstance(found, ConsumerGroup) and found.members:
+            raise errors.InconsistentGroupProtocolError(f"{group_id} uses the consumer protocol")
+        if isinstance(found, ClassicGroup):
+            return found
+        if not create:
+            raise errors.UnknownMemberIdError(f"there is no group {group_id}")
+        made = self.groups[group_id] = ClassicGroup(group_id, self)
+        return made
+
+    def consumer(self, group_id: str, *, create: bool) -> ConsumerGroup:
+        """The group, to be spoken to in the consumer protocol."""
+        found = self.groups.get(group_id)
+        if isinstance(found, ConsumerGroup):
+            return found
+        empty = found is None or (found.state is ClassicState.EMPTY and not found.pending)
+        if not create or not empty:
+            raise errors.GroupIdNotFoundError(f"{group_id} isn't a consumer group")
+        made = self.groups[group_id] = ConsumerGroup(group_id, self)
+        return made
+
+    # Offsets
+
+    def _of(self, group_id: str) -> CommittedOffsets:
+        return self.offsets.setdefault(group_id, CommittedOffsets())
+
+    def committed(self, group_id: str) -> CommittedOffsets:
+        """What a group has committed; nothing for one that isn't there."""
+        return self.offsets.get(group_id, CommittedOffsets())
+
+    def commit(
+        self,
+        group_id: str,
+        member: MemberWords,
+        version: int,
+        offsets: Mapping[TopicPartition, Committed],
+        done: Settled,
+    ) -> None:
+        """Commit offsets; `done` hears None once they can't be lost, or what was wrong."""
+        try:
+            self._check_commit(group_id, member, offsets, transactional=False, version=version)
+        except BrokerError as error:
+            done(error)
+            return
+        entries: list[Entry] = [(("offset", group_id, *p), c) for p, c in offsets.items()]
+        self._write(entries, done)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        member: MemberWords,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Mapping[TopicPartition, Committed],
+        done: Settled,
+    ) -> None:
+        """Keep offsets until the producer's transaction ends."""
+        try:
+            self._check_commit(group_id, member, offsets, transactional=True, version=9)
+        except BrokerError as error:
+            done(error)
+            return
+        self._write([(("pending", group_id, *p, producer_id), c) for p, c in offsets.items()], done)
+
+    def end_transaction(self, producer_id: int, commit: bool, done: Callable[[bool], None]) -> None:
+        """A producer's transaction has ended: its offsets hold from now on, or never do."""
+
+        def written(there: bool) -> None:
+            if there:
+                self._end(producer_id, commit=commit)
+            done(there)
+
+        self.leadership.write([(("end", producer_id), commit)], written)
+
+    def _end(self, producer_id: int, *, commit: bool) -> None:
+        for offsets in self.offsets.values():
+            offsets.end(producer_id, commit=commit)
+
+    def _write(self, entries: list[Entry], done: Settled) -> None:
+        def written(there: bool) -> None:
+            if not there:
+                done(errors.NotCoordinatorError("another broker coordinates now"))
+                return
+            for key, value in entries:
+                self.replay(key, value)
+            done(None)
+
+        if entries:
+            self.leadership.write(entries, written)
+        else:
+            done(None)
+
+    def _check_commit(
+        self,
+        group_id: str,
+        member: MemberWords,
+        partitions: Iterable[TopicPartition],
+        *,
+        transactional: bool,
+        version: int,
+    ) -> None:
+        member_id, generation, instance_id = member
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            group.check_commit(member_id, instance_id, generation, transactional=transactional)
+        elif isinstance(group, ConsumerGroup):
+            group.check_commit(
+                member_id,
+                generation,
+                partitions,
+                transactional=transactional,
+                old_version=version < 9,
+            )
+        elif generation >= 0:
+            if version >= 9 and not transactional:
+                raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
+            raise errors.IllegalGenerationError(f"there is no group {group_id}")
+
+
+def _partition(key: Key) -> TopicPartition:
+    return TopicPartition(str(key[2]), int(str(key[3])))
+
+
+def _producer(key: Key) -> int:
+    return int(str(key[-1]))

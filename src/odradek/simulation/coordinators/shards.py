@@ -1,0 +1,289 @@
+"""Who coordinates what: an internal topic's partitions, their leaders, and the state they keep.
+
+In: a key (a group id, a transactional id) and the broker that was asked. Out: the shard that
+answers for the key, if that broker leads its partition now; else the error that Kafka gives. A
+shard is the leader's state in memory: it is stopped when the leadership moves, and made anew from
+the partition's entries by the next leader, which takes a moment. What a shard writes is replicated
+like a record: it may be lost until `write` has called back.
+Serves `__consumer_offsets` and `__transaction_state` alike. Must not: know what shards do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from odradek.common import kafka_errors as errors
+from odradek.common.errors import BrokerError
+from odradek.protocol.message import Message
+from odradek.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from odradek.record import BatchBuilder, read_header
+from odradek.simulation.brokers.topics import NO_LEADER, Partition
+from odradek.simulation.world.virtual_time import Timer
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+    from odradek.simulation.brokers.cluster import SimulatedCluster
+
+GROUP, TRANSACTION = 0, 1
+"""FindCoordinator's key types."""
+NO_NODE = -1
+PAUSE_LOOK = 0.05
+"""Seconds between two looks of a paused broker's timers at whether it goes on."""
+ENTRY_LIMIT = 1 << 20
+
+Key = tuple[Hashable, ...]
+Entry = tuple[Key, Any]
+"""A key and its new value, None to delete it. Values are kept as they are: don't change them."""
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, in 32 bits with a sign."""
+    found = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        found = (31 * found + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return found - (1 << 32) if found & 0x80000000 else found
+
+
+def partition_for(key: str, count: int) -> int:
+    """The partition of an internal topic that holds a key.
+
+    As in Kafka: the absolute value of the hash, and 0 for the one that has none in 32 bits.
+    """
+    found = java_hash(key)
+    return (0 if found == -(1 << 31) else abs(found)) % count
+
+
+class Shard(Protocol):
+    """What a coordinator keeps in memory for one partition."""
+
+    def replay(self, key: Key, value: Any) -> None:
+        """Take in an entry that was written before; called in the order of writing."""
+
+    def loaded(self) -> None:
+        """All entries are there: go on where the last coordinator stopped."""
+
+    def stopped(self) -> None:
+        """This broker isn't the coordinator any more: let all who wait know."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class ShardTimer:
+    """An action planned by a shard; it doesn't happen once the shard was stopped."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self) -> None:
+        self._timer: Timer | None = None
+
+    def plan(self, timer: Timer) -> None:
+        """What happens next."""
+        self._timer = timer
+
+    def cancel(self) -> None:
+        """Don't do it."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Leadership(Generic[S]):
+    """What one leader of an internal partition may do under its epoch; each shard has one."""
+
+    def __init__(self, topic: CoordinatorTopic[S], partition: Partition) -> None:
+        cluster = topic.cluster
+        self.cluster = cluster
+        self.broker: SimulatedBroker = cluster.brokers[partition.leader]
+        self.time = cluster.environment.time
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        name = f"{cluster.name}/{topic.name}/{partition.index}/{self.epoch}"
+        self.rng = cluster.environment.rng(name)
+        self._topic = topic
+
+    @property
+    def held(self) -> bool:
+        """The broker lives and nobody was elected since."""
+        return self.broker.alive and self.partition.leader_epoch == self.epoch
+
+    def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
+        """Plan an action; a broker that is stopped by a signal comes to it when it goes on."""
+        handle = ShardTimer()
+
+        def fire() -> None:
+            if not self.held:
+                return
+            if self.broker.paused:
+                handle.plan(self.time.after(PAUSE_LOOK, fire))
+            else:
+                action()
+
+        handle.plan(self.time.after(seconds, fire))
+        return handle
+
+    def write(self, entries: Sequence[Entry], done: Callable[[bool], None]) -> None:
+        """Append entries, and call back when it is known what became of them.
+
+        `done(True)`: all replicas have them. `done(False)`: the leadership was lost before; the
+        next leader may have them all the same.
+        """
+        builder = BatchBuilder(ENTRY_LIMIT, None)
+        at = int(self.time.now * 1000)
+        for key, value in entries:
+            text = None if value is None else repr(value).encode()
+            builder.append(repr(key).encode(), text, (), at)
+        data = bytes(builder.build())
+        batch = self.partition.log.append(data, read_header(memoryview(data)), self.epoch)
+        self._topic.entries[self.partition.index, batch.base_offset] = tuple(entries)
+        batch.when_settled(done)
+        self.cluster.replicate(self.partition, batch)
+
+
+class CoordinatorTopic(Generic[S]):
+    """One internal topic of a cluster, with the shards of its partitions' leaders."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        name: str,
+        make: Callable[[Leadership[S]], S],
+        partitions: int = 50,
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.partitions = partitions
+        """How many partitions it gets when it is created, after the first FindCoordinator."""
+        self.creation = 0.01
+        """Seconds from the first FindCoordinator until the topic is there."""
+        self.load_time = 0.05
+        """Seconds for which a new leader answers COORDINATOR_LOAD_IN_PROGRESS."""
+        self.entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
+        """What was written, by partition and offset; of offsets that were lost, the last."""
+        self._make = make
+        self._leaderships: dict[int, tuple[Leadership[S], S | None]] = {}
+        self._planned = False
+
+    def index(self, key: str) -> int:
+        """The partition that holds a key."""
+        return partition_for(key, self.partitions)
+
+    def create(self) -> None:
+        """Create the topic, unless it is there."""
+        if self.name not in self.cluster.topics:
+            topic = self.cluster.create_topic(self.name, self.partitions)
+            self.cluster.on_change[self._follow] = None
+            for partition in topic.partitions:  # nothing is written yet: nothing to load
+                if partition.leader != NO_LEADER:
+                    self._make_shard(Leadership(self, partition))
+
+    def coordinator(self, key: str, asked: SimulatedBroker) -> SimulatedBroker:
+        """The coordinator of a key, as far as the broker that is asked knows."""
+        found = self.cluster.topics.get(self.name)
+        if found is None:
+            if not self._planned:
+                self._planned = True
+                self.cluster.environment.time.after(self.creation, self.create)
+            raise errors.CoordinatorNotAvailableError(f"{self.name} is being created")
+        index = self.index(key)
+        leader = found.partitions[index].leader
+        if asked.picture is not None and self.name in asked.picture.topics:
+            leader = asked.picture.topics[self.name].partitions[index].leader_id
+            known = {b.node_id for b in asked.picture.brokers}
+        else:
+            known = {b.id for b in self.cluster.brokers.values() if b.registered}
+        if leader not in known:
+            raise errors.CoordinatorNotAvailableError(f"{self.name}-{index} has no leader")
+        return self.cluster.brokers[leader]
+
+    def shard(self, broker: SimulatedBroker, key: str) -> S:
+        """The shard that answers for a key, if this broker leads its partition and has it."""
+        return self.shard_at(broker, self.index(key))
+
+    def shard_at(self, broker: SimulatedBroker, index: int) -> S:
+        """The shard of a partition, if this broker leads it and has loaded it."""
+        found = self.cluster.topics.get(self.name)
+        if found is None:
+            raise errors.NotCoordinatorError(f"there is no {self.name}")
+        leader = found.partitions[index].leader
+        if leader != broker.id or not broker.registered:
+            raise errors.NotCoordinatorError(f"{self.name}-{index} is led by {leader}")
+        shard = self._leaderships[index][1]
+        if shard is None:
+            raise errors.CoordinatorLoadInProgressError(f"{self.name}-{index} is being read")
+        return shard
+
+    def shards(self) -> list[S]:
+        """Every shard that is loaded now, for tests and checkers."""
+        return [s for held, s in self._leaderships.values() if s is not None and held.held]
+
+    def _follow(self) -> None:
+        """Leaders may have changed: stop the shards of the old ones, load those of the new."""
+        topic = self.cluster.topics.get(self.name)
+        if topic is None:
+            return
+        for partition in topic.partitions:
+            found = self._leaderships.get(partition.index)
+            if found is not None and found[0].epoch == partition.leader_epoch:
+                continue
+            if found is not None:
+                del self._leaderships[partition.index]
+                if found[1] is not None:
+                    found[1].stopped()
+            if partition.leader != NO_LEADER:
+                self._load(partition)
+
+    def _load(self, partition: Partition) -> None:
+        leadership = Leadership(self, partition)
+        self._leaderships[partition.index] = (leadership, None)
+
+        def load() -> None:
+            shard = self._make_shard(leadership)
+            for batch in partition.log.batches:
+                for key, value in self.entries[partition.index, batch.base_offset]:
+                    shard.replay(key, value)
+            shard.loaded()
+
+        leadership.after(self.load_time, load)
+
+    def _make_shard(self, leadership: Leadership[S]) -> S:
+        shard = self._make(leadership)
+        self._leaderships[leadership.partition.index] = (leadership, shard)
+        return shard
+
+
+def find_coordinator(
+    broker: SimulatedBroker,
+    request: FindCoordinatorRequest,
+    version: int,
+    reply: Callable[[Message | None], None],
+) -> FindCoordinatorResponse:
+    """Who coordinates groups or transactional ids; from version 4 on many at once."""
+    if version < 4:
+        one = _find(broker, request.key, request.key_type)
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[_find(broker, key, request.key_type) for key in request.coordinator_keys]
+    )
+
+
+def _find(broker: SimulatedBroker, key: str, kind: int) -> Coordinator:
+    try:
+        topic = broker.cluster.coordinators.get(kind)
+        if topic is None:
+            raise errors.InvalidRequestError(f"there are no coordinators of kind {kind}")
+        found = topic.coordinator(key, broker)
+    except BrokerError as error:
+        return Coordinator(key, NO_NODE, "", -1, error.code or -1, str(error))
+    return Coordinator(key, found.id, found.address.host, found.address.port, 0, None)

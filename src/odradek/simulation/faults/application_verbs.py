@@ -1,0 +1,50 @@
+"""The verbs that applications do themselves: leave, die, stop polling, be stopped, subscribe anew.
+
+In: arguments of a schedule. Out: `APPLICATION`, the table that `faults` joins with its own. They
+are for members of groups; to other clients nothing happens. Must not: know what a member does then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.simulation.faults.fault_arguments import CLIENT, Act, Argument, Stage, Verb, is_number
+
+LENGTHS = (1.0, 3.0, 9.0, 14.0)
+"""Seconds: shorter than a session, and longer."""
+
+_LONG = Argument(
+    "seconds, 0 or more",
+    lambda v, _: is_number(v) and 0 <= v < 1e6,
+    lambda rng, _: round(rng.choice(LENGTHS) * rng.uniform(0.5, 1.5), 3),
+)
+_BACK = Argument(_LONG.words, _LONG.allowed, _LONG.draw, optional=True)
+WHO = {"client": CLIENT}
+
+
+def _asks(name: str) -> Act:
+    def act(stage: Stage, arguments: dict[str, Any]) -> None:
+        member = stage.members.get(arguments.pop("client"))
+        if member is not None:
+            getattr(member, name)(**arguments)
+
+    return act
+
+
+APPLICATION: dict[str, Verb] = {
+    "leave": Verb("let a member close in order", WHO, _asks("leave")),
+    "die": Verb(
+        "kill a member; back: it is started anew so many seconds later",
+        {**WHO, "back": _BACK}, _asks("die"), 4,
+    ),
+    "stop_polling": Verb(
+        "keep a member's application busy with something else for so long",
+        {**WHO, "seconds": _LONG}, _asks("stop_polling"), 3,
+    ),
+    "freeze": Verb(
+        "stop a member's process as SIGSTOP does, and let it go on",
+        {**WHO, "seconds": _LONG}, _asks("freeze"), 4,
+    ),
+    "rejoin": Verb("let a member ask for a rebalance", WHO, _asks("rejoin"), 1),
+    "subscribe_anew": Verb("let a member unsubscribe and subscribe", WHO, _asks("subscribe_anew")),
+}  # fmt: skip

@@ -1,0 +1,193 @@
+"""What faults are made of: verbs, their arguments, how these are checked and drawn.
+
+In: values of a schedule file, or a generator. Out: what is allowed, in words and as a test.
+Must not: carry anything out, beyond holding the functions that do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.world.world import World
+
+TOPIC = "t"
+"""The first topic of each schedule."""
+BOOTSTRAP_NAME = "kafka.simulated"
+FRONT_DOOR = "front-door"
+NOWHERE = "10.255.255.1"
+"""An address at which nothing ever listens."""
+
+
+class ScheduleError(ValueError):
+    """A fault or schedule that can't be carried out as it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One verb with its arguments, `at` virtual seconds."""
+
+    at: float
+    verb: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{k}={v!r}" for k, v in self.arguments.items())
+        return f"{self.at:.3f} s {self.verb}({words})"
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where faults happen: the world, and the cluster that is behind the front door now."""
+
+    world: World
+    cluster: SimulatedCluster
+    left: list[SimulatedCluster] = field(default_factory=list)
+    """Clusters that were replaced by others."""
+    bystanders: list[SimulatedCluster] = field(default_factory=list)
+    """Clusters that are nobody's; connections may be led there."""
+    members: dict[str, Any] = field(default_factory=dict)
+    """The members of a group by name, as `application_verbs` calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the arguments of a schedule may name."""
+
+    brokers: int
+    partitions: int
+    clients: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    """Besides the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: how a text file's value is checked, and how one is drawn."""
+
+    words: str
+    """What is allowed, to be read in an error and in help."""
+    allowed: Callable[[Any, Scope], bool]
+    draw: Callable[[random.Random, Scope], Any]
+    optional: bool = False
+    drawn: bool = True
+    """Else no random fault has it, unless its family says so."""
+
+
+Act = Callable[[Stage, dict[str, Any]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: what it does, its arguments, how often it is drawn."""
+
+    doc: str
+    arguments: Mapping[str, Argument]
+    act: Act
+    weight: int = 2
+    sound: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    """Whether such arguments make sense together; others aren't drawn."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a file is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def whole(value: Any, low: int, high: int) -> bool:
+    """Whether it is a whole number of this range."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
+    """A length of time, drawn between two."""
+    return Argument(
+        "seconds, 0 or more",
+        lambda v, _: is_number(v) and 0 <= v < 1e6,
+        lambda rng, _: round(rng.uniform(low, high), 3),
+        optional,
+    )
+
+
+def choice(*allowed: str) -> Argument:
+    """One of some words."""
+    return Argument(
+        " or ".join(repr(a) for a in allowed),
+        lambda v, _: v in allowed,
+        lambda rng, _: rng.choice(allowed),
+        optional=True,
+    )
+
+
+def _draw_addresses(rng: random.Random, scope: Scope) -> list[str]:
+    pool = [FRONT_DOOR, NOWHERE, *(f"broker-{i}" for i in range(1, scope.brokers + 1))]
+    return rng.sample(pool, rng.randint(0, min(3, len(pool))))
+
+
+def _are_addresses(value: Any, scope: Scope) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(a, str)
+        and (
+            a == FRONT_DOOR
+            or a.replace(".", "").isdecimal()
+            or a in {f"broker-{i}" for i in range(1, scope.brokers + 1)}
+        )
+        for a in value
+    )
+
+
+BROKER = Argument(
+    "a broker's id, from 1 on",
+    lambda v, scope: whole(v, 1, scope.brokers),
+    lambda rng, scope: rng.randint(1, scope.brokers),
+)
+PARTITION = Argument(
+    "a partition's number, from 0 on",
+    lambda v, scope: whole(v, 0, scope.partitions - 1),
+    lambda rng, scope: rng.randrange(scope.partitions),
+)
+CLIENT = Argument(
+    "a client's name in this schedule",
+    lambda v, scope: v in scope.clients,
+    lambda rng, scope: rng.choice(scope.clients),
+)
+FLAG = Argument(
+    "true or false",
+    lambda v, _: isinstance(v, bool),
+    lambda rng, _: rng.random() < 0.7,
+    optional=True,
+)
+NAME = Argument(
+    "a host name", lambda v, _: isinstance(v, str) and v != "", lambda *_: BOOTSTRAP_NAME
+)
+ADDRESSES = Argument(
+    f"a list of {FRONT_DOOR!r}, 'broker-N' and IP addresses", _are_addresses, _draw_addresses
+)
+ANY_SECONDS = Argument(
+    "seconds, negative ones set the clock back",
+    lambda v, _: is_number(v) and abs(v) < 1e6,
+    lambda rng, _: round(rng.uniform(-3600, 3600), 3),
+)
+SHARE = Argument(
+    "a probability, 0 to 1",
+    lambda v, _: is_number(v) and 0 <= v <= 1,
+    lambda rng, _: round(rng.uniform(0, 0.3), 3),
+    optional=True,
+)
+BANDWIDTH = Argument(
+    "bytes in a second (byte mode only)",
+    lambda v, _: v is None or (is_number(v) and v > 0),
+    lambda rng, _: rng.choice([None, None, 20_000, 1_000_000]),
+    optional=True,
+)
+TOPIC_NAME = Argument(
+    "one of the schedule's topics [default: the first]",
+    lambda v, scope: v in (TOPIC, *scope.topics),
+    lambda rng, scope: rng.choice((TOPIC, *scope.topics)),
+    optional=True,
+    drawn=False,
+)
+ONE = {"i": BROKER}

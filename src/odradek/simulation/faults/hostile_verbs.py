@@ -1,0 +1,171 @@
+"""The verbs that no test thought of: wrong answers, late ones, logs that are cut, topics made anew.
+
+In: arguments of a schedule. Out: `HOSTILE`, the table that `faults` joins with its own.
+Must not: carry out anything itself; `disturbances` does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.kafka_errors import ERRORS
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers.injected_errors import APIS, LIES, NOTHING_KNOWN, PERHAPS_DONE
+from odradek.simulation.faults.fault_arguments import (
+    BROKER,
+    PARTITION,
+    TOPIC,
+    TOPIC_NAME,
+    Act,
+    Argument,
+    Scope,
+    Verb,
+    is_number,
+    seconds,
+    whole,
+)
+
+CODES = tuple(sorted(code for code in ERRORS if code != 0))
+USUAL = (3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 25, 27, 29, 37, 45, 51, 56, 59, 72, 74, 75, 76, 78)
+SLOW = tuple(api for api in APIS if api not in ("Produce", "Fetch"))
+BUSY = ("Produce", "Produce", "Produce", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
+
+
+def _draw_api(rng: random.Random, _: Scope) -> str:
+    return rng.choice(BUSY) if rng.random() < 0.6 else rng.choice(APIS)
+
+
+def _draw_code(rng: random.Random, _: Scope) -> int:
+    return rng.choice(USUAL) if rng.random() < 0.6 else rng.choice(CODES)
+
+
+_EVERYBODY = Argument(
+    "a broker's id, from 1 on; 0: all",
+    lambda v, scope: whole(v, 0, scope.brokers),
+    lambda rng, scope: rng.randint(1, scope.brokers),
+    optional=True,
+)
+_API = Argument(f"one of {', '.join(APIS)}", lambda v, _: v in APIS, _draw_api)
+_CODE = Argument("a code of Kafka's table", lambda v, _: v in CODES, _draw_code)
+_DOUBT = Argument(
+    "a code that leaves in doubt whether a batch was appended",
+    lambda v, _: v in PERHAPS_DONE,
+    lambda rng, _: rng.choice((7, 7, 20, 20, *PERHAPS_DONE)),
+)
+_LATE = Argument(
+    "seconds, 0 or more",
+    lambda v, _: is_number(v) and 0 <= v < 1e6,
+    lambda rng, _: rng.choice([3.0, 5.0, 10.0, 25.0, round(rng.uniform(3.0, 30.0), 3)]),
+)
+_YES = Argument(
+    "true or false",
+    lambda v, _: isinstance(v, bool),
+    lambda rng, _: rng.random() < 0.7,
+    optional=True,
+)
+
+
+def _count(low: int, high: int, *, optional: bool = False) -> Argument:
+    return Argument(
+        "a whole number, 1 or more",
+        lambda v, _: whole(v, 1, 10_000),
+        lambda rng, _: rng.randint(low, high),
+        optional,
+    )
+
+
+_SHARE = Argument(
+    "a share, 0 to 1",
+    lambda v, _: is_number(v) and 0 <= v <= 1,
+    lambda rng, _: round(rng.random(), 2),
+)
+_SIZE = Argument(
+    "bytes", lambda v, _: whole(v, 1, 1 << 30), lambda rng, _: rng.choice((100, 150, 250, 400))
+)
+_RELEASE = Argument(
+    " or ".join(disturbances.RELEASES),
+    lambda v, _: v in disturbances.RELEASES,
+    lambda rng, _: rng.choice(list(disturbances.RELEASES)),
+)
+
+
+def _does(name: str) -> Act:
+    act = getattr(disturbances, name)
+    return lambda stage, a: act(stage.cluster, **a)
+
+
+def _to_topic(name: str) -> Act:
+    act = getattr(disturbances, name)
+    return lambda stage, a: act(stage.cluster, **{"topic": TOPIC, **a})
+
+
+def honest(arguments: Mapping[str, Any]) -> bool:
+    """Whether an error says nothing that is false: no client survives a broker that lies."""
+    api, code = arguments["api"], arguments["code"]
+    if arguments.get("done"):
+        if api == "Produce":
+            return code in PERHAPS_DONE
+        if code in NOTHING_KNOWN.get(api, ()):
+            return False
+    return code not in LIES.get(api, ())
+
+
+HOSTILE: dict[str, Verb] = {
+    "slow_api": Verb(
+        "let the answers of one API come late; 0 seconds end it",
+        {"api": _API, "seconds": _LATE, "i": _EVERYBODY}, _does("slow_api"), 3,
+    ),
+    "answer_error": Verb(
+        "let the next answers of an API be an error; done: what was asked is done all the same; "
+        "same: always the same batch of Produce",
+        {"api": _API, "code": _CODE, "count": _count(1, 4), "done": _YES, "same": _YES,
+         "i": _EVERYBODY},
+        _does("answer_error"), 14, honest,
+    ),
+    "append_but_refuse": Verb(
+        "append the next batches and answer that it failed; same: always the same batch",
+        {"code": _DOUBT, "count": _count(1, 4), "same": _YES, "i": _EVERYBODY},
+        _does("append_but_refuse"), 8,
+    ),
+    "quota": Verb(
+        "let a broker ask for quiet after each answer, and not read for so long",
+        {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
+    ),
+    "late_packets": Verb(
+        "strand a broker's connections: their requests arrive after those of the next ones",
+        {"i": BROKER, "seconds": seconds(0.05, 3.0)}, _does("late_packets"), 3,
+    ),
+    "release": Verb(
+        "let a broker be one of another release; its connections end",
+        {"i": BROKER, "name": _RELEASE}, _does("release"), 3,
+    ),
+    "delete_topic": Verb(
+        "delete the topic; it comes back when the faults end", {}, _to_topic("delete_topic"), 1,
+    ),
+    "recreate_topic": Verb(
+        "delete the topic and make it anew",
+        {"partitions": _count(1, 2, optional=True)}, _to_topic("recreate_topic"), 2,
+    ),
+    "grow_topic": Verb(
+        "give the topic partitions more",
+        {"count": _count(1, 3), "topic": TOPIC_NAME}, _to_topic("grow_topic"), 2,
+    ),
+    "unclean_election": Verb(
+        "let a replica lead that lacks the newest batches",
+        {"partition": PARTITION, "lost": _count(1, 5)}, _to_topic("unclean_election"), 2,
+    ),
+    "delete_records": Verb(
+        "delete the older records of a partition",
+        {"partition": PARTITION, "share": _SHARE}, _to_topic("delete_records"), 2,
+    ),
+    "max_message_bytes": Verb(
+        "let the topic take no batch that is larger",
+        {"size": _SIZE, "topic": TOPIC_NAME}, _to_topic("max_message_bytes"), 2,
+    ),
+    "min_insync": Verb(
+        "let leaders take batches only while so many replicas live",
+        {"replicas": _count(1, 3)}, _does("min_insync"), 2,
+    ),
+}  # fmt: skip

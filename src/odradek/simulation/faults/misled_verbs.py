@@ -1,0 +1,97 @@
+"""The verbs that lead connections astray: to another broker, or to a cluster that isn't ours.
+
+In: arguments of a schedule. Out: `MISLED`, the table that `faults` joins with its own. Metadata
+goes on naming the right addresses; what is dialled there is somebody else (KIP-1242, R-RB-5): a
+recycled address, a proxy that is set up wrongly, two brokers that came back in each other's place.
+The other cluster is one for each kind of it, with topics of the same names; at the end nothing of
+our clients may be there. Must not: touch the front door, which knows who is who.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.faults.fault_arguments import (
+    BROKER,
+    FLAG,
+    ONE,
+    TOPIC,
+    Argument,
+    Stage,
+    Verb,
+    seconds,
+)
+
+BYSTANDER = "bystander"
+OLDER = "3.9"
+"""A release that doesn't know KIP-1242: it says nothing when it isn't meant."""
+
+
+def _swap(stage: Stage, a: dict[str, Any]) -> None:
+    """Kill two brokers; each comes back where the other one was, and metadata says so."""
+    cluster, i, j = stage.cluster, a["i"], a["j"]
+    one, other = cluster.brokers[i], cluster.brokers[j]
+    cluster.crash(i)
+    cluster.crash(j)
+    one.address, other.address = other.address, one.address
+    for number in dict.fromkeys((i, j)):
+        cluster.restart(number, after=max(a.get("after", 0.1), 1e-9))
+
+
+def _lead_astray(stage: Stage, a: dict[str, Any]) -> None:
+    """Whoever dials a broker's address finds another broker of its cluster."""
+    _divert(stage, a["i"], stage.cluster.brokers[a["to"]], a["seconds"])
+
+
+def _lead_abroad(stage: Stage, a: dict[str, Any]) -> None:
+    """Whoever dials a broker's address finds another cluster."""
+    _divert(stage, a["i"], _bystander(stage, a.get("older", False)).brokers[1], a["seconds"])
+
+
+def _divert(stage: Stage, i: int, to: Any, seconds: float) -> None:
+    world, broker = stage.world, stage.cluster.brokers[i]
+    if to is broker:
+        return
+    address = broker.address
+    world.divert(address, to)
+    broker.disconnect_all(reset=True)
+    # Connections that were made meanwhile stay: whoever took them for ours would go on so.
+    world.after(seconds, lambda: world.divert(address, None, only=to))
+
+
+def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
+    name = f"{BYSTANDER}-{OLDER if older else 'newest'}"
+    found = next((one for one in stage.bystanders if one.name == name), None)
+    if found is None:
+        found = SimulatedCluster(stage.world, 1, f"{name}-0001", name=name, bootstrap_name=None)
+        found.sasl = stage.cluster.sasl
+        found.create_topic(TOPIC, max(1, disturbances.size(stage.cluster, TOPIC)))
+        if older:
+            disturbances.release(found, 1, OLDER)
+            spoken = found.brokers[1].spoken
+            found.brokers[1].versions = {**spoken, ApiVersionsRequest.API_KEY: (0, 4)}
+        stage.bystanders.append(found)
+    return found
+
+
+_SECONDS = seconds(0.2, 6.0)
+MISLED: dict[str, Verb] = {
+    "swap": Verb(
+        "kill two brokers and bring each back at the other one's address",
+        {**ONE, "j": BROKER, "after": seconds(0.05, 2, optional=True)}, _swap, 3,
+        lambda a: a["i"] != a["j"],
+    ),
+    "lead_astray": Verb(
+        "let a broker's address lead to another broker of its cluster for so long",
+        {**ONE, "to": BROKER, "seconds": _SECONDS}, _lead_astray, 3, lambda a: a["i"] != a["to"],
+    ),
+    "lead_abroad": Verb(
+        "let a broker's address lead to another cluster for so long, be that an older one or not",
+        {**ONE, "seconds": _SECONDS,
+         "older": Argument(FLAG.words, FLAG.allowed, lambda rng, _: rng.random() < 0.5, True)},
+        _lead_abroad, 6,
+    ),
+}  # fmt: skip

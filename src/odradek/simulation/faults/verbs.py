@@ -1,0 +1,243 @@
+"""Faults as data: which verbs there are, what they take, and how one is carried out in a world.
+
+In: `Fault` values, written by hand, drawn from a seed or read from a schedule file. Out: the verb
+of the cluster or world, called at its time. `VERBS` is the one table; schedules are checked
+against it, random ones are drawn from it. Must not: know clients beyond their names.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.simulation.brokers import disturbances
+from odradek.simulation.faults.application_verbs import APPLICATION
+from odradek.simulation.faults.fault_arguments import (
+    ADDRESSES,
+    ANY_SECONDS,
+    BANDWIDTH,
+    BOOTSTRAP_NAME,
+    CLIENT,
+    FLAG,
+    FRONT_DOOR,
+    NAME,
+    NOWHERE,
+    ONE,
+    PARTITION,
+    SHARE,
+    Act,
+    Argument,
+    Fault,
+    ScheduleError,
+    Scope,
+    Stage,
+    Verb,
+    choice,
+    is_number,
+    seconds,
+)
+from odradek.simulation.faults.hostile_verbs import HOSTILE
+from odradek.simulation.faults.misled_verbs import MISLED
+
+__all__ = [
+    "APPLICATION",
+    "BOOTSTRAP_NAME",
+    "FRONT_DOOR",
+    "HOSTILE",
+    "MISLED",
+    "NOWHERE",
+    "PLAIN",
+    "VERBS",
+    "Argument",
+    "Fault",
+    "ScheduleError",
+    "Scope",
+    "Stage",
+    "Verb",
+    "check",
+    "describe",
+    "draw",
+    "heal",
+    "plan",
+]
+
+
+def _on_broker(method: str) -> Act:
+    return lambda stage, a: getattr(stage.cluster, method)(**a)
+
+
+def _move_leader(stage: Stage, a: dict[str, Any]) -> None:
+    for name, topic in stage.cluster.topics.items():
+        if a["partition"] < len(topic.partitions):
+            stage.cluster.hand_over(name, a["partition"])
+
+
+def _replace(stage: Stage, a: dict[str, Any]) -> None:
+    stage.left.append(stage.cluster)
+    stage.cluster = stage.cluster.replace_with_foreign(
+        cluster_id=f"{stage.cluster.cluster_id}-foreign", **a
+    )
+    for topic in stage.left[-1].deleted:
+        if topic.name not in stage.cluster.topics:
+            stage.cluster.create_topic(topic.name, len(topic.partitions))
+
+
+def _dns_change(stage: Stage, a: dict[str, Any]) -> None:
+    cluster = stage.cluster
+    known = {FRONT_DOOR: cluster.front_door.address.host}
+    known |= {f"broker-{i}": b.address.host for i, b in cluster.brokers.items()}
+    stage.world.dns_change(a["name"], [known.get(text, text) for text in a["addresses"]])
+
+
+def _change_link(stage: Stage, a: dict[str, Any]) -> None:
+    stage.world.change_link(**a)
+
+
+PLAIN: dict[str, Verb] = {
+    "crash": Verb(
+        "kill a broker; it stays down until it is restarted or the faults end",
+        ONE, _on_broker("crash"), 3,
+    ),
+    "stop": Verb("stop a broker in order: it hands its leaderships over", ONE, _on_broker("stop")),
+    "restart": Verb(
+        "start a broker that is down",
+        {**ONE, "after": seconds(0, 2, optional=True), "new_address": FLAG},
+        _on_broker("restart"),
+    ),
+    "bounce": Verb(
+        "kill a broker and start it again",
+        {**ONE, "after": seconds(0.05, 3, optional=True)}, _on_broker("bounce"), 3,
+    ),
+    "pause": Verb("stop a broker's process as SIGSTOP does", ONE, _on_broker("pause"), 3),
+    "blackhole": Verb("take a broker's network away", ONE, _on_broker("blackhole"), 3),
+    "accept_then_reset": Verb(
+        "let a broker accept dials and reset them", ONE, _on_broker("accept_then_reset"), 3
+    ),
+    "ready_then_close": Verb(
+        "let a broker answer ApiVersions and then close", ONE, _on_broker("ready_then_close"), 3
+    ),
+    "go_silent": Verb("let a broker read everything and answer nothing", ONE,
+                      _on_broker("go_silent"), 3),
+    "repair": Verb("end a broker's misbehaviour", ONE, _on_broker("repair"), 5),
+    "throttle": Verb(
+        "let a broker ask its clients to keep quiet with every answer",
+        {**ONE, "seconds": seconds(0.01, 1.0)}, _on_broker("throttle"),
+    ),
+    "slow_handshake": Verb(
+        "let a broker answer ApiVersions late",
+        {**ONE, "seconds": seconds(0.05, 5.0)}, _on_broker("slow_handshake"),
+    ),
+    "stale_metadata": Verb(
+        "freeze what a broker says of brokers, leaders and epochs",
+        {**ONE, "on": FLAG}, _on_broker("stale_metadata"), 3,
+    ),
+    "partition": Verb(
+        "cut one client off from one broker",
+        {**ONE, "client": CLIENT}, _on_broker("partition"), 3,
+    ),
+    "half_open": Verb(
+        "let a broker's host forget its connections without a word", ONE, _on_broker("half_open")
+    ),
+    "move_leader": Verb(
+        "hand a leadership over in order", {"partition": PARTITION}, _move_leader, 4
+    ),
+    "move": Verb(
+        "take all brokers down and bring them back elsewhere",
+        {"after": seconds(0.1, 8), "old": choice("refused", "blackholed")},
+        _on_broker("move"), 4,
+    ),
+    "replace_with_foreign": Verb(
+        "put another cluster behind the same bootstrap address",
+        {"after": seconds(0, 1, optional=True), "recycle_addresses": FLAG}, _replace, 1,
+    ),
+    "answer_empty_brokers": Verb(
+        "answer metadata requests without any broker", {"on": FLAG},
+        _on_broker("answer_empty_brokers"),
+    ),
+    "answer_129": Verb(
+        "answer metadata requests with REBOOTSTRAP_REQUIRED", {"on": FLAG},
+        _on_broker("answer_129"),
+    ),
+    "close_front_door": Verb(
+        "let the bootstrap address refuse dials", {"on": FLAG}, _on_broker("close_front_door")
+    ),
+    "dns_change": Verb(
+        "let a name lead elsewhere; an empty list: it doesn't resolve",
+        {"name": NAME, "addresses": ADDRESSES}, _dns_change,
+    ),
+    "dns_silence": Verb(
+        "answer no question for a name", {"name": NAME, "on": FLAG},
+        lambda stage, a: stage.world.dns_silence(**a), 1,
+    ),
+    "change_link": Verb(
+        "change latency, jitter, loss or bandwidth of all connections",
+        {"latency": seconds(0, 0.1, optional=True), "jitter": seconds(0, 0.05, optional=True),
+         "loss": SHARE, "bandwidth": BANDWIDTH},
+        _change_link,
+    ),
+    "clock_jump": Verb("set the clients' wall clock forward or back", {"seconds": ANY_SECONDS},
+                       lambda stage, a: stage.world.clock_jump(**a), 1),
+    "heal": Verb("end every fault", {}, lambda stage, a: heal(stage), 1),
+}  # fmt: skip
+VERBS: dict[str, Verb] = {**PLAIN, **HOSTILE, **MISLED, **APPLICATION}
+
+
+def check(fault: Fault, scope: Scope) -> None:
+    """Raise a `ScheduleError` that says what is wrong with a fault, if something is."""
+    verb = VERBS.get(fault.verb)
+    if verb is None:
+        raise ScheduleError(f"there is no verb {fault.verb!r}; there are: {', '.join(VERBS)}")
+    if not is_number(fault.at) or fault.at < 0:
+        raise ScheduleError(f"{fault.verb}: at must be 0 or more seconds, not {fault.at!r}")
+    for name, value in fault.arguments.items():
+        argument = verb.arguments.get(name)
+        if argument is None:
+            known = ", ".join(verb.arguments) or "none"
+            raise ScheduleError(f"{fault.verb} has no argument {name!r} (it has: {known})")
+        if not argument.allowed(value, scope):
+            raise ScheduleError(f"{fault.verb}: {name} must be {argument.words}, not {value!r}")
+    for name, argument in verb.arguments.items():
+        if not argument.optional and name not in fault.arguments:
+            raise ScheduleError(f"{fault.verb} needs {name}: {argument.words}")
+
+
+def draw(rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, Verb] = PLAIN) -> Fault:
+    """A random fault of one of these verbs."""
+    name = rng.choices(list(verbs), [v.weight for v in verbs.values()])[0]
+    while True:
+        arguments = {}
+        for key, argument in verbs[name].arguments.items():
+            if argument.drawn and (not argument.optional or rng.random() < 0.7):
+                arguments[key] = argument.draw(rng, scope)
+        if verbs[name].sound(arguments):
+            return Fault(at, name, arguments)
+
+
+def plan(fault: Fault, stage: Stage) -> None:
+    """Have a fault carried out at its time."""
+    act = VERBS[fault.verb].act
+    stage.world.at(fault.at, lambda: act(stage, dict(fault.arguments)))
+
+
+def heal(stage: Stage) -> None:
+    """End every fault: cluster, names and links are as in the beginning; the clock stays."""
+    world, cluster = stage.world, stage.cluster
+    world.lead_nowhere_else()
+    for one in (*stage.left, cluster):
+        one.lift_black_holes()
+    cluster.heal()
+    disturbances.mend(cluster)
+    world.dns_silence(BOOTSTRAP_NAME, False)
+    world.dns_change(BOOTSTRAP_NAME, [cluster.front_door.address.host])
+    world.change_link(**world.first_link)
+
+
+def describe() -> str:
+    """The verbs with their arguments, for help texts."""
+    lines = []
+    for name, verb in VERBS.items():
+        lines.append(f"{name}: {verb.doc}")
+        for key, argument in verb.arguments.items():
+            lines.append(f"    {key}: {argument.words}{' (optional)' * argument.optional}")
+    return "\n".join(lines)

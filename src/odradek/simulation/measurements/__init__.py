@@ -1,0 +1,1 @@
+"""Recoveries and fleets in figures, beside the rules of other clients."""

@@ -1,0 +1,96 @@
+"""A large fleet in slices: what one worker simulates at a time, here, in a process or on Spark.
+
+In: cases, how many clients, how many of them make a slice. Out: slices with numbers, each of which
+gives its `Load`; the loads of all add up to the fleet's. A plan describes itself in full, so that
+work which was interrupted goes on only as the same plan, with the same clients.
+Must not: know who runs the slices, or keep anything of a client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from odradek.simulation.measurements.fleet import Case, Load, simulate
+
+ROOMS = ("common", "protocol", "record", "network", "metadata", "clients", "simulation")
+"""Where the code lives that decides what a simulated client does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some clients of one case."""
+
+    number: int
+    case: int
+    first: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that there is to simulate."""
+
+    cases: tuple[Case, ...]
+    clients: int
+    size: int
+    """Clients of a slice."""
+
+    def slices(self) -> list[Slice]:
+        """All slices, case by case."""
+        found: list[Slice] = []
+        for case in range(len(self.cases)):
+            for first in range(0, self.clients, self.size):
+                count = min(self.size, self.clients - first)
+                found.append(Slice(len(found), case, first, count))
+        return found
+
+    def run(self, part: Slice) -> Load:
+        """Simulate one slice."""
+        numbers = range(part.first, part.first + part.clients)
+        return simulate(self.cases[part.case], numbers)
+
+    def described(self) -> dict[str, Any]:
+        """What has to be the same for results to be of one piece."""
+        return {
+            "cases": [
+                {
+                    "policy": case.policy,
+                    "setting": case.setting,
+                    "brokers": case.brokers,
+                    "outage": case.outage,
+                    "seed": case.seed,
+                }
+                for case in self.cases
+            ],
+            "clients": self.clients,
+            "slice": self.size,
+            "code": code_digest(),
+        }
+
+
+def sample(clients: int, size: int) -> range:
+    """The numbers of so many clients, evenly spread."""
+    step = max(1, clients // max(1, size))
+    return range(0, min(clients, step * size), step)
+
+
+@cache
+def code_digest() -> str:
+    """The sources that a simulated client consists of, as one short text."""
+    found = hashlib.sha256()
+    for room in ROOMS:
+        _digest(files(f"odradek.{room}"), found)
+    return found.hexdigest()[:16]
+
+
+def _digest(folder: Traversable, into: Any) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir():
+            _digest(entry, into)
+        elif entry.name.endswith(".py"):
+            into.update(entry.name.encode() + b"\0" + entry.read_bytes())

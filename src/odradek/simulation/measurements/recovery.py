@@ -1,0 +1,362 @@
+"""How soon a client finds its cluster again: one producer, one fault, virtual time (R-RB-7).
+
+In: a number of brokers, a fault, a strategy, a seed. Out: when a live broker was reached and the
+first record acknowledged, counted from the fault on, and what it cost in dials and questions.
+The producer is the engine that ships, in message mode, with a record every 50 ms and its
+connections established; all brokers that it knows are replaced at one instant by as many others at
+other addresses, with the same cluster id, topics and records. `bootstrap.servers` is a name that
+leads to the new ones. What a fault says is what the *old* addresses do from then on.
+Must not: look into the client; what it did is taken from its events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+
+from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.common.events import Event
+from odradek.common.types import Address, TopicPartition
+from odradek.network.flow import Completion
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.simulation.brokers.broker_handlers import api_versions
+from odradek.simulation.brokers.cluster import FrontDoor, SimulatedCluster
+from odradek.simulation.measurements.strategies import STRATEGIES
+from odradek.simulation.world.environment import Endpoint, Peer, ReceivedRequest, Session, Verdict
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.world import World
+
+TOPIC = "records"
+INTERVAL = 0.05
+"""Seconds between two records."""
+SLOWLY = 1.0
+"""The same in a total outage: in five minutes nothing would come of more but expired records."""
+WARM_UP = 3.0
+OUTAGE = 300.0
+"""Seconds of a total outage whose dials are counted; it ends at some time in the next half minute,
+so that the time to recover doesn't depend on what happens just then."""
+OVERTIME = 30.0
+HOUR = 3600.0
+HANDSHAKE = 5.0
+"""Seconds that a slow handshake takes: longer than anybody wants to wait."""
+RECORD = 100
+
+
+class RecoveryFault(Enum):
+    """What the addresses of the old brokers do once the new ones are there."""
+
+    REFUSED = "refused"
+    """Nothing listens; established connections are closed."""
+    BLACKHOLED = "blackholed"
+    """Dials vanish; established connections were closed before."""
+    SILENT = "silent"
+    """Dials vanish, and established connections fall silent without an end."""
+    ACCEPT_RESET = "accept-reset"
+    """Dials are accepted and reset."""
+    READY_THEN_CLOSE = "ready-then-close"
+    """Dials are accepted, ApiVersions is answered, then the connection is closed."""
+    SLOW_HANDSHAKE = "slow-handshake"
+    """Dials are accepted, ApiVersions is answered five seconds later, the next request by a close.
+    """
+    IDLE_THEN_REPLACED = "idle-then-replaced"
+    """Refused, and it happens at some time within an hour without any call. The clock starts with
+    the next call. The client is stepped inside calls only, so it learns nothing before."""
+    DNS_MOVED = "dns-moved"
+    """Refused, and the bootstrap name leads elsewhere as well."""
+    OUTAGE_REFUSED = "outage-refused"
+    """Everything, the bootstrap address too, is gone for five minutes and a bit, and comes back as
+    it was. Dials are those of the five minutes; the times count from the return on."""
+    OUTAGE_BLACKHOLED = "outage-blackholed"
+    """The same, with dials that vanish."""
+
+    @property
+    def total(self) -> bool:
+        """Whether it is an outage of everything, with a return."""
+        return self in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run showed. Seconds; None where it didn't happen within the limit."""
+
+    contact: float | None
+    """Until a live broker had answered ApiVersions."""
+    ack: float | None
+    """Until the first record was acknowledged."""
+    dials: int
+    """From the fault until the first acknowledgement; in a total outage: of the outage."""
+    max_per_s: int
+    """Most dials within one second, from the fault until the contact."""
+    metadata_requests: int
+    rebootstraps: int
+
+
+def recover(
+    brokers: int,
+    fault: RecoveryFault,
+    seed: int,
+    *,
+    strategy: str = "odradek",
+    limit: float = 60.0,
+    partitions: int | None = None,
+) -> Run:
+    """Run one client through one fault.
+
+    `partitions` is the number of partitions that it writes to, and so of brokers that it is
+    connected to. None: drawn from 1 to `brokers`, each order of magnitude as likely as another.
+    """
+    return _Recovery(brokers, fault, seed, strategy, limit, partitions).run()
+
+
+class _Recovery:
+    """One run."""
+
+    def __init__(
+        self,
+        brokers: int,
+        fault: RecoveryFault,
+        seed: int,
+        strategy: str,
+        limit: float,
+        partitions: int | None,
+    ) -> None:
+        self.fault = fault
+        self.limit = limit
+        self.world = World(seed)
+        self.rng = self.world.rng("recovery")
+        chosen = STRATEGIES[strategy]
+        self.idle = fault is RecoveryFault.IDLE_THEN_REPLACED
+        host = self.world.host(
+            "producer",
+            mode="messages",
+            background=not self.idle or chosen.always_runs,
+            traced=False,
+        )
+        self.host: SimulatedHost = host
+        self.cluster = SimulatedCluster(self.world, brokers)
+        count = partitions or max(1, round(brokers ** self.rng.random()))
+        self.cluster.create_topic(TOPIC, count, 1)
+        self.targets = [TopicPartition(TOPIC, p) for p in range(count)]
+        self.rng.shuffle(self.targets)
+        config = chosen.configure("producer", self.cluster.bootstrap_servers)
+        self.engine = ProducerEngine(config, host.rng(), host.lock, parts=chosen.parts)
+        host.attach(self.engine)
+        self.engine.events.listen(self._event)
+        self.next_target = 0
+        self.since = self.outage_ends = 0.0
+        self.contact: float | None = None
+        self.ack: float | None = None
+        self.dials: list[float] = []
+        self.counts: Counter[str] = Counter()
+        self.live: set[str] = set()
+        """Addresses where the cluster can be reached now that the fault is there."""
+
+    def run(self) -> Run:
+        """From the start of the client to the first acknowledgement behind the fault."""
+        self._establish()
+        if self.idle:
+            self._replaced_while_idle()
+        elif self.fault.total:
+            self._total_outage()
+        else:
+            self.world.advance(self.rng.random())
+            self._begin_traffic()
+            self.world.advance(WARM_UP)
+            self._replace()
+            self._fault_begins()
+            self._start_clock()
+        self.world.run_while(lambda: self.ack is None, self.limit)
+        since, contact = self.since, self.contact
+        before = [d for d in self.dials if contact is None or d <= contact]
+        return Run(
+            None if contact is None else max(0.0, contact - since),
+            None if self.ack is None else self.ack - since,
+            sum(d < self.outage_ends for d in self.dials) if self.fault.total else len(self.dials),
+            busiest(before, 1.0),
+            self.counts["metadata_request"],
+            self.counts["rebootstrap"],
+        )
+
+    # The client
+
+    def _establish(self) -> None:
+        """Write one record to each partition, so that there is a connection to each leader."""
+        found = self.engine.start(self.engine.topic(TOPIC, self.world.now + 30.0))
+        self.host.run(found, self.world.now + 30.0)
+        found.result()
+        last = None
+        for _ in self.targets:
+            last = self._send()
+        if last is not None:
+            self.host.run(last.done, self.world.now + 30.0)
+            last.done.result()
+
+    def _send(self) -> ProducerBatch:
+        target = self.targets[self.next_target % len(self.targets)]
+        self.next_target += 1
+        place = self.engine.accumulator.append(
+            target, None, b"x" * RECORD, (), 0, RECORD + 64, self.world.now
+        )
+        if place is None:
+            raise RuntimeError("buffer.memory is full, although little is sent here")
+        if place.index == 0:
+            place.batch.done.when_done(self._settled)
+        self.engine.post(_nothing)  # so that a host without a thread of its own steps as well
+        self.host.wake()
+        return place.batch
+
+    def _begin_traffic(self) -> None:
+        self._send()
+        self.world.after(SLOWLY if self.fault.total else INTERVAL, self._begin_traffic)
+
+    def _settled(self, done: Completion[Outcome]) -> None:
+        if self.ack is None and self.contact is not None and done.error is None:
+            self.ack = self.world.now
+
+    def _event(self, event: Event) -> None:
+        if event.kind == "ready":
+            if self.contact is None and event.fields["address"] in self.live:
+                self.contact = event.at
+        elif event.kind == "dial":
+            self.dials.append(event.at)
+        else:
+            self.counts[event.kind] += 1
+
+    def _fault_begins(self) -> None:
+        self.dials.clear()
+        self.counts.clear()
+
+    def _start_clock(self) -> None:
+        """The cluster is there (again), and somebody wants to write."""
+        self.since = self.world.now
+        self.live = {str(b.address) for b in self.cluster.brokers.values()}
+        self.live.add(self.cluster.bootstrap_servers)
+
+    # Faults
+
+    def _replaced_while_idle(self) -> None:
+        world = self.world
+        at = world.now + 60.0 + self.rng.random() * (HOUR - 120.0)
+        world.at(at, self._replace)
+        world.at(at, self._start_clock)
+        world.advance(HOUR)
+        self._fault_begins()
+        self.since = world.now
+        batch = self._send()
+        self.host.run(batch.done, world.now + self.limit)
+
+    def _total_outage(self) -> None:
+        self._begin_traffic()
+        self.world.advance(WARM_UP + self.rng.random())
+        door = self.cluster.front_door
+        places: list[tuple[Address, Endpoint]] = [(door.address, door)]
+        for broker in self.cluster.brokers.values():
+            broker.disconnect_all()
+            places.append((broker.address, broker))
+        self._fault_begins()
+        for address, _ in places:
+            self.world.unlisten(address)
+            self.world.black_hole(address, self.fault is RecoveryFault.OUTAGE_BLACKHOLED)
+        self.outage_ends = self.world.now + OUTAGE
+        self.world.advance(OUTAGE + OVERTIME * self.rng.random())
+        for address, endpoint in places:
+            self.world.black_hole(address, False)
+            self.world.listen(address, endpoint)
+        self._start_clock()
+
+    def _replace(self) -> None:
+        """Put every broker at an address of its own, at this instant; the old ones do their part.
+
+        Nothing is lost and nobody waits for an election: what is measured is the client.
+        """
+        world, cluster = self.world, self.cluster
+        for broker in cluster.brokers.values():
+            old = broker.address
+            world.unlisten(old)
+            if self.fault is RecoveryFault.SILENT:
+                for session in list(broker.sessions):
+                    session.peer.hold(True)
+                    session.closed()
+            broker.disconnect_all(reset=self.fault is RecoveryFault.ACCEPT_RESET)
+            if self.fault in (RecoveryFault.SILENT, RecoveryFault.BLACKHOLED):
+                world.black_hole(old, True)
+            elif self.fault in _GHOSTS:
+                world.listen(old, _Ghost(broker, self.fault))
+            broker.address = world.new_address()
+            world.listen(broker.address, broker)
+        for partition in cluster.topics[TOPIC].partitions:
+            partition.leader_epoch += 1
+        if self.fault is RecoveryFault.DNS_MOVED:
+            self._move_door()
+
+    def _move_door(self) -> None:
+        """The bootstrap name leads to another address from now on, the old one to nothing."""
+        world, old = self.world, self.cluster.front_door
+        world.unlisten(old.address)
+        door = FrontDoor(world.new_address(), world.rng("new door"))
+        door.cluster = self.cluster
+        self.cluster.front_door = door
+        world.listen(door.address, door)
+        world.dns[self.cluster.bootstrap_servers.partition(":")[0]] = [door.address.host]
+
+
+_GHOSTS = (
+    RecoveryFault.ACCEPT_RESET,
+    RecoveryFault.READY_THEN_CLOSE,
+    RecoveryFault.SLOW_HANDSHAKE,
+)
+
+
+class _Ghost:
+    """What still listens at an old broker's address."""
+
+    def __init__(self, broker: SimulatedBroker, fault: RecoveryFault) -> None:
+        self.broker = broker
+        self.fault = fault
+
+    def accept(self, peer: Peer) -> Session | Verdict:
+        """A dial arrives."""
+        if self.fault is RecoveryFault.ACCEPT_RESET:
+            self.broker.time.after(0.0, lambda: peer.close(reset=True))
+        return _GhostSession(self, peer)
+
+
+class _GhostSession:
+    """A connection to a ghost."""
+
+    def __init__(self, ghost: _Ghost, peer: Peer) -> None:
+        self.ghost = ghost
+        self.peer = peer
+
+    def receive(self, request: ReceivedRequest) -> None:
+        """Answer ApiVersions, perhaps late; close at anything else."""
+        fault, broker = self.ghost.fault, self.ghost.broker
+        if request.api_key != ApiVersionsRequest.API_KEY:
+            self.peer.close(reset=False)
+        elif fault is RecoveryFault.SLOW_HANDSHAKE:
+            broker.time.after(HANDSHAKE, lambda: self._versions(request))
+        else:
+            self._versions(request)
+            self.peer.close(reset=False)
+
+    def _versions(self, request: ReceivedRequest) -> None:
+        self.peer.respond(request, api_versions(self.ghost.broker), request.version)
+
+    def left(self) -> None:
+        """The client has closed it: nothing to give up."""
+
+    def closed(self) -> None:
+        """It is gone: nothing to give up."""
+
+
+def _nothing(now: float) -> None:
+    """Change nothing; its arrival makes the engine step."""
+
+
+def busiest(times: list[float], window: float) -> int:
+    """Most of these (sorted) times within one window of so many seconds."""
+    return max((bisect_right(times, t + window) - i for i, t in enumerate(times)), default=0)

@@ -1,0 +1,216 @@
+"""Random schedules of whole groups: of members, or of processors that read, process and write.
+
+In: a seed. Out: a `Schedule`. Both protocols, each assignor, static members, several topics; what
+applications do (`application_verbs`), what brokers suffer, and hostile verbs, which aim at the APIs
+of groups and transactions. Left out is what would make nobody right: logs that are cut, other
+clusters, releases that don't know the group's protocol. Must not: run anything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from odradek.simulation.faults.verbs import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
+from odradek.simulation.runs.sasl_runs import random_session
+from odradek.simulation.runs.schedule import CUTS, MEMBER, PROCESSOR, TOPIC, Client, Schedule
+from odradek.simulation.world.link import LinkProfile
+from odradek.simulation.world.virtual_time import derived_rng
+
+STRATEGIES = (
+    None, "range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky,range"
+)  # fmt: skip
+BROKERS: dict[str, int] = {
+    "crash": 3, "bounce": 4, "restart": 2, "stop": 2, "pause": 3, "blackhole": 2, "repair": 5,
+    "move_leader": 8, "go_silent": 1, "half_open": 2, "partition": 3, "accept_then_reset": 1,
+    "throttle": 1, "move": 1, "stale_metadata": 1, "change_link": 1, "slow_handshake": 1,
+    "answer_empty_brokers": 1, "answer_129": 1, "close_front_door": 1, "dns_change": 1,
+    "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1,
+}  # fmt: skip
+"""Verbs and how often they are drawn: coordinators die and move more often than elsewhere."""
+GROUP_APIS = (
+    "ConsumerGroupHeartbeat", "FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup",
+    "ListOffsets", "OffsetCommit", "OffsetFetch", "SyncGroup",
+)  # fmt: skip
+TRANSACTION_APIS = (
+    "AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "Produce",
+    "TxnOffsetCommit",
+)  # fmt: skip
+GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
+"""Errors of coordinators."""
+REMOVALS = (25, 69, 110)
+"""What a KIP-848 member hears that the group has gone on without. It joins again under its own id,
+and where that was a lie, under its old epoch: then nothing tells its old records from new ones, and
+no transaction can be exact. Other books allow reading twice."""
+OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
+AIMED = 0.7
+"""The share of hostile answers that aim at the APIs of groups and transactions."""
+WRITES: tuple[dict[str, Any], ...] = (
+    {"linger.ms": 0, "transaction.timeout.ms": 10000},
+    {"linger.ms": 5, "transaction.timeout.ms": 5000, "request.timeout.ms": 3000},
+    {"linger.ms": 0, "batch.size": 100, "transaction.timeout.ms": 20000},
+)
+
+
+def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
+    """Everything that a seed gives; `writes`: its members are processors."""
+    rng = derived_rng(seed, f"schedule/{'processing' if writes else 'groups'}/{short}")
+    heal_at = round(rng.uniform(4.0, 14.0) if short else rng.uniform(20.0, 45.0), 3)
+    topics = {f"in-{n}": rng.randint(1, 3) for n in range(rng.choice((1, 2)) if writes else 0)}
+    if not writes and rng.random() < 0.4:
+        topics["u"] = rng.randint(1, 3)
+    common = _common(rng)
+    grows = rng.random() < 0.2
+    if grows:  # by default a leader looks every five minutes
+        common["metadata.max.age.ms"] = rng.choice([2000, 20000])
+    # A static leader that comes back is told to skip the assignment (KIP-814), and can't know that
+    # the topic has grown since that was made, nor that its first half had taken partitions away for
+    # somebody (cooperative): nobody would have them until the next rebalance.
+    cooperative = "cooperative" in common.get("partition.assignment.strategy", "")
+    static = 0.0 if grows or cooperative else 0.25
+    raises = rng.random() < 0.1
+    count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
+    isolation = derived_rng(seed, "isolation")
+    clients = []
+    for number in range(1, count + 1):
+        client = _client(rng, number, common, heal_at, writes=writes)
+        config, habits = dict(client.config), dict(client.habits)
+        if writes:  # exactly once is promised whatever it is: what they read has no transactions
+            config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
+        if rng.random() < static:
+            config["group.instance.id"] = f"instance-{number}"
+        if raises:
+            habits["raises"] = True
+        elif not writes and rng.random() < 0.1:
+            habits["pattern"] = "t|u"
+        clients.append(replace(client, config=config, habits=habits))
+    schedule = Schedule(
+        seed,
+        tuple(clients),
+        (),
+        rng.choice((1, 3, 3)),
+        rng.randint(1, 4),
+        "bytes" if rng.random() < 0.1 else "messages",
+        heal_at,
+        LinkProfile(
+            latency=rng.choice((0.0005, 0.0005, 0.02)), loss=rng.choice((0.0,) * 5 + (0.002,))
+        ),
+        random_session(seed),
+        topics,
+        _cluster(rng, writes=writes),
+    )
+    return replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
+
+
+def _common(rng: random.Random) -> dict[str, Any]:
+    """What all members of a group have in common."""
+    common: dict[str, Any] = {}
+    if rng.random() < 0.45:
+        common["group.protocol"] = "consumer"
+        if rng.random() < 0.5:
+            common["group.remote.assignor"] = rng.choice(["uniform", "range"])
+    else:
+        common["session.timeout.ms"] = rng.choice([6000, 7000, 10000])
+        common["heartbeat.interval.ms"] = rng.choice([300, 1000, 2000])
+        strategy = rng.choice(STRATEGIES)
+        if strategy is not None:
+            common["partition.assignment.strategy"] = strategy
+    common["max.poll.interval.ms"] = rng.choice([10000, 15000, 60000])
+    common["request.timeout.ms"] = rng.choice([3000, 5000, 30000])
+    common["fetch.max.wait.ms"] = rng.choice([500, 2000])
+    return common
+
+
+def _client(
+    rng: random.Random, number: int, common: Mapping[str, Any], heal_at: float, *, writes: bool
+) -> Client:
+    config = dict(common)
+    habits: dict[str, Any] = {
+        "poll": rng.choice([0.2, 1.0, 3.0]),
+        "work": rng.choice([0.05, 0.3, 2.0]),
+        "most": rng.choice([1, 10, 500]),
+    }
+    given: dict[str, Any] = {}
+    if writes:
+        habits["regrets"] = rng.choice((0.0, 0.0, 0.1))
+        given = dict(rng.choice(WRITES))
+    elif rng.random() < 0.3:
+        config["enable.auto.commit"], habits["commits"] = False, True
+    else:
+        config["auto.commit.interval.ms"] = rng.choice([300, 1000, 5000])
+    late = number > 1 and rng.random() < 0.7
+    start = round(rng.uniform(0.0, heal_at / 2), 3) if late else 0.0
+    kind = PROCESSOR if writes else MEMBER
+    return Client(f"{kind}-{number}", kind, 0, start, config, 0, habits, given)
+
+
+def _cluster(rng: random.Random, *, writes: bool) -> dict[str, float]:
+    found: dict[str, float] = {
+        "coordinators": 2,
+        "initial_rebalance_delay": rng.choice((0.0, 0.0, 0.5, 3.0)),
+        "strict_epochs": rng.random() < 0.5,
+    }
+    if writes:
+        found["transaction_version"] = rng.choice((0, 1, 2, 2))
+        found["marker_delay"] = rng.choice((0.001, 0.02, 0.5))
+    return found
+
+
+def _faults(
+    rng: random.Random, schedule: Schedule, *, short: bool, grows: bool
+) -> tuple[Fault, ...]:
+    scope, heal_at = schedule.scope, schedule.heal_at
+    writes = schedule.clients[0].kind == PROCESSOR
+    few, many = ((0, 1, 2, 3), (0, 1, 2, 4)) if short else ((2, 4, 8), (2, 5, 10))
+    found = []
+    for verbs, counts in ((_brokers(), few), (APPLICATION, many), (_hostile(schedule), few)):
+        for _ in range(rng.choice(counts)):
+            at = round(rng.uniform(0.5, heal_at), 3)
+            found.append(_aimed(rng, draw(rng, at, scope, verbs), schedule))
+    if grows:
+        count, topic = rng.randint(1, 3), rng.choice((*schedule.topics, TOPIC))
+        more: dict[str, Any] = {"count": count} | ({} if topic == TOPIC else {"topic": topic})
+        found.append(Fault(round(rng.uniform(0.5, heal_at), 3), "grow_topic", more))
+    if rng.random() < 0.3 and not writes:  # (nobody fails then: nothing is handed out twice)
+        found = [f for f in found if f.verb in ("leave", "grow_topic")]
+    if writes:
+        found = [f for f in found if not _removes(f)]
+    return tuple(sorted(found, key=lambda f: f.at))
+
+
+def _removes(fault: Fault) -> bool:
+    said = fault.arguments
+    return said.get("api") == "ConsumerGroupHeartbeat" and said.get("code") in REMOVALS
+
+
+def _brokers() -> dict[str, Verb]:
+    return {name: replace(PLAIN[name], weight=weight) for name, weight in BROKERS.items()}
+
+
+def _hostile(schedule: Schedule) -> dict[str, Verb]:
+    """Without the cuts; releases that don't know KIP-848 have no groups of it, and none is older
+    than the `transaction.version` that was agreed on. Before version 2 transactions have no epochs
+    of their own: an EndTxn that comes late ends the next one, and nobody can help it (KIP-890).
+    """
+    first = schedule.clients[0]
+    newer = first.kind == PROCESSOR or first.config.get("group.protocol") == "consumer"
+    left_out = {*CUTS, "grow_topic"} - ({"release"} if not newer else set())
+    if schedule.cluster.get("transaction_version", 2) < 2:
+        left_out |= {"late_packets"}
+    return {name: verb for name, verb in HOSTILE.items() if name not in left_out}
+
+
+def _aimed(rng: random.Random, fault: Fault, schedule: Schedule) -> Fault:
+    """What is answered wrongly or late is, most often, what groups ask."""
+    if fault.verb not in ("answer_error", "slow_api") or rng.random() >= AIMED:
+        return fault
+    writes = schedule.clients[0].kind == PROCESSOR
+    protocol = schedule.clients[0].config.get("group.protocol")
+    apis = [api for api in GROUP_APIS if api not in OTHER_PROTOCOL.get(protocol or "", ())]
+    arguments = {**fault.arguments, "api": rng.choice((*apis, *(TRANSACTION_APIS * writes)))}
+    if "code" in arguments and rng.random() < AIMED:
+        arguments["code"] = rng.choice(GROUP_CODES)
+    aimed = Fault(fault.at, fault.verb, arguments)
+    return aimed if HOSTILE[fault.verb].sound(arguments) else fault

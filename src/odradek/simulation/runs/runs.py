@@ -1,0 +1,220 @@
+"""One schedule in its world: clients come, faults happen and end, and all must be well again.
+
+In: a schedule. Out: nothing, or the first `Violation`. Flow: world, cluster and clients are made;
+operations and faults happen; at `heal_at` all faults end; then each client must find its way back
+within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`; it is closed; the books are compared with the logs.
+Runs of groups differ in what stands before and after that (`group_runs`). Must not: read a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER
+from odradek.record import BatchBuilder
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.brokers.partition_log import check_batch
+from odradek.simulation.checkers.call_checkers import Complaints, listening
+from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.faults.verbs import Stage, heal, plan
+from odradek.simulation.runs.record_workload import ConsumerDriver, ProducerDriver
+from odradek.simulation.runs.sasl_runs import listener
+from odradek.simulation.runs.schedule import (
+    METADATA,
+    TRANSACTIONAL,
+    Client,
+    Schedule,
+)
+from odradek.simulation.runs.transaction_workload import TransactionalDriver
+from odradek.simulation.runs.workload import (
+    PROBE_AGAIN,
+    TOPIC,
+    AdminDriver,
+    Driver,
+    MetadataDriver,
+)
+from odradek.simulation.world.link import Mode
+from odradek.simulation.world.world import World
+
+DRIVERS: dict[str, type[Driver]] = {
+    PRODUCER: ProducerDriver,
+    CONSUMER: ConsumerDriver,
+    ADMIN: AdminDriver,
+    METADATA: MetadataDriver,
+    TRANSACTIONAL: TransactionalDriver,
+}
+"""The driver of each kind of client."""
+CONVERGED_WITHIN = 60.0
+"""Virtual seconds after the last fault. Most is needed where a batch is in flight on a connection
+that fell silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
+LOSSY_WITHIN = 3 * CONVERGED_WITHIN
+"""The same where links go on losing what is sent: each answer that never comes may cost as much as
+a silent connection, and two in a row were met once in 190,701 schedules."""
+BEGINS_WITHIN = 2.0
+"""Seconds within which calls are made whose answers take their time."""
+WRITTEN_BEFORE = 3
+"""Records in each partition before the first client comes."""
+
+
+class Run:
+    """One schedule in its world."""
+
+    def __init__(self, schedule: Schedule, *, mode: Mode | None = None) -> None:
+        self.schedule = schedule
+        self.world = World(schedule.seed, link=schedule.link)
+        self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
+        self.stage.cluster.create_topic(TOPIC, schedule.partitions)
+        for name, count in schedule.topics.items():
+            self.stage.cluster.create_topic(name, count)
+        _configure(self.stage.cluster, schedule.cluster)
+        if schedule.session is not None:
+            self.stage.cluster.sasl = listener(self.world, schedule.session, schedule.heal_at)
+        self.checkers = Checkers(self.world)
+        self.complaints = Complaints()
+        self.drivers: list[Driver] = []
+        self.mode: Mode = mode or schedule.mode
+        self.prepare()
+        for client in schedule.clients:
+            self._plan(client)
+        for fault in schedule.faults:
+            plan(fault, self.stage)
+
+    def prepare(self) -> None:
+        """What is there before the first client comes."""
+        _write_some(self.stage.cluster)
+
+    def _plan(self, client: Client) -> None:
+        """Have the client made at its start and its operations called at their times."""
+        world = self.world
+        rng = world.rng(f"times/{client.name}")
+        until = max(self.schedule.heal_at, client.start)
+        if self.schedule.patient:
+            until = client.start + BEGINS_WITHIN
+        times = sorted(rng.uniform(client.start, until) for _ in range(client.operations))
+
+        def begin() -> None:
+            driver = self.driver(client)
+            driver.wire.slow = frozenset(
+                f.arguments["api"] for f in self.schedule.faults if f.verb == "slow_api"
+            )
+            self.drivers.append(driver)
+            for when in times:
+                world.at(when, driver.operation)
+
+        if client.start:
+            world.at(client.start, begin)
+        else:
+            begin()
+
+    def driver(self, client: Client) -> Driver:
+        """Make a client."""
+        return DRIVERS[client.kind](
+            self.stage, client, self.mode, self.checkers, patient=self.schedule.patient
+        )
+
+    def play(self) -> None:
+        """Run to the end; raises the first `Violation`."""
+        with listening(self.complaints):
+            self.world.run_until(self._until())
+            self.verify()
+            for driver in self.drivers if self.schedule.patient else ():
+                driver.served()
+                driver.patient = driver.wire.patient = False
+            heal(self.stage)
+            self._converge()
+            self.verify()
+            for driver in self.drivers:
+                driver.engine.shut()
+                driver.host.close(self.world.now)
+            self.verify()
+            for driver in self.drivers:
+                driver.calls.look(closed=True)
+                driver.verify()
+            for bystander in self.stage.bystanders:
+                untouched(bystander)
+            self.verify()
+
+    def _until(self) -> float:
+        return max([self.schedule.heal_at, *(c.start for c in self.schedule.clients)])
+
+    def _converge(self) -> None:
+        world = self.world
+        # The cluster itself needs a moment: brokers start and are registered, leaders elected.
+        world.advance(0.1)
+        within = LOSSY_WITHIN if self.schedule.link.loss else CONVERGED_WITHIN
+        end = world.now + within
+        waiting = list(self.drivers)
+        while True:
+            waiting = [driver for driver in waiting if not driver.converged()]
+            if not waiting:
+                return
+            if world.now >= end:
+                raise Violation(
+                    f"not back {within:.0f} s after the last fault: "
+                    + "; ".join(driver.explain() for driver in waiting)
+                )
+            for driver in waiting:
+                driver.again()
+            world.run_until(min(end, world.now + PROBE_AGAIN))
+
+    def verify(self) -> None:
+        """Raise the first violation found so far."""
+        for driver in self.drivers:
+            driver.look()
+        self.checkers.verify()
+        for driver in self.drivers:
+            for found in (driver.wire.violations, driver.calls.violations):
+                if found and not (driver.died and found is driver.calls.violations):
+                    raise found[0]
+        if self.complaints.violations:
+            raise self.complaints.violations[0]
+
+    def lines(self) -> list[str]:
+        """The traces of all clients, in the order of time."""
+        events = [
+            (event.at, number, serial, host.name, event)
+            for number, host in enumerate(self.world.hosts.values())
+            for serial, event in enumerate(host.trace.events)
+        ]
+        return [f"{at!r} {name} {event}" for at, _, _, name, event in sorted(events, key=_order)]
+
+
+def _order(entry: tuple[float, int, int, str, object]) -> tuple[float, int, int]:
+    return entry[:3]
+
+
+def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
+    """Set brokers as the schedule says."""
+    groups, transactions = cluster.group_settings, cluster.transactions
+    groups.initial_rebalance_delay = given.get("initial_rebalance_delay", 0.0)
+    groups.strict_epochs = bool(given.get("strict_epochs", False))
+    if "coordinators" in given:
+        cluster.groups.partitions = given["coordinators"]
+    if "transaction_version" in given:
+        transactions.version = given["transaction_version"]
+    if "marker_delay" in given:
+        transactions.marker_delay = given["marker_delay"]
+
+
+def untouched(bystander: SimulatedCluster) -> None:
+    """R-RB-5: what was led to another cluster left nothing there, be it acknowledged or not."""
+    made = set(bystander.topics) - {TOPIC}
+    if made:
+        raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")
+    for name, topic in bystander.topics.items():
+        for partition in topic.partitions:
+            if partition.log.batches:
+                where = f"{name}-{partition.index} of {bystander.cluster_id}"
+                raise Violation(f"{where} holds {len(partition.log.batches)} batches")
+
+
+def _write_some(cluster: SimulatedCluster) -> None:
+    """Let each partition have records from the beginning, so that consumers alone have work."""
+    for partition in cluster.topics[TOPIC].partitions:
+        builder = BatchBuilder(1 << 16, None)
+        for n in range(WRITTEN_BEFORE):
+            builder.append(None, b"before/%d/%d" % (partition.index, n), (), 0)
+        data = bytes(builder.build(producer_id=-1, producer_epoch=-1, base_sequence=-1))
+        stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
+        partition.log.commit(stored)

@@ -1,0 +1,46 @@
+"""SASL in random runs: which of them have it, who is taken in, and when nobody is for a while.
+
+In: a seed, a schedule's `session`. Out: the listener of a cluster, the mechanism of its clients.
+While a password isn't taken, connections that stand go on until they authenticate again; all must
+be as if nothing had been once it is taken again. Must not: draw from other generators, so that the
+runs of old seeds stay what they were.
+"""
+
+from __future__ import annotations
+
+from odradek.common.secret import Secret
+from odradek.network.sasl.mechanism import Credentials, Mechanism
+from odradek.network.sasl.scram import Scram
+from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.world.virtual_time import derived_rng
+from odradek.simulation.world.world import World
+
+MECHANISM = "SCRAM-SHA-256"
+USER = "simulated"
+SHOWN = "no secret"
+SESSIONS = (0.0, 1.2, 2.5, 10.0)
+"""Seconds; 0: sessions don't end."""
+SHARE = 0.1
+"""Of all seeds."""
+
+
+def random_session(seed: int) -> float | None:
+    """A schedule's `session`: None where its clients don't authenticate."""
+    rng = derived_rng(seed, "schedule/sasl")
+    return rng.choice(SESSIONS) if rng.random() < SHARE else None
+
+
+def listener(world: World, session: float, heal_at: float) -> SaslListener:
+    """What the brokers of a run know; in every second run the password isn't taken for a while."""
+    made = SaslListener(users={USER: SHOWN}, session_lifetime=session, mechanisms=(MECHANISM,))
+    rng = world.rng("sasl")
+    if rng.random() < 0.5 and heal_at > 0.0:
+        begin, end = sorted(rng.uniform(0.0, heal_at) for _ in range(2))
+        world.at(begin, made.users.clear)
+        world.at(end, lambda: made.users.update({USER: SHOWN}))
+    return made
+
+
+def mechanism() -> Mechanism:
+    """The mechanism of one client."""
+    return Scram(MECHANISM, Credentials(USER, Secret(SHOWN)))

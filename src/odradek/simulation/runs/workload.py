@@ -1,0 +1,290 @@
+"""What the clients of a schedule do, in virtual time: calls at the times that the seed gives.
+
+In: a client of a schedule, a stage. Out: calls on the engines that ship, and violations of what
+their callers are promised. After the faults each `Driver` is asked to `probe`: it must reach the
+brokers that live and finish its work. Facades block, so several clients of one world are driven
+through their engines, as the facades do. Here are those that only ask; `record_workload` has
+producers and consumers. Must not: cause faults.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import Config
+from odradek.common.errors import BrokerError, ClusterIdMismatchError, KafkaError
+from odradek.network.flow import Completion, Flow
+from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.checkers.call_checkers import CallsEnd, check_limits, check_sound
+from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.checkers.wire_checkers import Wire
+from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.runs.sasl_runs import mechanism
+from odradek.simulation.runs.schedule import PATIENCE, Client, settings
+from odradek.simulation.runs.schedule import TOPIC as TOPIC
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import Mode
+
+PROBE_AGAIN = 0.25
+"""Seconds between two looks of a probe whose calls came to nothing."""
+STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
+
+
+class Driver(ABC):
+    """One client of a schedule with its checkers."""
+
+    died = False
+    """Its process is gone, as by SIGKILL: its calls have no end."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        client: Client,
+        mode: Mode,
+        checkers: Checkers,
+        *,
+        patient: bool = False,
+    ) -> None:
+        self.stage = stage
+        self.client = client
+        self.patient = patient
+        """Only slow: calls have all the time, and none may fail (R-RB-9)."""
+        self.wrong: list[Violation] = []
+        self.world = stage.world
+        self.name = client.name
+        self.rng = stage.world.rng(f"work/{client.name}")
+        self.host: SimulatedHost = stage.world.host(client.name, mode=mode)
+        self.host.step_limit = STEPS_IN_A_SECOND
+        self.host.timed_step_limit = TIMED_STEPS_IN_A_SECOND
+        self.config = settings(client)
+        self.engine = self.build(self.config)
+        if stage.cluster.sasl is not None:
+            self.engine.network.mechanism = mechanism()
+        self.calls = CallsEnd(stage.world.time)
+        self.wire = Wire(stage.world.time, self.config, self.calls.__len__)
+        self.wire.patient = patient
+        self.host.watcher = self.wire
+        self.host.attach(self.engine)
+        checkers.watch(self.engine.events, self.config, self.wire.is_held)
+        self.engine.events.listen(self.wire)
+        self.done = 0
+        """Operations so far."""
+        self.probed_at: float | None = None
+        self._probing = False
+        self.begin()
+        self.host.wake()
+
+    # What kinds of clients differ in
+
+    @abstractmethod
+    def build(self, config: Config) -> ClientEngine:
+        """Make the engine."""
+
+    def begin(self) -> None:
+        """The client's first words; most kinds have none."""
+        return
+
+    @abstractmethod
+    def operate(self) -> None:
+        """Make a call."""
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Make the calls that show that the client has found its way back."""
+
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the probe's calls have brought what they should."""
+
+    def served(self) -> None:
+        """Raise a `Violation` unless slow brokers have served all calls by now."""
+        if len(self.calls):
+            raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
+
+    def verify(self) -> None:
+        """Compare the books with the cluster, if it keeps any; raises a `Violation`."""
+        return
+
+    # Calls
+
+    def operation(self) -> None:
+        """One of the schedule's operations."""
+        if self.engine.ended is None:
+            self.operate()
+            self.host.wake()
+            self.done += 1
+
+    def call(
+        self,
+        flow: Callable[[float], Flow[Any]],
+        timeout: float,
+        what: str,
+        then: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Start a call as a facade does; `then` gets its result, outside the step."""
+        deadline = self.world.now + (PATIENCE if self.patient else timeout)
+        completion: Completion[Any] = self.engine.start(flow(deadline))
+        self.calls.begin(completion, f"{self.name}: {what}", deadline)
+        completion.when_done(lambda ended: self.judged(ended.error, what))
+        if then is not None:
+            completion.when_done(lambda ended: self._after(ended, then))
+        self.host.wake()
+
+    def judged(self, error: BaseException | None, what: str) -> None:
+        """A call may fail, by an error that its caller can know; where all are slow it mayn't."""
+        if error is None or self.engine.ended is not None:
+            return
+        if not isinstance(error, KafkaError):
+            self.wrong.append(Violation(f"{self.world.now}: {self.name}: {what} raised {error!r}"))
+        elif self.patient and self.probed_at is None:
+            text = f"{what} failed on a cluster that is only slow: {type(error).__name__}: {error}"
+            self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
+
+    def _after(self, ended: Completion[Any], then: Callable[[Any], None]) -> None:
+        if ended.error is None:
+            self.world.after(0.0, lambda: then(ended.result()))
+
+    def look(self) -> None:
+        """Check what can be checked at any time."""
+        check_sound(self.engine)
+        if self.wrong:
+            raise self.wrong[0]
+        self.calls.look()
+        check_limits(self.engine, len(self.calls))
+
+    # After the faults
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        """The cluster that is there now."""
+        return self.stage.cluster
+
+    def converged(self) -> bool:
+        """Whether the client works with the brokers that live (or has said why it never will)."""
+        engine = self.engine
+        if engine.ended is not None:
+            return self.rightly_ended()
+        if not self._probing:
+            self._probing = True
+            engine.metadata.want([TOPIC])
+            engine.metadata.request("the faults are over")
+            self.probed_at = self.world.now
+            self.probe()
+            self.host.wake()
+        return self._sees_the_living() and self.finished()
+
+    def again(self) -> None:
+        """Probe once more: calls of the first probe may rightly have run out of time."""
+        idle = not len(self.calls)
+        if self._probing and idle and self.engine.ended is None and not self.finished():
+            self.probe()
+            self.host.wake()
+
+    def rightly_ended(self) -> bool:
+        """R-RB-5: it met another cluster; or it was refused for good, by order of the schedule."""
+        ended = self.engine.ended
+        if isinstance(ended, BrokerError) and not ended.retriable:
+            codes = [c.injected for c in (*self.stage.left, self.stage.cluster)]
+            return any(ended.code in some for some in codes)
+        if not isinstance(ended, ClusterIdMismatchError):
+            return False
+        before = [c.cluster_id for c in self.stage.left]
+        there = [*before, self.cluster.cluster_id]
+        return ended.expected in before and ended.found in there[there.index(ended.expected) + 1 :]
+
+    def _sees_the_living(self) -> bool:
+        metadata = self.engine.metadata
+        snapshot = metadata.snapshot
+        if snapshot is None or metadata.refreshed_at is None or self.probed_at is None:
+            return False
+        living = {b.address for b in self.cluster.brokers.values() if b.registered}
+        if {b.address for b in snapshot.brokers.values()} != living:
+            metadata.request("brokers are missing")
+            self.host.wake()
+            return False
+        topic = snapshot.topic(TOPIC)
+        if topic is None or topic.leaderless:
+            return False
+        return metadata.refreshed_at >= self.probed_at
+
+    def explain(self) -> str:
+        """Where the client stands, for a violation's text."""
+        engine = self.engine
+        snapshot = engine.metadata.snapshot
+        known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else None
+        return (
+            f"{self.name}: ended {engine.ended!r}, knows {known}, "
+            f"refreshed at {engine.metadata.refreshed_at}, open calls {len(self.calls)}"
+        )
+
+
+class MetadataDriver(Driver):
+    """Only follows the cluster."""
+
+    def build(self, config: Config) -> ClientEngine:
+        """The bare client."""
+        return ClientEngine(config, self.host.rng())
+
+    def begin(self) -> None:
+        """Be interested in the topic."""
+        self.engine.metadata.want([TOPIC])
+
+    def operate(self) -> None:
+        """Ask for a refresh, or wait for something."""
+        timeout = self.rng.uniform(0.05, 3.0)
+        if self.rng.random() < 0.5:
+            self.engine.metadata.request("a caller asks")
+        self.call(lambda d: self.engine.topic(TOPIC, d), timeout, "metadata of the topic")
+
+    def probe(self) -> None:
+        """Nothing more than the refresh that every probe asks for."""
+
+    def finished(self) -> bool:
+        """So there is nothing to wait for."""
+        return True
+
+
+class AdminDriver(Driver):
+    """Makes, lists and describes."""
+
+    engine: AdminEngine
+    _described: bool = False
+
+    def build(self, config: Config) -> AdminEngine:
+        """The admin client's engine."""
+        return AdminEngine(config, self.host.rng())
+
+    def operate(self) -> None:
+        """One of admin's calls."""
+        engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
+        which = self.rng.randrange(5) % (4 if self.patient else 5)  # (what isn't there can't go)
+        if which == 0:
+            self.call(engine.describe_cluster, timeout, "description of the cluster")
+        elif which == 1:
+            self.call(lambda d: engine.list_topics(d, internal=False), timeout, "list of topics")
+        elif which == 2:
+            self.call(lambda d: engine.describe_topics([TOPIC], d), timeout, "description of t")
+        elif which == 3:
+            new = [NewTopic(f"{self.name}.{self.done}", 1, -1)]
+            self.call(
+                lambda d: engine.create_topics(new, d, validate_only=False), timeout, "creation"
+            )
+        else:
+            name = f"{self.name}.{max(0, self.done - 1)}"
+            self.call(lambda d: engine.delete_topics([name], d), timeout, "deletion")
+
+    def probe(self) -> None:
+        """Describe the cluster."""
+        self.call(self.engine.describe_cluster, 10.0, "the probe's description", self._found)
+
+    def _found(self, result: Any) -> None:
+        living = {b.id for b in self.cluster.brokers.values() if b.registered}
+        self._described = {b.id for b in result.brokers} == living
+
+    def finished(self) -> bool:
+        """The description named the living."""
+        return self._described

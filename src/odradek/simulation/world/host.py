@@ -1,0 +1,380 @@
+"""The host that runs a client's engine in virtual time.
+
+In: an engine, the world it lives in, and whether its connections carry bytes or objects. Out: the
+engine's effects carried out on simulated links, and its inputs at their times. It implements
+`network.host.Host`, so the facades and the engine that ship run on it unchanged.
+Must not: decide anything about Kafka, or know what a broker is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import KafkaError
+from odradek.common.events import EventLog
+from odradek.common.types import NullLock
+from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
+from odradek.network.flow import Completion
+from odradek.network.host import EngineInputs
+from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
+from odradek.simulation.world.trace import Trace
+from odradek.simulation.world.virtual_time import StuckError, Timer
+
+if TYPE_CHECKING:
+    from odradek.simulation.world.world import World
+
+STEPS_AT_ONCE = 10_000
+"""Steps of one engine at one instant before it counts as stuck."""
+LOOKS_AGAIN = 0.2
+"""Seconds by which a timer may be early; one that is earlier costs more than a new one."""
+COUNTED_FROM = 100
+"""Steps within a second from which on those at one instant are counted; few clients take so many.
+"""
+STEP_LIMIT = 20_000
+TIMED_STEP_LIMIT = 1_000
+"""Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
+
+
+class SimulatedHost:
+    """Runs one engine in a world. Made by `World.host`."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        mode: Mode,
+        profile: LinkProfile,
+        *,
+        background: bool,
+        traced: bool = True,
+    ) -> None:
+        self.name = name
+        self.mode = mode
+        self.profile = profile
+        self.watcher: Watcher | None = None
+        self.lock = NullLock()
+        self.background = background
+        """Steps whenever something happens, as with a thread; else only inside a call."""
+        self.worker_delay = 0.01
+        """Seconds that a `Call` with where="worker" takes."""
+        self.trace = Trace(name)
+        self._traced = traced
+        self.steps = 0
+        self.timed_steps = 0
+        """Steps without any input: a deadline alone asked for them."""
+        self.step_limit = STEP_LIMIT
+        self.timed_step_limit = TIMED_STEP_LIMIT
+        self.events: EventLog | None = None
+        self.links: dict[int, Link] = {}
+        self.closed = False
+        self._world = world
+        self._time = world.time
+        self._rng = world.rng(f"client/{name}")
+        self._link_rng = world.rng(f"links/{name}")
+        self._piece_rng = world.rng(f"pieces/{name}")
+        self._engine: EngineInputs | None = None
+        self._stepping = False
+        self.raised: deque[BaseException] = deque()
+        self._in_call = 0
+        self._deadline: float | None = None
+        self._timer: Timer | None = None
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._frozen = False
+        self._instant = -1.0
+        self._at_once = 0
+        self._second = -1
+        self._steps_before = self._timed_before = 0
+
+    # What facades ask for
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Run this engine from now on; its events, if it has a log of them, go to the trace."""
+        self._engine = engine
+        events = getattr(engine, "events", None)
+        if isinstance(events, EventLog):
+            self.events = events
+            if self._traced:
+                self.trace.follow(events)
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        return self._time.now
+
+    def wall_clock(self) -> float:
+        """Virtual seconds since the epoch."""
+        return self._world.wall_clock()
+
+    def rng(self) -> random.Random:
+        """This client's generator: the same numbers whoever else lives in the world."""
+        return self._rng
+
+    interrupted = inside = False
+    torn = False
+    in_use = False
+    forked = False
+    on_its_own = False
+    surfacing = True
+    """Nobody interrupts virtual time."""
+
+    def check(self) -> None:
+        """Raise what a callback raised that was meant for the program."""
+        if self.raised and self.surfacing and not self._stepping:
+            raise self.raised.popleft()
+
+    def surface(self, error: BaseException) -> None:
+        """Have it come out of the next call."""
+        self.raised.append(error)
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine."""
+        self._engine = engine
+
+    def drop(self) -> None:
+        """Nothing: the world keeps all of its hosts."""
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Let the world go on until the completion is done or the deadline has passed."""
+        self._in_call += 1
+        try:
+            self._step_if_due()
+            while not completion.done:
+                due = self._time.next_at()
+                if due is None and deadline is None:
+                    raise StuckError(f"{self.name} waits for something that can't happen any more")
+                if deadline is not None and (due is None or due > deadline):
+                    self._time.run_until(deadline)
+                    self._step_if_due()
+                    break
+                self._time.fire_next()
+            return completion.done
+        finally:
+            self._in_call -= 1
+
+    def drive(self) -> None:
+        """Do what is due at this instant."""
+        self._in_call += 1
+        try:
+            self._step_if_due()
+            self._time.run_until(self._time.now)
+        finally:
+            self._in_call -= 1
+
+    def wake(self) -> None:
+        """There are new inputs: step at this instant, but not inside whoever calls."""
+        if not self._stepping and self.background:
+            self._plan(self._time.now)
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action between two steps."""
+        self._deferred.append(action)
+        self.wake()
+
+    def close(self, deadline: float) -> None:
+        """Carry out what is left, close all links; the engine isn't stepped again."""
+        if self.closed:
+            return
+        self._step_if_due()
+        self._carry_out()
+        self.closed = True
+        for link in self.links.values():
+            link.close_by_client()
+        self.links.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def freeze(self, on: bool = True) -> None:
+        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+        self._frozen = on
+        if not on:
+            self._step_if_due()
+
+    # Stepping
+
+    def _step_if_due(self) -> None:
+        engine = self._engine
+        if engine is None or self.closed:
+            return
+        due = self._deadline is not None and self._deadline <= self._time.now
+        if engine.has_inputs or due or self._deferred:
+            self._step()
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._deadline is None or self.closed:
+            return
+        if self._deadline > self._time.now:  # it was moved on meanwhile
+            self._plan(self._deadline)
+        elif self.background or self._in_call:
+            self._step()
+
+    def _step(self) -> None:
+        engine = self._engine
+        if self._stepping or engine is None or self.closed or self._frozen:
+            return
+        self._stepping = True
+        deadline: float | None = None
+        now = self._time.now
+        try:
+            while True:
+                while self._deferred:
+                    self._deferred.popleft()()
+                self._count(now, timed=not engine.has_inputs)
+                deadline = engine.step(now)
+                if engine.effects:
+                    self._carry_out()
+                if not engine.has_inputs and not self._deferred:
+                    break
+        finally:
+            self._stepping = False
+        self._deadline = deadline
+        if deadline is not None:
+            self._plan(deadline)
+
+    def _plan(self, when: float) -> None:
+        """Wake up at `when` at the latest; a timer that fires a bit too early looks again."""
+        if self._deadline is None or when < self._deadline:
+            self._deadline = when
+        timer = self._timer
+        if timer is not None:
+            if timer.when <= when < timer.when + LOOKS_AGAIN:
+                return
+            timer.cancel()
+        self._timer = self._time.at(self._deadline, self._timer_fired)
+
+    def _count(self, now: float, *, timed: bool) -> None:
+        self.steps += 1
+        self.timed_steps += timed
+        if now >= self._second + 1:
+            self._second = int(now)
+            self._steps_before, self._timed_before = self.steps - 1, self.timed_steps - timed
+        steps = self.steps - self._steps_before
+        timed_steps = self.timed_steps - self._timed_before
+        if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
+            self._world.hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
+        if steps > COUNTED_FROM:
+            if now != self._instant:
+                self._instant, self._at_once = now, 0
+            self._at_once += 1
+            if self._at_once > STEPS_AT_ONCE:
+                raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")
+
+    def _input(self) -> None:
+        """Inputs were recorded: step, if this host does so outside calls."""
+        if self.background or self._in_call:
+            self._step()
+
+    # Effects
+
+    def _carry_out(self) -> None:
+        engine = self._engine
+        while engine is not None and engine.effects:
+            self._one(engine, engine.effects.popleft())
+
+    def _one(self, engine: EngineInputs, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(engine, effect)
+        elif isinstance(effect, Open):
+            self._open(effect)
+        elif isinstance(effect, Close):
+            link = self.links.pop(effect.connection, None)
+            if link is not None:
+                link.close_by_client()
+                if self.watcher is not None:
+                    self.watcher.ended(effect.connection)
+        elif isinstance(effect, Resolve):
+            self._resolve(engine, effect)
+        elif isinstance(effect, Call):
+            if effect.where == "caller":
+                self._call(engine, effect)
+            else:
+                left = effect.deadline - self._time.now
+                ended = self._worker_ended if self.worker_delay < left else self._worker_late
+                self._time.after(min(self.worker_delay, left), lambda: ended(engine, effect))
+
+    def _send(self, engine: EngineInputs, effect: Send) -> None:
+        link = self.links.get(effect.connection)
+        if link is None:
+            return
+        try:
+            link.send(effect.request)
+        except KafkaError as error:  # as in the real hosts: it can't be put into bytes
+            engine.not_sent(effect.connection, effect.request.correlation_id, error)
+            return
+        if not effect.request.answered:
+            engine.sent(effect.connection, effect.request.correlation_id)
+        if self.watcher is not None:
+            self.watcher.sent(effect.connection, effect.request)
+
+    def _open(self, effect: Open) -> None:
+        if self.watcher is not None:
+            self.watcher.opened(effect.connection, effect.address, effect.ip)
+        link = Link(self._time, self, effect.connection, self._link_rng, self._piece_rng)
+        self.links[effect.connection] = link
+        ip, port = effect.ip, effect.address.port
+        link.dial(lambda peer: self._world.dialled(peer, ip, port))
+
+    def _resolve(self, engine: EngineInputs, effect: Resolve) -> None:
+        def answer(result: list[str] | BaseException) -> None:
+            if not self.closed:
+                engine.resolved(effect.token, result)
+                self._input()
+
+        self._world.resolve(effect.host, answer)
+
+    def _call(self, engine: EngineInputs, effect: Call) -> None:
+        try:
+            result = effect.function(*effect.arguments)
+        except Exception as error:
+            engine.called(effect.token, None, error)
+        else:
+            engine.called(effect.token, result, None)
+
+    def _worker_ended(self, engine: EngineInputs, effect: Call) -> None:
+        if not self.closed:
+            self._call(engine, effect)
+            self._input()
+
+    def _worker_late(self, engine: EngineInputs, effect: Call) -> None:
+        if not self.closed:
+            engine.called(effect.token, None, TimeoutError("no answer in time"))
+            self._input()
+
+    # What links tell
+
+    def link_connected(self, number: int) -> None:
+        """A dial was accepted."""
+        if self._engine is not None and number in self.links:
+            if self.watcher is not None:
+                self.watcher.connected(number)
+            self._engine.connected(number)
+            self._input()
+
+    def link_lost(self, number: int, error: BaseException | str | None) -> None:
+        """A dial was refused, or the connection ended."""
+        if self._engine is not None and self.links.pop(number, None) is not None:
+            if self.watcher is not None:
+                self.watcher.ended(number)
+            self._engine.disconnected(number, error)
+            self._input()
+
+    def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
+        """Bytes arrived: put them into the engine's buffers, piece by piece."""
+        engine = self._engine
+        for piece in pieces:
+            view = piece
+            while len(view) and engine is not None and number in self.links:
+                buffer = engine.get_buffer(number)
+                count = min(len(buffer), len(view))
+                buffer[:count] = view[:count]
+                engine.buffer_updated(number, count)
+                view = view[count:]
+        self._input()
+
+    def link_message(self, number: int, response: IncomingResponse) -> None:
+        """An answer arrived as an object."""
+        if self._engine is not None and number in self.links:
+            self._engine.received(number, response)
+            self._input()

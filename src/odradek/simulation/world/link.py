@@ -1,0 +1,345 @@
+"""Simulated connections: latency, jitter, bandwidth, resets and black holes; one object for each.
+
+In: what a host sends and what a broker answers. Out: the same on the other side, later, in order,
+or never. In byte mode frames travel as bytes and reach the engine cut at random places, also
+together with the beginning of the next frame; in message mode objects are handed over. Frames are
+complete at the same instants in both modes, so the engine decides the same.
+Must not: look into what it carries.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol
+
+from odradek.common.types import Address
+from odradek.network.effects import IncomingResponse, OutgoingRequest
+from odradek.protocol.headers import encode_response
+from odradek.protocol.message import Message
+from odradek.simulation.world.environment import (
+    Peer,
+    ReceivedRequest,
+    Session,
+    Verdict,
+    read_request,
+)
+from odradek.simulation.world.virtual_time import VirtualTime
+
+Mode = Literal["bytes", "messages"]
+
+PROGRESS = 0.2
+"""Seconds between the parts of a frame that a narrow link delivers (byte mode)."""
+MAX_PIECES = 6
+LOOK_AHEAD = 64
+STRANDED = 1.0
+"""Seconds until a broker notices that a connection ended whose last requests came late."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkProfile:
+    """How a connection behaves. Seconds, bytes in a second, and probabilities for each frame."""
+
+    latency: float = 0.0005
+    """One way."""
+    jitter: float = 0.0002
+    """At most so much more, drawn for each frame."""
+    bandwidth: float | None = None
+    """Of either direction; byte mode only."""
+    loss: float = 0.0
+    """That a frame doesn't arrive but resets the connection."""
+
+
+class Watcher(Protocol):
+    """Sees what travels between one client and its brokers, for checkers."""
+
+    def opened(self, number: int, address: Address, ip: str) -> None:
+        """A dial begins."""
+
+    def connected(self, number: int) -> None:
+        """It was accepted."""
+
+    def sent(self, number: int, request: OutgoingRequest) -> None:
+        """The client sends a request."""
+
+    def answered(self, number: int, correlation_id: int) -> None:
+        """An answer arrives at the client."""
+
+    def ended(self, number: int) -> None:
+        """The connection is over for the client."""
+
+
+class ClientEnd(Protocol):
+    """What a host does with what comes out of a link."""
+
+    name: str
+    mode: Mode
+    profile: LinkProfile
+    watcher: Watcher | None
+
+    def link_connected(self, number: int) -> None: ...
+    def link_lost(self, number: int, error: BaseException | str | None) -> None: ...
+    def link_bytes(self, number: int, pieces: list[memoryview]) -> None: ...
+    def link_message(self, number: int, response: IncomingResponse) -> None: ...
+
+
+Payload = bytes | IncomingResponse | None
+"""A frame, an answer as an object, or the end of the connection (None)."""
+
+
+class Link:
+    """One connection, from the dial to its end; the broker's `Peer`."""
+
+    __slots__ = (
+        "_ahead",
+        "_down",
+        "_down_at",
+        "_end",
+        "_held",
+        "_late",
+        "_loss_error",
+        "_number",
+        "_pieces",
+        "_rng",
+        "_session",
+        "_time",
+        "_up_at",
+        "client",
+        "ended",
+        "held",
+        "opened",
+    )
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        end: ClientEnd,
+        number: int,
+        rng: random.Random,
+        pieces: random.Random,
+    ) -> None:
+        self._time = time
+        self._end = end
+        self._number = number
+        self._rng = rng
+        self._pieces = pieces  # of its own, so that byte mode draws the same latencies as messages
+        self._session: Session | None = None
+        self._up_at = self._down_at = 0.0
+        self._down: deque[Payload] = deque()
+        self._ahead = 0  # bytes of the next frame that were delivered with the one before
+        self._held: list[Callable[[], None]] = []
+        self._late: list[Callable[[], None]] | None = None  # what is stranded on its way up
+        self._loss_error: BaseException | str | None = None
+        self.client = end.name
+        self.opened = False
+        self.ended = False
+        self.held = False
+
+    # Dialling
+
+    def dial(self, find: Callable[[Peer], Session | Verdict]) -> None:
+        """Ask what listens there, one round trip from now."""
+        self._time.after(self._delay() + self._delay(), partial(self._dialled, find))
+
+    def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
+        if self.ended:
+            return
+        result = find(self)
+        if result is Verdict.REFUSED:
+            self.ended = True
+            self._end.link_lost(self._number, "refused")
+        elif not isinstance(result, Verdict):
+            self._session = result
+            self.opened = True
+            if not self.ended:
+                self._end.link_connected(self._number)
+
+    def _delay(self) -> float:
+        profile = self._end.profile
+        return profile.latency + (profile.jitter * self._rng.random() if profile.jitter else 0.0)
+
+    # From the client
+
+    def send(self, request: OutgoingRequest) -> None:
+        """Carry a request to the broker."""
+        if self.ended:
+            return
+        delay = self._delay()
+        if self._end.mode == "bytes":
+            frame = b"".join(request.encode())
+            if self._end.profile.bandwidth:
+                delay += len(frame) / self._end.profile.bandwidth
+            received = read_request(memoryview(frame)[4:])
+        else:
+            received = ReceivedRequest(
+                request.body.API_KEY,
+                request.version,
+                request.correlation_id,
+                request.client_id,
+                request.body,
+            )
+        if self._lost():
+            return
+        self._up_at = max(self._up_at, self._time.now + delay)
+        self._time.at(self._up_at, lambda: self._arrived_up(received))
+
+    def close_by_client(self) -> None:
+        """The client closes: it hears nothing more; the broker learns of it a little later."""
+        if self.ended:
+            return
+        self.ended = True
+        self._down.clear()
+        session = self._session
+        if session is not None:
+            self._up_at = max(self._up_at, self._time.now + self._delay())
+            self._time.at(self._up_at, partial(self._closed_up, session))
+
+    def _arrived_up(self, request: ReceivedRequest) -> None:
+        if self._late is not None:
+            self._late.append(lambda: self._arrived_up(request))
+        elif self.held:
+            self._held.append(lambda: self._arrived_up(request))
+        elif self._session is not None:
+            self._session.receive(request)
+
+    def _closed_up(self, session: Session) -> None:
+        if self._late is not None:
+            return  # the broker learns of it when all has arrived
+        if self.held:
+            self._held.append(session.left)
+        else:
+            session.left()
+
+    # From the broker
+
+    def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
+        """Carry an answer to the client."""
+        if self.ended:
+            return
+        delay = self._delay()
+        payload: Payload
+        if self._end.mode == "bytes":
+            payload = b"".join(encode_response(response, version, request.correlation_id))
+            if self._end.profile.bandwidth:
+                delay += self._slowly(len(payload))
+        else:
+            payload = IncomingResponse(request.correlation_id, response)
+        if not self._lost():
+            self._down_later(payload, delay)
+
+    def close(self, *, reset: bool) -> None:
+        """The broker's end goes: after what it has sent, the client learns of it."""
+        if not self.ended:
+            self._loss_error = "Connection reset by peer" if reset else None
+            self._session = None
+            self._down_later(None, self._delay())
+
+    def hold(self, on: bool) -> None:
+        """Black hole: what arrives is kept; TCP would send it again once the way is free."""
+        self.held = on
+        if not on:
+            kept, self._held = self._held, []
+            for action in kept:
+                action()
+
+    def strand(self, seconds: float) -> None:
+        """What the client sends stays on its way; then its end breaks, and later that arrives."""
+        if self._late is None and not self.ended:
+            self._late = []
+            self._time.after(seconds, lambda: self._break(seconds))
+
+    def _break(self, seconds: float) -> None:
+        if not self.ended:
+            self.ended = True
+            self._end.link_lost(self._number, "Connection reset by peer")
+        self._time.after(seconds, self._washed_up)
+
+    def _washed_up(self) -> None:
+        kept, self._late = self._late or [], None
+        session = self._session
+        for action in kept:
+            action()
+        if session is not None:
+            self._time.after(STRANDED, session.closed)
+
+    def _down_later(self, payload: Payload, delay: float) -> None:
+        self._down.append(payload)
+        self._down_at = max(self._down_at, self._time.now + delay)
+        self._time.at(self._down_at, self._arrived_down)
+
+    def _arrived_down(self) -> None:
+        if self.ended:
+            return
+        if self.held:
+            self._held.append(self._arrived_down)
+            return
+        payload = self._down.popleft()
+        if payload is None:
+            self.ended = True
+            self._end.link_lost(self._number, self._loss_error)
+            return
+        watcher = self._end.watcher
+        if isinstance(payload, bytes):
+            if watcher is not None:
+                watcher.answered(self._number, int.from_bytes(payload[4:8]))
+            self._end.link_bytes(self._number, self._cut(payload))
+        else:
+            if watcher is not None:
+                watcher.answered(self._number, payload.correlation_id)
+            self._end.link_message(self._number, payload)
+
+    def _lost(self) -> bool:
+        if not self._end.profile.loss or self._rng.random() >= self._end.profile.loss:
+            return False
+        session, self._session = self._session, None
+        self._loss_error = "Connection reset by peer"
+        if session is not None:
+            session.closed()
+        self._down_later(None, self._delay())
+        return True
+
+    # Cutting bytes (byte mode)
+
+    def _cut(self, frame: bytes) -> list[memoryview]:
+        """The rest of this frame in random pieces, with some of the next one if it is under way."""
+        view = memoryview(frame)[self._ahead :]
+        self._ahead = 0
+        rng = self._pieces
+        following = self._down[0] if self._down else None
+        if isinstance(following, bytes) and rng.random() < 0.5:
+            self._ahead = rng.randrange(1, min(len(following), LOOK_AHEAD))
+            view = memoryview(bytes(view) + following[: self._ahead])
+        pieces = []
+        for _ in range(rng.randrange(MAX_PIECES)):
+            if len(view) < 2:
+                break
+            # Short pieces most of the time: the length and the header are what may be cut badly.
+            most = min(len(view), 9) if rng.random() < 0.7 else len(view)
+            size = rng.randrange(1, most)
+            pieces.append(view[:size])
+            view = view[size:]
+        pieces.append(view)
+        return pieces
+
+    def _slowly(self, size: int) -> float:
+        """Deliver a large frame's beginning bit by bit: silence and slowness aren't the same."""
+        seconds = size / (self._end.profile.bandwidth or 1.0)
+        begin = max(self._down_at, self._time.now)
+        parts = int(seconds / PROGRESS)
+        for i in range(1, parts + 1):
+            share = int(size * i * PROGRESS / seconds)
+            if share < size:
+                self._time.at(begin + i * PROGRESS, partial(self._progress, share))
+        return begin - self._time.now + seconds
+
+    def _progress(self, share: int) -> None:
+        frame = self._down[0] if self._down else None
+        if self.ended or self.held or not isinstance(frame, bytes) or share <= self._ahead:
+            return
+        if share < len(frame):
+            piece = memoryview(frame)[self._ahead : share]
+            self._ahead = share
+            self._end.link_bytes(self._number, [piece])

@@ -1,0 +1,215 @@
+"""The simulated world: one time, one seed, names, addresses, and the clients that live in it.
+
+In: a seed, clusters that listen, hosts that dial. Out: a run that is the same each time. It is the
+`Environment` of simulated clusters and makes the hosts on which clients run.
+Must not: read a real clock or open a real socket.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from odradek.common.types import Address
+from odradek.simulation.world.environment import Endpoint, Peer, Session, Verdict
+from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.link import LinkProfile, Mode
+from odradek.simulation.world.virtual_time import Timer, VirtualTime, derived_rng
+
+EPOCH = 1_750_000_000.0
+"""Wall-clock seconds at virtual time 0."""
+PORT = 9092
+DNS_DELAY = 0.002
+
+
+class Dial(NamedTuple):
+    """One dial as the network saw it arrive."""
+
+    at: float
+    client: str
+    ip: str
+    port: int
+    outcome: str
+    """accepted, refused or dropped"""
+
+
+class World:
+    """Everything that one simulated run consists of."""
+
+    def __init__(
+        self, seed: int = 0, *, start: float = 0.0, link: LinkProfile | None = None
+    ) -> None:
+        self.seed = seed
+        self.time = VirtualTime(start)
+        self.link = link or LinkProfile()
+        """How connections behave unless a host is given a profile of its own."""
+        self.first_link: dict[str, Any] = asdict(self.link)
+        """As it was in the beginning."""
+        self.dns: dict[str, list[str]] = {}
+        """Name → addresses; may be changed at any time. A name that isn't there doesn't resolve."""
+        self.dns_silent: set[str] = set()
+        """Names whose questions are never answered."""
+        self.lookups: Counter[str] = Counter()
+        self.clock_offset = 0.0
+        """How far the wall clock was set forward (back) from true time."""
+        self.dials: list[Dial] = []
+        self.hosts: dict[str, SimulatedHost] = {}
+        self.hot_loops: list[str] = []
+        """Clients that took too many steps in a virtual second; tests expect none."""
+        self._listeners: dict[tuple[str, int], Endpoint] = {}
+        self._black_holes: set[tuple[str, int]] = set()
+        self._diverted: dict[tuple[str, int], Endpoint] = {}
+        self._addresses = 0
+
+    # Time
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds."""
+        return self.time.now
+
+    def wall_clock(self) -> float:
+        """Virtual seconds since the epoch."""
+        return EPOCH + self.time.now + self.clock_offset
+
+    def at(self, when: float, action: Callable[[], object]) -> Timer:
+        """Do something at a time: a fault in the middle of a blocking call, for example."""
+        return self.time.at(when, lambda: (action(), None)[1])
+
+    def after(self, seconds: float, action: Callable[[], object]) -> Timer:
+        """Do something a while from now."""
+        return self.at(self.time.now + seconds, action)
+
+    def run_until(self, when: float) -> None:
+        """Let everything happen up to a time."""
+        self.time.run_until(when)
+
+    def advance(self, seconds: float) -> None:
+        """Let everything happen for so long."""
+        self.time.run_until(self.time.now + seconds)
+
+    def run_while(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Go on while the condition holds, at most so many seconds; say whether it ended."""
+        end = self.time.now + limit
+        while condition():
+            due = self.time.next_at()
+            if due is None or due > end:
+                self.time.run_until(end)
+                return not condition()
+            self.time.fire_next()
+        return True
+
+    # Random numbers and clients
+
+    def rng(self, name: str) -> random.Random:
+        """A generator that depends on the world's seed and this name only."""
+        return derived_rng(self.seed, name)
+
+    def host(
+        self,
+        name: str = "client",
+        *,
+        mode: Mode = "bytes",
+        background: bool = True,
+        link: LinkProfile | None = None,
+        traced: bool = True,
+    ) -> SimulatedHost:
+        """Make the host of one more client; names that are taken get a number.
+
+        Without `traced` it collects no events, which in a fleet would fill the memory.
+        """
+        unique, number = name, 1
+        while unique in self.hosts:
+            number += 1
+            unique = f"{name}-{number}"
+        host = SimulatedHost(
+            self, unique, mode, link or self.link, background=background, traced=traced
+        )
+        self.hosts[unique] = host
+        return host
+
+    # Faults of the network, of names and of clocks; those of brokers are the cluster's verbs
+
+    def dns_change(self, name: str, addresses: Sequence[str]) -> None:
+        """Let a name lead to these addresses from now on; to none: it doesn't resolve."""
+        self.dns[name] = list(addresses)
+
+    def dns_silence(self, name: str, on: bool = True) -> None:
+        """Answer no question for a name."""
+        (self.dns_silent.add if on else self.dns_silent.discard)(name)
+
+    def change_link(self, client: str | None = None, **changes: Any) -> None:
+        """Change latency, jitter, loss or bandwidth, of one client's connections or of all.
+
+        It counts for what is sent from now on, on connections that exist too.
+        """
+        if client is None:
+            self.link = replace(self.link, **changes)
+        for host in self.hosts.values() if client is None else [self.hosts[client]]:
+            host.profile = replace(host.profile, **changes)
+
+    def clock_jump(self, seconds: float) -> None:
+        """Set the wall clock forward (back). Monotonic time, which decides, goes on as it was."""
+        self.clock_offset += seconds
+
+    # Names and addresses
+
+    def new_address(self) -> Address:
+        """An address of its own for a broker, numeric."""
+        self._addresses += 1
+        high, low = divmod(self._addresses, 250)
+        return Address(f"10.{high // 250}.{high % 250}.{low + 1}", PORT)
+
+    def listen(self, address: Address, endpoint: Endpoint) -> None:
+        """Let an endpoint take the dials to an address."""
+        self._listeners[address.host, address.port] = endpoint
+
+    def unlisten(self, address: Address) -> None:
+        """Refuse dials to an address from now on."""
+        self._listeners.pop((address.host, address.port), None)
+
+    def black_hole(self, address: Address, on: bool) -> None:
+        """Swallow dials to an address, whether or not anything listens there."""
+        place = (address.host, address.port)
+        (self._black_holes.add if on else self._black_holes.discard)(place)
+
+    def divert(
+        self, address: Address, to: Endpoint | None, *, only: Endpoint | None = None
+    ) -> None:
+        """Let dials to an address reach another endpoint; None ends it (`only`: if it is this)."""
+        place = (address.host, address.port)
+        if to is not None:
+            self._diverted[place] = to
+        elif only is None or self._diverted.get(place) is only:
+            self._diverted.pop(place, None)
+
+    def lead_nowhere_else(self) -> None:
+        """Let every address lead to whoever listens there."""
+        self._diverted.clear()
+
+    def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
+        """What a dial finds when it arrives; it is counted then."""
+        endpoint = self._diverted.get((ip, port)) or self._listeners.get((ip, port))
+        found: Session | Verdict
+        if (ip, port) in self._black_holes:
+            found = Verdict.DROPPED
+        else:
+            found = Verdict.REFUSED if endpoint is None else endpoint.accept(peer)
+        outcome = found.value if isinstance(found, Verdict) else "accepted"
+        self.dials.append(Dial(self.time.now, peer.client, ip, port, outcome))
+        return found
+
+    def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
+        """Look a name up; the answer is what stands in `dns` when it comes."""
+        self.lookups[name] += 1
+
+        def reply() -> None:
+            if name in self.dns_silent:
+                return
+            found = self.dns.get(name)
+            answer(list(found) if found else OSError(-2, "Name or service not known"))
+
+        self.time.after(DNS_DELAY, reply)
