@@ -609,7 +609,7 @@ BREAKAGES = (
     broken(
         "AvailableNow ends in an outage as if there were nothing new",
         "R-RT-2",
-        "spark/tracker.py",
+        "spark/driver/tracker.py",
         "patient = everything or self._freezing or start is None",
         "patient = everything or start is None",
         "tests/unit/spark/test_tracker.py",
@@ -617,7 +617,7 @@ BREAKAGES = (
     broken(
         "a query's first batch begins behind its end",
         "R-MD-7",
-        "spark/tracker.py",
+        "spark/driver/tracker.py",
         "begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}",
         "begins = {tp: begins[tp] for tp in view.ends}",
         "tests/unit/spark/test_tracker.py",
@@ -625,7 +625,7 @@ BREAKAGES = (
     broken(
         "a running query takes offsets of another cluster",
         "R-RB-5",
-        "spark/tracker.py",
+        "spark/driver/tracker.py",
         "elif self._contact.expected != cluster:",
         "elif False:",
         "tests/unit/spark/test_tracker.py",

@@ -395,7 +395,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "something may stand behind a JSON value",
         "R-SP",
-        "spark/values.py",
+        "spark/values/decoding.py",
         "        if len(doubtful):",
         "        if False:",
         "tests/unit/spark/test_values.py::test_what_stands_behind_a_value_makes_it_malformed",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rules_to_break import Breakage, broken
 
-RATES, SHARING = "spark/byte_rates.py", "spark/sharing.py"
+RATES, SHARING = "spark/driver/byte_rates.py", "spark/driver/sharing.py"
 WEIGHED = "tests/unit/spark/test_byte_rates.py"
 LIMITED = "tests/simulation/test_spark_driver.py"
 SHARED = "tests/unit/spark/test_planning.py"
-LATER, AGAIN = "spark/later_runs.py", "tests/unit/spark/test_later_runs.py"
+LATER, AGAIN = "spark/tasks/later_runs.py", "tests/unit/spark/test_later_runs.py"
 
 SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
@@ -78,7 +78,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "sizes of a topic go for the one that was made anew",
         "R-MD-7",
-        "spark/tracker.py",
+        "spark/driver/tracker.py",
         "            self._rates.forget(losses.recreated)\n",
         "",
         f"{WEIGHED}::test_a_topic_that_was_made_anew_is_weighed_anew",
@@ -86,7 +86,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a pause file that can't be looked for is taken for none",
         "R-RT-2",
-        "spark/stream_source.py",
+        "spark/driver/stream_source.py",
         "except (FileNotFoundError, NotADirectoryError):",
         "except OSError:",
         "tests/unit/spark/test_source.py::test_a_pause_file_that_nobody_can_look_for_is_an_error",
@@ -94,7 +94,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a task waits in vain in a log that an election has cut",
         "R-RT-2",
-        "spark/reading.py",
+        "spark/tasks/reading.py",
         "if begin <= at <= end and not cut:",
         "if begin <= at <= end:",
         "tests/simulation/test_spark_tasks.py",
@@ -158,7 +158,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a kept frame's filters narrow its other queries",
         "R-SP",
-        "spark/pushdown.py",
+        "spark/driver/pushdown.py",
         "if not hasattr(DataSourceReader, LIMITS):",
         "if False:",
         "tests/unit/spark/test_filters.py"
@@ -167,7 +167,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a timestamp that Spark can't hold is null without a word",
         "R-RT-2",
-        "spark/reading.py",
+        "spark/tasks/reading.py",
         'return "timestamp" in columns and not self._limits.null_timestamps',
         "return False",
         "tests/unit/spark/test_reading.py::test_a_timestamp_that_spark_can_not_hold_is_named",
@@ -175,7 +175,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a second write of a batch, to another topic, is taken for its replay",
         "R-RT-2",
-        "spark/exactly_once.py",
+        "spark/sink/exactly_once.py",
         "if self._options.topic not in (None, topic):",
         "if False:",
         "tests/unit/spark/test_exactly_once.py::"
@@ -184,7 +184,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a batch of foreachBatch is written under no query's name",
         "R-RT-2",
-        "spark/foreach_batch.py",
+        "spark/sink/foreach_batch.py",
         "    if not query:\n",
         "    if False:\n",
         "tests/unit/spark/test_foreach_batch.py::test_a_query_that_nobody_names_is_not_written",
@@ -210,7 +210,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a topic made anew that gives nothing is a partition that gives nothing",
         "R-RT-2",
-        "spark/reading.py",
+        "spark/tasks/reading.py",
         "if self._goes_on(at):",
         "if False:",
         "tests/unit/spark/test_reading.py::"

@@ -48,7 +48,7 @@ class Unread(Record):
 
 
 def text_hash(text: bytes) -> int:
-    """What `odradek.spark.row_digest` stores in clusters, number by number."""
+    """What `odradek.spark.sink.row_digest` stores in clusters, number by number."""
 
     def mixed(word: int) -> int:
         word ^= word >> 32

@@ -13,12 +13,12 @@ from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark.exactly_once import TransactionalTask
-from odradek.spark.option_table import STREAM
-from odradek.spark.sink_messages import SinkCommit, Task
-from odradek.spark.sink_options import parse_sink_options
-from odradek.spark.sink_problems import ReplayError, SinkWriteError
-from odradek.spark.sink_schema import SinkColumns
+from odradek.spark.options.option_table import STREAM
+from odradek.spark.sink.exactly_once import TransactionalTask
+from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_options import parse_sink_options
+from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
+from odradek.spark.sink.sink_schema import SinkColumns
 
 pytestmark = pytest.mark.simulation
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import delete_records, slow_api
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.options import BATCH, STREAM, parse_options
-from odradek.spark.tracker import OffsetTracker
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.source_options import BATCH, STREAM, parse_options
 from odradek.testing.simulated import KafkaSimulation
 
 

@@ -11,10 +11,10 @@ from tests.simulation.transactional import PROTOCOLS, Scene, send
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import ProducerFencedError
 from odradek.simulation import World
-from odradek.spark.exactly_once import CONTACT_S, end_open
-from odradek.spark.option_table import BATCH
-from odradek.spark.sink_messages import SinkCommit
-from odradek.spark.sink_options import SinkOptions, parse_sink_options
+from odradek.spark.options.option_table import BATCH
+from odradek.spark.sink.exactly_once import CONTACT_S, end_open
+from odradek.spark.sink.sink_messages import SinkCommit
+from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 
 pytestmark = pytest.mark.simulation
 

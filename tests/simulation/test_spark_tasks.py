@@ -9,11 +9,11 @@ import pytest
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import unclean_election
-from odradek.spark import reading
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.planning import OffsetRange
 from odradek.spark.problems import DataLossError
-from odradek.spark.reading import RangeReader, ReadLimits
-from odradek.spark.schema import arrow_schema, full_schema
+from odradek.spark.tasks import reading
+from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.values.schema import arrow_schema, full_schema
 from odradek.testing.simulated import KafkaSimulation
 
 TP = TopicPartition("t", 0)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from odradek import Consumer, KafkaTimeoutError, Producer
 from odradek.cli import events
 from odradek.cli.simulate import app
-from odradek.spark.event_tables import from_folder, from_topic, tables
+from odradek.spark.analytics.event_tables import from_folder, from_topic, tables
 from odradek.testing import LocalCluster
 
 BROKER = {"address": "b:1"}

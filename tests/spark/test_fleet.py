@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from odradek.simulation.measurements.fleet import Case, Load
 from odradek.simulation.measurements.fleet_slices import Plan
-from odradek.spark.fleet_shards import default_shards, simulate_shards
+from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards
 
 
 def test_one_two_and_eight_shards_give_what_one_process_gives(spark: SparkSession) -> None:

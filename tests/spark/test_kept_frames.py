@@ -1,6 +1,6 @@
 """A frame that is kept reads what its topic holds when it is run, as with the JVM connector.
 
-Spark plans a loaded frame once (see `odradek.spark.later_runs`): each test runs a plan again.
+Spark plans a loaded frame once (see `odradek.spark.tasks.later_runs`): each test runs a plan again.
 """
 
 from __future__ import annotations

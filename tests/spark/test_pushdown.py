@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader
 
-from odradek.spark.pushdown import LIMITS
+from odradek.spark.driver.pushdown import LIMITS
 
 from .conftest import Topics, numbered
 

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.planted_secrets import plant
 from tests.spark.conftest import Topics, numbered, spark_options
 
-from odradek.spark.source import KafkaDataSource
-from odradek.spark.tasks import KafkaInputPartition
+from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.tasks.task import KafkaInputPartition
 from odradek.testing import LocalCluster
 
 PASSWORD, IN_JAAS = "xyzzy-plugh-17", "xyzzy-plover-19"

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from odradek.common.events import Event
-from odradek.spark.source import KafkaDataSource
-from odradek.spark.worker_clients import process_clients
+from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.tasks.worker_clients import process_clients
 from odradek.testing import LocalCluster
 
 from .conftest import Topics, numbered, spark_options

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.unit.spark.avro_examples import EVERYTHING, VARIANTS, WRITTEN, encoded
 
-from odradek.spark.avro_schema import avro_schema
+from odradek.spark.values.avro_schema import avro_schema
 
 from .conftest import Query, Topics
 

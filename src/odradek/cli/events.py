@@ -109,7 +109,7 @@ def _made(
     master: str,
 ) -> dict[str, Any]:
     """Write the tables, and count them."""
-    from odradek.spark import event_tables
+    from odradek.spark.analytics import event_tables
 
     with spark_session("odradek-events", master) as session:
         if topic is not None:

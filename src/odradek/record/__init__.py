@@ -110,7 +110,7 @@ else:
 
 
 text_hashes: Callable[[Any, Any, Any], None] | None = None
-"""Where there is no kernel, `odradek.spark.row_digest` has numpy do it."""
+"""Where there is no kernel, `odradek.spark.sink.row_digest` has numpy do it."""
 if _decoder == "native":
     from odradek.record import kernel
 

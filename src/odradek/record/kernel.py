@@ -1836,7 +1836,7 @@ def text_hashes(
     offsets: cython.const[int64_t][::1],
     found: uint64_t[::1],
 ) -> None:
-    """Hash each entry of a binary column, as `odradek.spark.row_digest` does without a kernel.
+    """Hash each entry of a binary column, as `odradek.spark.sink.row_digest` does without a kernel.
 
     `offsets` has one number more than `found`: entry i is `data[offsets[i]:offsets[i + 1]]`.
     Raises ValueError where they don't lie in the data, one behind the other.

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from odradek.spark.versions import check_version
 
 if TYPE_CHECKING:
-    from odradek.spark.foreach_batch import write_batch
-    from odradek.spark.progress import lag
-    from odradek.spark.source import KafkaDataSource
+    from odradek.spark.driver.progress import lag
+    from odradek.spark.driver.source import KafkaDataSource
+    from odradek.spark.sink.foreach_batch import write_batch
 
 __all__ = ["KafkaDataSource", "lag", "write_batch"]
 _ELSEWHERE = {
-    "KafkaDataSource": "odradek.spark.source",
-    "lag": "odradek.spark.progress",
-    "write_batch": "odradek.spark.foreach_batch",
+    "KafkaDataSource": "odradek.spark.driver.source",
+    "lag": "odradek.spark.driver.progress",
+    "write_batch": "odradek.spark.sink.foreach_batch",
 }
 
 

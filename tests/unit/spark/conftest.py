@@ -18,8 +18,8 @@ from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.spark.options import STREAM, SourceOptions, parse_options
-from odradek.spark.tracker import OffsetTracker
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 
 ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.spark.avro_schema import avro_schema
 from odradek.spark.problems import OptionError
+from odradek.spark.values.avro_schema import avro_schema
 
 FIXED = {"type": "fixed", "name": "F", "size": 4}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}

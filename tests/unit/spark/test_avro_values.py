@@ -24,13 +24,13 @@ from tests.unit.spark.avro_examples import (
 )
 
 from odradek.common.types import TopicPartition
-from odradek.spark.avro_values import AvroDecoder, AvroFormat
-from odradek.spark.options import parse_options
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
-from odradek.spark.reading import RangeReader, ReadLimits
-from odradek.spark.schema import arrow_schema, full_schema
-from odradek.spark.values import TOGETHER, ValueDecodeError, parse_value_format
+from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.values.avro_values import AvroDecoder, AvroFormat
+from odradek.spark.values.decoding import TOGETHER, ValueDecodeError, parse_value_format
+from odradek.spark.values.schema import arrow_schema, full_schema
 
 
 def decoder(schema: Any = EVERYTHING, read_as: Any = None, **more: Any) -> AvroDecoder:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.spark.bounds import ending_spec, starting_spec, time_in_words
-from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.option_table import BATCH
+from odradek.spark.driver.bounds import ending_spec, starting_spec, time_in_words
+from odradek.spark.driver.offsets import EARLIEST, LATEST
+from odradek.spark.options.option_table import BATCH
 from odradek.spark.problems import OptionError
 
 

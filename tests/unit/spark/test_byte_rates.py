@@ -10,8 +10,8 @@ import pytest
 from odradek.common.errors import ClusterIdMismatchError, KafkaTimeoutError
 from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import Address, TopicPartition
-from odradek.spark.byte_rates import SAMPLED, ByteRates
-from odradek.spark.offsets import SENTINEL
+from odradek.spark.driver.byte_rates import SAMPLED, ByteRates
+from odradek.spark.driver.offsets import SENTINEL
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OTHER = TopicPartition("u", 0)

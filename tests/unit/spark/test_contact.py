@@ -8,8 +8,8 @@ import pytest
 from tests.unit.spark.conftest import MemoryConsumer
 
 from odradek.common.errors import KafkaTimeoutError
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.options import BATCH
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import OutageError
 
 TOLERANCE_S = 600.0

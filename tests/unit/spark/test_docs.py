@@ -12,7 +12,8 @@ import pytest
 
 from odradek.common.security_options import SECRETS
 from odradek.common.spellings import ALIASES
-from odradek.spark import option_table, sink_options
+from odradek.spark.options import option_table
+from odradek.spark.sink import sink_options
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 

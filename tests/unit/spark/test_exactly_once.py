@@ -11,7 +11,9 @@ from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.kafka_errors import InvalidTransactionTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark.exactly_once import (
+from odradek.spark.options.option_table import STREAM
+from odradek.spark.problems import MissingTopicError, OutageError
+from odradek.spark.sink.exactly_once import (
     BEYOND,
     CONTACT_S,
     TransactionalTask,
@@ -20,12 +22,10 @@ from odradek.spark.exactly_once import (
     read_marker,
     sink_id,
 )
-from odradek.spark.option_table import STREAM
-from odradek.spark.problems import MissingTopicError, OutageError
-from odradek.spark.sink_messages import SinkCommit, Task
-from odradek.spark.sink_options import SinkOptions, parse_sink_options
-from odradek.spark.sink_problems import ReplayError, SinkRowError, SinkWriteError
-from odradek.spark.sink_schema import SinkColumns
+from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
+from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
+from odradek.spark.sink.sink_schema import SinkColumns
 
 
 @pytest.fixture

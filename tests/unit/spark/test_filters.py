@@ -31,9 +31,9 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.common.types import TopicPartition
-from odradek.spark import pushdown
-from odradek.spark.filters import Narrowing, narrow_by
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver import pushdown
+from odradek.spark.driver.filters import Narrowing, narrow_by
+from odradek.spark.driver.planning import OffsetRange
 
 RANGES = [
     OffsetRange(TopicPartition(topic, number), 10, 100)

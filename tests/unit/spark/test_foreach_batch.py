@@ -8,7 +8,7 @@ import pytest
 
 from odradek.spark import write_batch
 from odradek.spark.problems import OptionError
-from odradek.spark.sink_messages import QUERY_ID
+from odradek.spark.sink.sink_messages import QUERY_ID
 
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
 

@@ -10,9 +10,9 @@ import pytest
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark.group_progress import ALL_EVERY_S, FIRST_WAIT_S, GroupProgress
-from odradek.spark.offsets import StreamOffset
-from odradek.spark.options import STREAM, parse_options
+from odradek.spark.driver.group_progress import ALL_EVERY_S, FIRST_WAIT_S, GroupProgress
+from odradek.spark.driver.offsets import StreamOffset
+from odradek.spark.options.source_options import STREAM, parse_options
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 OPTIONS = {

@@ -15,8 +15,13 @@ from tests.unit.spark.conftest import ID_2
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
-from odradek.spark import tasks
-from odradek.spark.later_runs import (
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.source_options import BATCH, parse_options
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
+from odradek.spark.tasks import task as tasks
+from odradek.spark.tasks.later_runs import (
     LATE_MS,
     QUERY_ID,
     OldPlans,
@@ -26,12 +31,7 @@ from odradek.spark.later_runs import (
     plan_anew,
     shares,
 )
-from odradek.spark.options import BATCH, parse_options
-from odradek.spark.planning import OffsetRange
-from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
-from odradek.spark.source import KafkaDataSource
-from odradek.spark.tasks import KafkaInputPartition, batch_partitions, read_partition
-from odradek.spark.tracker import OffsetTracker
+from odradek.spark.tasks.task import KafkaInputPartition, batch_partitions, read_partition
 
 PLANNED = 0x01A20FE49CCF
 BEFORE, SAME, AFTER = (
@@ -214,8 +214,8 @@ def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
 
 
 def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
-    monkeypatch.setattr("odradek.spark.source.PlanningClients", lambda: cluster)
-    monkeypatch.setattr("odradek.spark.source.SystemClock.date_ms", lambda _: PLANNED)
+    monkeypatch.setattr("odradek.spark.driver.source.PlanningClients", lambda: cluster)
+    monkeypatch.setattr("odradek.spark.driver.source.SystemClock.date_ms", lambda _: PLANNED)
     source = KafkaDataSource(OPTIONS | TOPIC)
     found: list[InputPartition] = list(source.reader(source.schema()).partitions())
     told = [p.share for p in found if isinstance(p, KafkaInputPartition)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.tasks import input_partitions
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.tasks.task import input_partitions
 
 FAR = 10_000_000_000
 """Offsets have eleven digits, as those of a topic that has been in use for years."""

@@ -11,9 +11,9 @@ import pytest
 import odradek.spark
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
 from odradek.common.types import TopicPartition
-from odradek.spark.offsets import EARLIEST, LATEST
-from odradek.spark.option_table import OPTIONS
-from odradek.spark.options import BATCH, STREAM, parse_options
+from odradek.spark.driver.offsets import EARLIEST, LATEST
+from odradek.spark.options.option_table import OPTIONS
+from odradek.spark.options.source_options import BATCH, STREAM, parse_options
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 

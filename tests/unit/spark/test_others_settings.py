@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from odradek.spark.options import BATCH, parse_options
+from odradek.spark.options.source_options import BATCH, parse_options
 from odradek.spark.problems import OptionError
-from odradek.spark.sink_options import parse_sink_options
+from odradek.spark.sink.sink_options import parse_sink_options
 
 READS = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
 WRITES = {"kafka.bootstrap.servers": "a:1", "topic": "t"}

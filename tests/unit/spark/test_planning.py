@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
-from odradek.spark import loss, planning, sharing
-from odradek.spark.bounds import OffsetSpec
-from odradek.spark.offsets import EARLIEST, LATEST, StreamOffset
-from odradek.spark.planning import OffsetRange, TopicsSnapshot
+from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.driver.bounds import OffsetSpec
+from odradek.spark.driver.offsets import EARLIEST, LATEST, StreamOffset
+from odradek.spark.driver.planning import OffsetRange, TopicsSnapshot
 from odradek.spark.problems import DataLossError, OptionError
 
 A, B, C = (TopicPartition("t", n) for n in range(3))

@@ -9,7 +9,7 @@ import pytest
 
 import odradek.spark
 from odradek.common.types import TopicPartition
-from odradek.spark.progress import lag, positions
+from odradek.spark.driver.progress import lag, positions
 
 
 def own(**offsets: int) -> str:

@@ -12,16 +12,16 @@ import pytest
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.spark import reading
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.planning import OffsetRange
 from odradek.spark.problems import (
     DataLossError,
     NoProgressError,
     OutageError,
     TimestampRangeError,
 )
-from odradek.spark.reading import Gatherer, RangeReader, ReadLimits
-from odradek.spark.schema import arrow_schema, check_schema, full_schema
+from odradek.spark.tasks import reading
+from odradek.spark.tasks.reading import Gatherer, RangeReader, ReadLimits
+from odradek.spark.values.schema import arrow_schema, check_schema, full_schema
 
 TP = TopicPartition("t", 0)
 ID_1, ID_3 = (str(UUID(int=n)) for n in (1, 3))

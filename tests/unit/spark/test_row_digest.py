@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from odradek import record
-from odradek.spark import row_digest
-from odradek.spark.row_digest import MASK, VERSION, digest
+from odradek.spark.sink import row_digest
+from odradek.spark.sink.row_digest import MASK, VERSION, digest
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(

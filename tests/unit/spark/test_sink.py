@@ -11,7 +11,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StructType
 
 from odradek.common.errors import ConfigurationError
-from odradek.spark.sink_messages import (
+from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.sink.sink_messages import (
     BATCH_ID,
     QUERY_ID,
     SinkCommit,
@@ -19,9 +20,8 @@ from odradek.spark.sink_messages import (
     batch_task,
     stream_task,
 )
-from odradek.spark.sink_options import parse_sink_options
-from odradek.spark.sink_problems import SinkContextError
-from odradek.spark.source import KafkaDataSource
+from odradek.spark.sink.sink_options import parse_sink_options
+from odradek.spark.sink.sink_problems import SinkContextError
 
 VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
@@ -33,7 +33,7 @@ def test_writers_are_made_without_connecting_and_travel_to_tasks(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a client was made")
 
-    monkeypatch.setattr("odradek.spark.sink_clients.ProducerCache.checkout", forbidden)
+    monkeypatch.setattr("odradek.spark.sink.sink_clients.ProducerCache.checkout", forbidden)
     sink = KafkaDataSource(OPTIONS)
     for make in (sink.writer, sink.streamWriter):
         assert pickle.loads(pickle.dumps(make(VALUE, overwrite=False)))  # noqa: S301 (our own bytes)
@@ -90,7 +90,9 @@ def test_the_driver_ends_open_transactions_where_there_are_any(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     ended: list[object] = []
-    monkeypatch.setattr("odradek.spark.sink.end_open", lambda *args, **_: ended.append(args[1]))
+    monkeypatch.setattr(
+        "odradek.spark.sink.writers.end_open", lambda *args, **_: ended.append(args[1])
+    )
     given = {"delivery": "exactly_once", **({"jobId": "job"} if kind == "writer" else {})}
     more = () if kind == "writer" else (3,)
     for options in (OPTIONS, {**OPTIONS, **given}):

@@ -8,9 +8,9 @@ import pytest
 
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.spark.option_table import BATCH, STREAM
-from odradek.spark.sink_options import OPTIONS, SinkOptions, parse_sink_options
-from odradek.spark.sink_sending import window_of
+from odradek.spark.options.option_table import BATCH, STREAM
+from odradek.spark.sink.sink_options import OPTIONS, SinkOptions, parse_sink_options
+from odradek.spark.sink.sink_sending import window_of
 
 
 def parse(query: str = STREAM, **given: str) -> SinkOptions:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from odradek.spark.option_table import BATCH
-from odradek.spark.sink_options import parse_sink_options
-from odradek.spark.sink_problems import SinkRowError, SinkSchemaError
-from odradek.spark.sink_schema import SinkColumns, check_columns
+from odradek.spark.options.option_table import BATCH
+from odradek.spark.sink.sink_options import parse_sink_options
+from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+from odradek.spark.sink.sink_schema import SinkColumns, check_columns
 
 HEADERS = t.ArrayType(
     t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])

@@ -11,10 +11,10 @@ from tests.unit.spark.memory_producer import MemoryLog, MemoryProducer, Sent
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.spark.problems import OutageError
-from odradek.spark.sink_clients import MAX_PRODUCERS, ProducerCache
-from odradek.spark.sink_problems import SinkRowError, SinkWriteError
-from odradek.spark.sink_schema import SinkColumns
-from odradek.spark.sink_sending import Patience, RowSender
+from odradek.spark.sink.sink_clients import MAX_PRODUCERS, ProducerCache
+from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
+from odradek.spark.sink.sink_schema import SinkColumns
+from odradek.spark.sink.sink_sending import Patience, RowSender
 
 
 def rows(*values: str) -> pa.RecordBatch:

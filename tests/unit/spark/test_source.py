@@ -19,14 +19,14 @@ from pyspark.sql.types import BinaryType, StructType
 import odradek.spark
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.spark import stream_source
-from odradek.spark.offsets import SENTINEL, StreamOffset
-from odradek.spark.option_values import LONG_MAX
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver import stream_source
+from odradek.spark.driver.offsets import SENTINEL, StreamOffset
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.source import KafkaDataSource
+from odradek.spark.driver.stream_source import KafkaStreamReader
+from odradek.spark.options.option_values import LONG_MAX
 from odradek.spark.problems import OptionError
-from odradek.spark.source import KafkaDataSource
-from odradek.spark.stream_source import KafkaStreamReader
-from odradek.spark.tasks import KafkaInputPartition
+from odradek.spark.tasks.task import KafkaInputPartition
 
 ID_1 = str(UUID(int=1))
 VALUE = StructType().add("value", BinaryType())
@@ -73,7 +73,7 @@ def test_what_is_missing_is_said_when_the_source_is_used() -> None:
 def test_a_fault_in_the_source_does_not_break_other_formats() -> None:
     code = """
         import sys
-        sys.modules["odradek.spark.source"] = None
+        sys.modules["odradek.spark.driver.source"] = None
         import pyspark_odradek
         print(pyspark_odradek.DefaultSource.name())
         try:
@@ -108,7 +108,7 @@ def test_making_a_source_and_its_readers_connects_to_nothing(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a client was made")
 
-    monkeypatch.setattr("odradek.spark.worker_clients.ClientCache.checkout", forbidden)
+    monkeypatch.setattr("odradek.spark.tasks.worker_clients.ClientCache.checkout", forbidden)
     schema = source().schema()
     source().reader(schema)
     reader = source().streamReader(schema)
@@ -278,7 +278,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
         def release(self, client: Any) -> None:
             client.assign([])
 
-    monkeypatch.setattr("odradek.spark.tasks.process_clients", Clients)
+    monkeypatch.setattr("odradek.spark.tasks.task.process_clients", Clients)
     wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
     sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
     batches: list[Any] = list(source().reader(VALUE).read(sent))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
-from odradek.spark.planning import OffsetRange
-from odradek.spark.splitting import split
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.splitting import split
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.spark.options.topic_patterns import compiled
 from odradek.spark.problems import OptionError
-from odradek.spark.topic_patterns import compiled
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
-from odradek.spark.discovery import CONFIRM_S
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.options import BATCH
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.discovery import CONFIRM_S
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
-from odradek.spark.tracker import OffsetTracker
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID_1, ID_2 = (str(UUID(int=n)) for n in (1, 2))
@@ -487,7 +487,7 @@ def test_a_plan_carries_a_small_picture_of_the_cluster(
     assert plan.hint["topics"] == {
         "t": {"id": ID_1.replace("-", ""), "partitions": [[0, 1], [0, 1]]}
     }
-    monkeypatch.setattr("odradek.spark.tracker.HINT_PARTITIONS", 1)
+    monkeypatch.setattr("odradek.spark.driver.tracker.HINT_PARTITIONS", 1)
     assert tracker(BATCH).plan_batch().hint["topics"] == {}
 
 

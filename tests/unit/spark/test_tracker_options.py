@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.spark.byte_rates import ByteRates
-from odradek.spark.offsets import SENTINEL
-from odradek.spark.options import BATCH
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.byte_rates import ByteRates
+from odradek.spark.driver.offsets import SENTINEL
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
-from odradek.spark.tracker import OffsetTracker
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))

@@ -10,14 +10,19 @@ import pyarrow as pa
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.spark import values
-from odradek.spark.options import parse_options
-from odradek.spark.planning import OffsetRange
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
-from odradek.spark.reading import RangeReader, ReadLimits
-from odradek.spark.schema import arrow_schema, check_schema, full_schema
-from odradek.spark.value_schema import value_schema
-from odradek.spark.values import TOGETHER, JsonDecoder, ValueDecodeError, parse_value_format
+from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.values import decoding as values
+from odradek.spark.values.decoding import (
+    TOGETHER,
+    JsonDecoder,
+    ValueDecodeError,
+    parse_value_format,
+)
+from odradek.spark.values.schema import arrow_schema, check_schema, full_schema
+from odradek.spark.values.value_schema import value_schema
 
 DDL = "a bigint, b string, t timestamp, d date, n double, l array<int>, s struct<q: boolean>"
 

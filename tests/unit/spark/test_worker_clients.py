@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.common.errors import KafkaError
-from odradek.spark.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint, fingerprint
+from odradek.spark.tasks.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint, fingerprint
 
 
 class Made:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
-from odradek.spark.worker_process import REUSED, WorkerProcess
+from odradek.spark.tasks.worker_process import REUSED, WorkerProcess
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK and /proc are Linux's")
 Pair = tuple[socket.socket, socket.socket]

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odradek.spark.progress import positions
+from odradek.spark.driver.progress import positions
 
 SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 

@@ -219,7 +219,7 @@ def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> Reading:
     kind, query = ("lookup", BATCH) if place.name in pipeline.lookups else ("source", STREAM)
     if place.format != OURS or place.cluster is None:
         return Reading(kind, place.name, place.format, None, {}, None)
-    from odradek.spark.options import parse_options
+    from odradek.spark.options.source_options import parse_options
 
     options = parse_options(place.options, query)
     there = _asked(pipeline, place, options.topics, options.pattern, silent)
@@ -266,7 +266,7 @@ def _asked(
 
 
 def _like(pattern: str, names: Sequence[str]) -> list[str]:
-    from odradek.spark.topic_patterns import compiled
+    from odradek.spark.options.topic_patterns import compiled
 
     expression = compiled(pattern)
     return [name for name in names if expression.search(name)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.spark.progress import lag, positions
+from odradek.spark.driver.progress import lag, positions
 
 
 @dataclass(frozen=True, slots=True)

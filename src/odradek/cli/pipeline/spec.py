@@ -171,11 +171,11 @@ def _line_named(message: str, lines: Mapping[str, int], otherwise: int) -> int:
 
 def _check_options(place: Place, query: str) -> None:
     if isinstance(place, Sink):
-        from odradek.spark.sink_options import parse_sink_options
+        from odradek.spark.sink.sink_options import parse_sink_options
 
         parse_sink_options(place.options, query)
     else:
-        from odradek.spark.options import parse_options
+        from odradek.spark.options.source_options import parse_options
 
         parse_options(place.options, query)
 

@@ -20,7 +20,7 @@ def on_spark(
     plan: Plan, todo: list[Slice], master: str | None, shards: int | None
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
     """Simulate slices on Spark; after each wave of tasks the slices and their loads."""
-    from odradek.spark.fleet_shards import default_shards, simulate_shards
+    from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards
 
     with spark_session("odradek-fleet", master) as session:
         yield from simulate_shards(session, plan, todo, shards or default_shards(session))

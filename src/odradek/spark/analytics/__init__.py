@@ -1,0 +1,1 @@
+"""Spark over what clients tell: tables of events, and fleets in shards."""

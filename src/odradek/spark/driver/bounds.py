@@ -1,0 +1,188 @@
+"""Where a query starts and ends: what stands in the options, before any cluster is asked.
+
+In: the options `starting…` and `ending…`. Out: an `OffsetSpec` for each end, by the JVM connector's
+precedence: one time for all, a time for each partition, offsets. Must not ask a cluster anything:
+`planning` makes offsets of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, is_own, positions_from_json
+from odradek.spark.options.option_values import choice, json_object, whole
+from odradek.spark.problems import OptionError
+
+logger = logging.getLogger("odradek.spark")
+
+ERROR = "error"
+STRATEGY = "startingOffsetsByTimestampStrategy"
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+SECONDS_PERHAPS = 100_000_000_000
+"""Milliseconds of March 1973: what is less was probably meant in seconds."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """One end of a query: a bound or a time for all partitions, or one of them for each."""
+
+    option: str
+    bound: int | None = None
+    """LATEST or EARLIEST for all; None where the others say it."""
+    offsets: Positions = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """LATEST or EARLIEST for topics as a whole, beside the partitions of others in `offsets`."""
+    time: int | None = None
+    """Milliseconds since the epoch, for all partitions."""
+    times: Positions = field(default_factory=dict)
+    else_latest: bool = True
+    """Whether a partition without a record at or after the time is taken at its end."""
+
+    @property
+    def named(self) -> Positions | None:
+        """What is said partition by partition; None where it is said for all."""
+        if self.bound is not None or self.time is not None:
+            return None
+        return self.times or self.offsets
+
+    def over(self, partitions: Iterable[TopicPartition]) -> OffsetSpec:
+        """Say partition by partition what is said of topics as a whole, now that they are known.
+
+        Raises `OptionError` for a topic that has none of these partitions.
+        """
+        if not self.topics:
+            return self
+        whole = {tp: self.topics[tp.topic] for tp in partitions if tp.topic in self.topics}
+        if unread := sorted(self.topics.keys() - {tp.topic for tp in whole}):
+            raise OptionError(
+                f"option {self.option} names topics that aren't read: {', '.join(unread[:10])}"
+            )
+        return replace(self, offsets={**self.offsets, **whole}, topics={})
+
+
+def starting_spec(plain: Mapping[str, str], default: str) -> OffsetSpec:
+    """Read where to start."""
+    strict = choice(plain, STRATEGY, ERROR, "latest") == ERROR
+    return _spec(plain, "starting", default, EARLIEST, else_latest=not strict)
+
+
+def ending_spec(plain: Mapping[str, str]) -> OffsetSpec:
+    """Read where a batch query ends."""
+    return _spec(plain, "ending", "latest", LATEST, else_latest=True)
+
+
+def _spec(
+    plain: Mapping[str, str], end: str, default: str, least: int, *, else_latest: bool
+) -> OffsetSpec:
+    names = [f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"]
+    given = [name for name in names if name.lower() in plain]
+    for name in given[1:]:
+        logger.warning("option %s has no effect: option %s goes before it", name, given[0])
+    if given and given[0] == names[0]:
+        time = whole(names[0], plain[names[0].lower()], least=0)
+        _warn_of_seconds(names[0], time)
+        return OffsetSpec(names[0], time=time, else_latest=else_latest)
+    if given and given[0] == names[1]:
+        document = json_object(names[1], plain[names[1].lower()])
+        times = positions_from_json(document, f"option {names[1]}", what="a time in ms")
+        if not times:
+            raise OptionError(f"option {names[1]} names no partition")
+        _warn_of_seconds(names[1], min(times.values()))
+        return OffsetSpec(names[1], times=times, else_latest=else_latest)
+    return _offsets(names[2], plain.get(names[2].lower(), default), least)
+
+
+def _offsets(name: str, given: str, least: int) -> OffsetSpec:
+    text = given.strip("\0 \t\r\n")
+    if text.lower() in WORDS:
+        return OffsetSpec(name, WORDS[text.lower()])
+    if text.startswith("v1"):
+        text = _of_journal(name, text)
+    if not text.startswith("{"):
+        raise OptionError(f"option {name} must be earliest, latest or JSON, not {text!r:.80}")
+    document = json_object(name, text)
+    if is_own(document) and document["v"] not in WORDS.values():
+        document = document.get("o") or {}  # an offset copied from a checkpoint of ours
+    topics = {topic: b for topic, said in document.items() if (b := _bound(said)) is not None}
+    nested = {topic: _in_numbers(said) for topic, said in document.items() if topic not in topics}
+    offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)
+    for place, offset in (*sorted(topics.items()), *sorted(offsets.items())):
+        if least == LATEST and offset == EARLIEST:
+            raise OptionError(f"option {name}: earliest (-2) can't be the end of {place}")
+    return OffsetSpec(name, None, offsets, topics)
+
+
+def _bound(said: Any) -> int | None:
+    """Earliest or latest, as a word or a number; None for all else."""
+    if isinstance(said, str):
+        return WORDS.get(said.strip().lower())
+    return said if type(said) is int and said in WORDS.values() else None
+
+
+def _in_numbers(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return said
+    return {p: o if (bound := _bound(o)) is None else bound for p, o in said.items()}
+
+
+def _warn_of_seconds(name: str, time: int) -> None:
+    if 0 < time < SECONDS_PERHAPS:
+        logger.warning("option %s counts milliseconds: %s", name, time_in_words(time))
+
+
+def time_in_words(time_ms: int) -> str:
+    """A time of an option as a person reads it, so that a wrong unit is seen."""
+    try:
+        found = EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms (beyond the year 9999)"
+    return f"{time_ms} ms ({found.isoformat(timespec='milliseconds').replace('+00:00', 'Z')})"
+
+
+def _of_journal(name: str, text: str) -> str:
+    """Find the offsets in a whole file of a checkpoint: `offsets/N` or `sources/0/0`."""
+    lines = [line.strip() for line in text.splitlines()[1:] if line.strip()]
+    found = [line for line in lines if line.startswith("{") and not _is_batch_metadata(line)]
+    if len(found) != 1:
+        raise OptionError(
+            f"option {name} holds a file of a checkpoint with {len(found)} sources: give the line "
+            "of the source that is meant"
+        )
+    return found[0]
+
+
+def _is_batch_metadata(line: str) -> bool:
+    try:
+        return "batchWatermarkMs" in json.loads(line)
+    except ValueError:
+        return False
+
+
+def check_batch_bounds(starting: OffsetSpec, ending: OffsetSpec) -> None:
+    """The JVM connector's rules for batch queries."""
+    if LATEST in (starting.bound, *starting.topics.values(), *starting.offsets.values()):
+        raise OptionError("option startingOffsets of a batch query can't be latest (or -1)")
+    if ending.bound == EARLIEST:
+        raise OptionError("option endingOffsets can't be earliest")
+    for starts, ends in ((starting.offsets, ending.offsets), (starting.times, ending.times)):
+        if not starts or not ends:
+            continue
+        whole = starting.topics.keys() | ending.topics.keys()
+        differing = sorted(tp for tp in set(starts) ^ set(ends) if tp.topic not in whole)
+        if differing:
+            raise OptionError(
+                f"options {starting.option} and {ending.option} must name the same partitions; "
+                f"only one of them names {', '.join(map(str, differing[:10]))}"
+            )
+        for tp, start in sorted(starts.items()):
+            if 0 <= ends.get(tp, LATEST) < start:
+                raise OptionError(
+                    f"{tp}: {starting.option} {start} is behind {ending.option} {ends[tp]}"
+                )

@@ -1,0 +1,259 @@
+"""What an offset weighs: maxBytesPerTrigger needs bytes, and Kafka only tells offsets.
+
+In: where partitions stand. Out: bytes of keys, values and headers for each offset of a partition,
+by a small fetch where the batch will start. Tasks can't tell the driver what they read, and the
+sizes of logs that brokers tell are compressed, of all ages, and need rights of their own.
+
+Each batch weighs the partitions that are furthest behind; the others go by what they weighed
+before, else by their topic's average. So the estimate follows the data from batch to batch, and is
+wrong by as much as sizes change within one. Where nothing is known it says so, and never guesses.
+Must not block for long: what is late goes on, and its answer counts for a later batch (R-RB-9).
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.clients.consumer.records import NoSuchOffsetError
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.contact import Clients
+from odradek.spark.driver.offsets import Positions
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("odradek.spark")
+
+SAMPLED = 16
+"""Partitions of which a sample is asked for in one batch."""
+PATIENCE_S = 2.0
+"""How long a batch waits for samples, for all of them together."""
+WAITED_S = 10.0
+"""A sample that is older isn't waited for any more, only taken when it comes."""
+STALE_S = 60.0
+"""So long an older weight goes on being used without a word in the log."""
+COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
+NAMED = 5
+"""Partitions that a line of the log names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A fetch of a few records that is under way."""
+
+    begin: int
+    until: int
+    since: float
+    """When it was first asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What is known of the bytes between two offsets of each partition."""
+
+    starts: Positions
+    """Where records begin: after the batch's own beginning where the head of a log is gone."""
+    sizes: Mapping[TopicPartition, float | None]
+    """Bytes of each offset from there on; None where nothing is known."""
+
+
+class ByteRates:
+    """The weights of one query's partitions; its client is its own, and made on first use."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self._clients, self._clock = clients, clock
+        self._client: ClusterConsumer | None = None
+        self._sizes: dict[TopicPartition, float] = {}
+        self._firsts: dict[TopicPartition, tuple[int, int]] = {}
+        """Where it was weighed, and the first offset that was there."""
+        self._under_way: dict[TopicPartition, Sample] = {}
+        self._last_error: KafkaError | None = None
+        self._told: set[str] = set()
+        """Topics that the log says can't be weighed."""
+
+    def weigh(self, config: Mapping[str, Any], begins: Positions, ends: Positions) -> Weighed:
+        """Weigh where it is worth it, and say what is known of every partition."""
+        lags = {tp: end - begins[tp] for tp, end in ends.items() if end > begins[tp]}
+        self._under_way = {tp: s for tp, s in self._under_way.items() if tp in lags}
+        chosen = [tp for tp in self._worth_most(lags) if self._at(tp) != begins[tp]]
+        now = self._clock.now()
+        try:
+            self._ask(config, {tp: Sample(begins[tp], ends[tp], now) for tp in chosen})
+        except KafkaError as error:
+            self._last_error = error
+            self.close()
+        sizes = self._for_all(ends)
+        self._tell(sizes)
+        starts = {tp: min(self._start(tp, begins[tp]), end) for tp, end in ends.items()}
+        return Weighed(starts, sizes)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Drop what is known of topics that were made anew: their records are others."""
+        for kept in (self._sizes, self._firsts, self._under_way):
+            for tp in [tp for tp in kept if tp.topic in topics]:
+                del kept[tp]
+
+    def close(self) -> None:
+        """Close the client; the next weighing makes another one."""
+        if self._client is not None:
+            self._clients.drop(self._client)
+            self._client = None
+
+    # -- asking ---------------------------------------------------------------------------
+
+    def _worth_most(self, lags: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Which partitions to ask for: one of each unknown topic first, then by their lag."""
+        free = {tp: lag for tp, lag in lags.items() if tp not in self._under_way}
+        known = {tp.topic for tp in self._sizes}
+        leads: dict[str, TopicPartition] = {}
+        for tp, lag in free.items():
+            first = leads.get(tp.topic)
+            if tp.topic not in known and (first is None or (lag, tp) > (free[first], first)):
+                leads[tp.topic] = tp
+        leading = set(leads.values())
+        return heapq.nlargest(SAMPLED, free, key=lambda tp: (tp in leading, free[tp], tp))
+
+    def _ask(self, config: Mapping[str, Any], wanted: Mapping[TopicPartition, Sample]) -> None:
+        self._under_way |= wanted
+        anew: Iterable[TopicPartition] = wanted
+        if self._client is None:
+            if not self._under_way:
+                return
+            self._client = self._clients.connect(config)
+            anew = list(self._under_way)
+        self._assign_what_is_left(self._client)
+        for tp in anew:
+            self._client.seek(tp, self._under_way[tp].begin)
+        self._collect(self._client)
+
+    def _collect(self, client: ClusterConsumer) -> None:
+        """Take what comes until the patience is over; what doesn't come goes on by itself."""
+        now, errors = self._clock.now(), 0
+        waits = any(now - sample.since < WAITED_S for sample in self._under_way.values())
+        until = now + PATIENCE_S if waits else now
+        asked = len(self._under_way)
+        while errors <= SAMPLED:
+            if len(self._under_way) < asked:
+                self._assign_what_is_left(client)
+                asked = len(self._under_way)
+            if not self._under_way:
+                break
+            timeout = max(0.0, until - self._clock.now())
+            try:
+                batch = client.poll_arrow(timeout=timeout, columns=COLUMNS)
+                if batch is not None and batch.num_rows:
+                    self._take(batch)
+                self._take_empty(client)
+            except NoSuchOffsetError as error:
+                errors += 1
+                if not self._goes_to_beginning(client, error):
+                    self._last_error = error
+                continue
+            except KafkaError as error:
+                if error.fatal or client.ended is not None:
+                    raise
+                errors += 1  # it is one partition's: the others go on
+                self._last_error = error
+                continue
+            if batch is None and len(self._under_way) == asked:
+                break
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        """Weigh one partition's records, from the first that is there."""
+        tp = TopicPartition(batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())
+        sample = self._under_way.pop(tp, None)
+        if sample is None:
+            return
+        offsets = batch.column("offset")
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        self._sizes[tp] = max(1.0, _size(batch) / (last + 1 - first))
+        self._firsts[tp] = sample.begin, first
+
+    def _take_empty(self, client: ClusterConsumer) -> None:
+        """Partitions that have nothing but markers, aborted records and gaps up to their end."""
+        for tp, sample in list(self._under_way.items()):
+            if client.position(tp, timeout=0.0) >= sample.until:
+                del self._under_way[tp]
+                self._firsts[tp] = sample.begin, sample.until
+
+    def _goes_to_beginning(self, client: ClusterConsumer, error: NoSuchOffsetError) -> bool:
+        """Whether it is only the head of a log that is gone (retention): then weigh after it.
+
+        Whether that loss is allowed is for those to say who read the batch.
+        """
+        tp, begin = error.partition, error.log_start
+        if tp not in self._under_way or begin is None or begin <= error.position:
+            return False
+        client.seek(tp, begin)
+        return True
+
+    def _assign_what_is_left(self, client: ClusterConsumer) -> None:
+        """Read on only there; the ends stay as they were, or answers under way were dropped."""
+        client.assign(
+            list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
+        )
+
+    # -- what is known --------------------------------------------------------------------
+
+    def _at(self, tp: TopicPartition) -> int | None:
+        found = self._firsts.get(tp)
+        return None if found is None else found[0]
+
+    def _start(self, tp: TopicPartition, begin: int) -> int:
+        found = self._firsts.get(tp)
+        return begin if found is None or found[0] != begin else max(found)
+
+    def _for_all(self, ends: Positions) -> dict[TopicPartition, float | None]:
+        sums: dict[str, list[float]] = {}
+        for tp, size in self._sizes.items():
+            sums.setdefault(tp.topic, []).append(size)
+        averages = {topic: sum(found) / len(found) for topic, found in sums.items()}
+        return {tp: self._sizes.get(tp, averages.get(tp.topic)) for tp in ends}
+
+    def _tell(self, sizes: Mapping[TopicPartition, float | None]) -> None:
+        """Say once that weighing fails, and once that it doesn't any more."""
+        now = self._clock.now()
+        failing = sorted(
+            tp
+            for tp, sample in self._under_way.items()
+            if sizes[tp] is None or now - sample.since >= STALE_S
+        )
+        if not failing:
+            if self._told:
+                logger.warning("maxBytesPerTrigger: the partitions can be weighed again")
+            self._told, self._last_error = set(), None
+        elif not self._told.issuperset(tp.topic for tp in failing):
+            self._told.update(tp.topic for tp in failing)
+            waited = now - min(self._under_way[tp].since for tp in failing)
+            named = ", ".join(map(str, failing[:NAMED]))
+            more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
+            logger.warning(
+                "maxBytesPerTrigger: the driver can't weigh records of %s%s (%s). Until it can, "
+                "batches take small samples of partitions that were never weighed, and go by the "
+                "last known sizes for the others: the limit holds, the query may be slower. "
+                "Nothing needs to be done if the brokers are slow for a while; else see that the "
+                "driver's machine reaches them, and that its user may READ the topic.",
+                named,
+                more,
+                self._last_error or f"no answer to a fetch for {waited:.0f} s",
+            )
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Count bytes of keys, values and headers, without what Arrow adds to each row."""
+    import pyarrow.compute as pc
+
+    found: int = batch.column("headers").nbytes if _has_any(batch.column("headers")) else 0
+    for name in ("key", "value"):
+        found += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
+    return found
+
+
+def _has_any(column: pa.Array) -> bool:
+    return int(column.null_count) < len(column)

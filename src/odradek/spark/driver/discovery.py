@@ -1,0 +1,124 @@
+"""Which topics and partitions the query reads now: remembered by age, asked again after errors.
+
+In: the options subscribe, subscribePattern and assign. Out: a `TopicsSnapshot`. Topics are
+described by requests of their own, never for each batch; one that is missing is looked for again
+for a while, since a broker that has just started knows little. Must not know offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.contact import Contact
+from odradek.spark.driver.planning import TopicsSnapshot
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.options.topic_patterns import compiled
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, DescribedTopic
+
+CONFIRM_S = 10.0
+"""A loss must be seen for so long: just after an election or a restart brokers say odd things."""
+AT_ONCE = 500
+"""Topics that one request describes."""
+
+
+class Discovery:
+    """What there is to read, as of the last look that is young enough."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        contact: Contact,
+        clock: Clock,
+        check_cluster: Callable[[str], None],
+    ) -> None:
+        self._options, self._contact, self._clock = options, contact, clock
+        self._check_cluster = check_cluster
+        self._pattern = None if options.pattern is None else compiled(options.pattern)
+        self._topics: TopicsSnapshot | None = None
+        self._at = 0.0
+        self._absent: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> TopicsSnapshot | None:
+        """The last look, however old; None before the first one and after an error."""
+        return self._topics
+
+    def forget(self) -> None:
+        """Look again the next time."""
+        self._topics = None
+
+    def topics(self, until: float | None) -> TopicsSnapshot:
+        """Look at the cluster, or remember; what is missing must be so for a while."""
+        young = self._clock.now() - self._at < self._options.discovery_interval
+        if self._topics is not None and young:
+            return self._topics
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            topics = self._contact.ask("describing topics", self._describe, until)
+            if set(topics.missing) <= self._absent or doubt.settled():
+                break
+            self._contact.pause()
+        self._absent = frozenset(topics.missing)
+        self._topics, self._at = topics, self._clock.now()
+        return topics
+
+    def _describe(self, client: ClusterConsumer, timeout: float) -> TopicsSnapshot:
+        names: Sequence[str] = self._options.topics
+        if self._pattern is not None:
+            listed = client.list_topics(timeout=timeout)
+            names = [name for name in listed if self._pattern.search(name)]
+        described: dict[str, DescribedTopic] = {}
+        for at in range(0, len(names), AT_ONCE):
+            described |= _describe_those_there(client, names[at : at + AT_ONCE], timeout)
+        cluster = client.cluster_id(timeout=timeout)
+        self._check_cluster(cluster)
+        there = [
+            TopicPartition(topic, p.partition)
+            for topic, d in described.items()
+            for p in d.partitions
+        ]
+        missing = [topic for topic in self._options.topics if topic not in described]
+        if self._options.assigned is not None:
+            wanted, known = set(self._options.assigned), set(there)
+            there = [tp for tp in there if tp in wanted]
+            missing += [
+                str(tp)
+                for tp in self._options.assigned
+                if tp not in known and tp.topic in described
+            ]
+        # Brokers before Kafka 2.8 have no ids: then a topic made anew can't be told.
+        ids = {t: d.topic_id for t, d in sorted(described.items()) if d.topic_id is not None}
+        return TopicsSnapshot(cluster, ids, tuple(sorted(there)), tuple(missing))
+
+
+class Doubt:
+    """A finding that isn't believed before it was seen often and long enough."""
+
+    def __init__(self, options: SourceOptions, clock: Clock) -> None:
+        self._clock, self._wanted = clock, options.fetch_attempts
+        self._since: float | None = None
+        self._looks = 0
+
+    def settled(self) -> bool:
+        """Note that it was seen once more; say whether that is enough."""
+        now = self._clock.now()
+        self._looks += 1
+        if self._since is None:
+            self._since = now
+        return now - self._since >= CONFIRM_S and self._looks >= self._wanted
+
+
+def _describe_those_there(
+    client: ClusterConsumer, topics: Sequence[str], timeout: float
+) -> dict[str, DescribedTopic]:
+    """Describe topics; a call for several fails for one that is missing, so then one by one."""
+    try:
+        return dict(client.describe(topics, timeout=timeout))
+    except UnknownTopicOrPartitionError:
+        found: dict[str, DescribedTopic] = {}
+        if len(topics) > 1:
+            for topic in topics:
+                found |= _describe_those_there(client, [topic], timeout)
+        return found

@@ -1,0 +1,102 @@
+"""`commitOffsets=group`: where finished batches ended, told to a group for tools that watch lag.
+
+In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order.
+Must not fail or hold up the query, and nobody reads back what is committed here. A run's first
+commit is waited for a second at most: it opens the connections, and Spark kills this process at
+the end of a run without a word, which a short run (`availableNow` that finds nothing new) reaches
+before that. Later ones have the time of a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.offsets import Positions, StreamOffset
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.tasks.worker_clients import Clock
+
+logger = logging.getLogger("odradek.spark")
+
+ALL_EVERY_S = 60.0
+"""All offsets are told again so often, in case some were refused; between, only what moved. A
+group that refuses a first commit is left alone for as long."""
+
+FIRST_WAIT_S = 1.0
+"""So long a run's first commit is waited for."""
+
+
+class Committer(Protocol):
+    """What is used of a consumer with a `group.id`, whose own thread does the work."""
+
+    def commit(self, offsets: Mapping[TopicPartition, int], timeout: float) -> object: ...
+    def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def close(self, timeout: float = 5.0) -> None: ...
+
+
+Make = Callable[[Mapping[str, Any]], Committer]
+
+
+class GroupProgress:
+    """The group of one run of a query."""
+
+    def __init__(self, options: SourceOptions, make: Make, clock: Clock) -> None:
+        self._options, self._make, self._clock = options, make, clock
+        self._client: Committer | None = None
+        self._told: Positions = {}
+        self._all_at: float | None = None
+        self._refused_at: float | None = None
+
+    def commit(self, end: StreamOffset | None) -> None:
+        """Tell the group where a batch ended; returns at once, but for a run's first."""
+        if self._options.commit_group is None or end is None or end.cluster is None:
+            return
+        now = self._clock.now()
+        if self._refused_at is not None and now - self._refused_at < ALL_EVERY_S:
+            return
+        if self._all_at is None or now - self._all_at >= ALL_EVERY_S:
+            self._told, self._all_at = {}, now
+        news = {tp: at for tp, at in end.positions.items() if self._told.get(tp) != at}
+        if not news:
+            return
+        self._told = end.positions
+        try:
+            if self._client is None:
+                self._client = self._make(self._options.group_config(end.cluster))
+                self._first(self._client, news)
+            else:
+                self._client.commit_async(news)  # what fails later, the client logs
+        except KafkaError as error:
+            self.close()
+            self._all_at, self._refused_at = None, now
+            logger.warning(
+                "commitOffsets: group %s couldn't be told where the query is (it goes on; next try "
+                "in %.0f s): %s",
+                self._options.commit_group,
+                ALL_EVERY_S,
+                error,
+            )
+
+    def _first(self, client: Committer, news: Positions) -> None:
+        try:
+            client.commit(news, timeout=FIRST_WAIT_S)
+        except KafkaTimeoutError:  # an outage, a slow coordinator: it goes on in the background
+            client.commit_async(news)
+
+    def close(self) -> None:
+        """Close the client; it gives what is under way a second."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(KafkaError):  # what it couldn't do any more, it has logged
+                client.close(timeout=1.0)
+
+
+def make_committer(config: Mapping[str, Any]) -> Committer:
+    """Make the real one; imported here, as most queries have no group."""
+    from odradek.api.consumer import Consumer
+
+    return Consumer(dict(config))

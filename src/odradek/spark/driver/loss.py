@@ -1,0 +1,99 @@
+"""How a checkpoint and a cluster can disagree: topics made anew, partitions gone, logs that shrank.
+
+In: offsets of a checkpoint and what the cluster says now. Out: findings, as sentences. Pure: the
+driver looks again before it believes them, and decides whether the query fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.offsets import Positions, StreamOffset
+from odradek.spark.driver.planning import TopicsSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """How a checkpoint and the cluster disagree."""
+
+    recreated: Mapping[str, tuple[str, str]]
+    gone: tuple[TopicPartition, ...]
+    shrunk: Mapping[TopicPartition, tuple[int, int]]
+    unasked: tuple[TopicPartition, ...] = ()
+    """Which the options no longer name, whether they are there or not."""
+
+    def __bool__(self) -> bool:
+        return bool(self.recreated or self.gone or self.shrunk or self.unasked)
+
+    def sentences(self) -> list[str]:
+        """Say each one with its topic, ids and offsets."""
+        found = [
+            f"topic {topic} was deleted and made anew: the checkpoint is of topic id {then}, the "
+            f"cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
+            for topic, (then, now) in sorted(self.recreated.items())
+        ]
+        found += [f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)" for tp in self.gone]
+        found += [
+            f"{tp} is in the checkpoint, and the options subscribe or assign no longer name it"
+            for tp in self.unasked
+        ]
+        found += [
+            f"{tp}: the next offset to read is {then}, but the log now ends at {now} "
+            "(OFFSET_OUT_OF_RANGE)"
+            for tp, (then, now) in sorted(self.shrunk.items())
+        ]
+        return found
+
+
+NOTHING_LOST = Losses({}, (), {})
+
+
+def recreated(start: StreamOffset, topic_ids: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Topics whose id isn't the checkpoint's: name → (then, now)."""
+    return {
+        topic: (then, topic_ids[topic])
+        for topic, then in start.topic_ids.items()
+        if topic in topic_ids and topic_ids[topic] != then
+    }
+
+
+def parted(
+    absent: Iterable[TopicPartition], asked: Callable[[TopicPartition], bool]
+) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+    """Those that are gone, and those that the query no longer asks for."""
+    every = tuple(absent)
+    return tuple(tp for tp in every if asked(tp)), tuple(tp for tp in every if not asked(tp))
+
+
+def find_losses(
+    start: StreamOffset,
+    topics: TopicsSnapshot,
+    ends: Positions,
+    asked: Callable[[TopicPartition], bool],
+) -> Losses:
+    """Compare where the query stands with what the cluster has now, and the query asks for."""
+    if start.cluster not in (None, topics.cluster):
+        # A mirror, which the options allow: its topics have ids of their own.
+        anew: dict[str, tuple[str, str]] = {}
+    else:
+        anew = recreated(start, topics.topic_ids)
+    now = set(topics.partitions)
+    gone, unasked = parted((tp for tp in sorted(start.positions) if tp not in now), asked)
+    shrunk = {
+        tp: (position, ends[tp])
+        for tp, position in start.positions.items()
+        if tp in ends and tp.topic not in anew and position > ends[tp]
+    }
+    return Losses(anew, gone, shrunk, unasked)
+
+
+def headless(joined: Positions, anew: Iterable[str]) -> list[str]:
+    """Partitions that join a running query and don't begin at 0: their first records are gone."""
+    named = set(anew)
+    return [
+        f"{tp} joins the query, and its log begins at {begin} instead of 0 (OFFSET_OUT_OF_RANGE)"
+        for tp, begin in sorted(joined.items())
+        if begin > 0 and tp.topic not in named
+    ]

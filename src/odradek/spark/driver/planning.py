@@ -1,0 +1,133 @@
+"""What a batch reads: from options and journalled offsets to ranges of offsets.
+
+In: offsets of a checkpoint, the options' ends, and what the cluster says now. Out: ranges of
+offsets, and what is wrong with the options. Pure: no cluster, no clock, no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.bounds import OffsetSpec, time_in_words
+from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
+from odradek.spark.problems import OptionError
+
+NAMED = 10
+"""How many partitions an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSnapshot:
+    """The partitions to read as one look at the cluster showed them."""
+
+    cluster: str
+    topic_ids: Mapping[str, str]
+    partitions: tuple[TopicPartition, ...]
+    missing: tuple[str, ...] = ()
+    """Topics, or partitions of option assign, that aren't there."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets of one partition: `start` is read, `until` isn't."""
+
+    tp: TopicPartition
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """Count offsets, which may be more than records (compaction, transactions)."""
+        return self.until - self.start
+
+
+def ranges(begins: Positions, ends: Positions) -> list[OffsetRange]:
+    """Pair begins and ends, in order of partitions; those with nothing to read are left out."""
+    return [OffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]]
+
+
+def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
+    """Where a micro-batch starts: what its end says, else where the batch before it ended."""
+    known = start.positions if start is not None else {}
+    found = {}
+    for tp in end.positions:
+        begin = end.begins.get(tp, known.get(tp))
+        if begin is None:
+            raise OptionError(f"the checkpoint doesn't say where {tp} starts")
+        found[tp] = begin
+    return found
+
+
+def check_names_all(spec: OffsetSpec, partitions: Iterable[TopicPartition]) -> None:
+    """What is given partition by partition must name exactly the partitions that are read."""
+    named = spec.named
+    if named is None:
+        return
+    there = set(partitions)
+    for differing, what in (
+        (there - set(named), "lacks"),
+        (set(named) - there, "names partitions that aren't read or don't exist:"),
+    ):
+        if differing:
+            listed = ", ".join(str(tp) for tp in sorted(differing)[:NAMED])
+            more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
+            advice = "" if spec.times else " Use -1 for latest, -2 for earliest."
+            raise OptionError(
+                f"option {spec.option} {what} {listed}{more}. It must name every partition that "
+                f"is read and no other.{advice}"
+            )
+
+
+Ask = Callable[[], Positions]
+
+
+def resolve(
+    spec: OffsetSpec, partitions: Iterable[TopicPartition], beginnings: Ask, ends: Ask
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Turn an option without times into offsets, and say which ones the log doesn't hold.
+
+    Those are moved to the nearest offset that is there: the caller decides whether that is
+    allowed. The cluster is asked for its ends of the log only where they are needed.
+    """
+    if spec.bound is not None:
+        known = beginnings() if spec.bound == EARLIEST else ends()
+        return {tp: known[tp] for tp in partitions}, []
+    found: dict[TopicPartition, int] = {}
+    outside: list[str] = []
+    least, most = beginnings(), ends()
+    for tp in partitions:
+        wanted = spec.offsets[tp]
+        if wanted == EARLIEST:
+            found[tp] = least[tp]
+        elif wanted == LATEST:
+            found[tp] = most[tp]
+        else:
+            found[tp] = min(max(wanted, least[tp]), most[tp])
+            if found[tp] != wanted:
+                outside.append(
+                    f"{tp}: option {spec.option} says {wanted}, but the log holds "
+                    f"{least[tp]} to {most[tp]} (OFFSET_OUT_OF_RANGE)"
+                )
+    return found, outside
+
+
+def resolve_times(
+    spec: OffsetSpec,
+    partitions: Iterable[TopicPartition],
+    at_times: Mapping[TopicPartition, int | None],
+    ends: Ask,
+) -> dict[TopicPartition, int]:
+    """Turn an option with times into offsets; `at_times` has None where no record is so young."""
+    found: dict[TopicPartition, int] = {}
+    for tp in partitions:
+        offset = at_times[tp]
+        if offset is None and not spec.else_latest:
+            time = spec.time if spec.time is not None else spec.times[tp]
+            raise OptionError(
+                f"option {spec.option}: {tp} has no record at or after {time_in_words(time)}; to "
+                "start at the end there, set option startingOffsetsByTimestampStrategy to latest"
+            )
+        found[tp] = ends()[tp] if offset is None else offset
+    return found

@@ -1,0 +1,72 @@
+"""Filters pushed into a batch query, where Spark's setting for that is on.
+
+In: Spark's filters, in the planner process that exists only for them. Out: a reader whose ranges
+are narrower. Must not be made in any other planner: with
+`spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses a reader that takes
+filters, and no option of Spark's tells a source how that setting is.
+
+Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: a filter's narrow ranges would
+be read by the next query as well, and by the other half of a join, rows short without a word. So
+nothing is narrowed there. A Spark that keeps a plan for each scan is known by its hook for limits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.filters import Narrowing, narrow_by
+from odradek.spark.driver.source import KafkaBatchReader, PlanningClients
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.tasks.task import input_partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from odradek.spark.options.source_options import SourceOptions
+
+PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module of the planner that Spark runs when the setting is on, and only then."""
+
+
+LIMITS = "pushLimit"
+"""What readers can take since plans of scans are kept apart (SPARK-58551)."""
+
+
+def planner_pushes() -> bool:
+    """Whether this process hands filters over, and Spark keeps what they narrow for one scan.
+
+    Each planner has processes of its own, forked from one that imported its module alone. Where
+    Spark renames the module, filters simply aren't pushed.
+    """
+    if not hasattr(DataSourceReader, LIMITS):
+        return False
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return PLANNER in sys.modules or getattr(spec, "name", None) == PLANNER
+
+
+class PushingBatchReader(KafkaBatchReader):
+    """A batch reader that reads only where rows can be that the query wants."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take what says where rows are; give back what Spark has to apply itself."""
+        self._narrowing, left = narrow_by(filters)
+        return left
+
+    def partitions(self) -> list[InputPartition]:
+        """Resolve the offsets as ever, then leave out what no wanted row can be in."""
+        tracker = OffsetTracker(self._options, PlanningClients(), SystemClock())
+        narrowing = self._narrowing
+        plan = tracker.plan_batch(
+            lambda ranges: narrowing.narrowed(ranges, tracker.offsets_for_times)
+        )
+        return list(input_partitions(plan))

@@ -1,0 +1,52 @@
+"""Tasks out of ranges: maxRecordsPerPartition and minPartitions, as the JVM connector reckons.
+
+In: one range for each partition of a topic. Out: as many or more ranges, in order, that hold
+exactly the same offsets. Pure, and the same for the same ranges: a replayed batch gets the same
+tasks, which sinks that write exactly once rely on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from odradek.spark.driver.planning import OffsetRange
+
+
+def split(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Divide what is too large, then, where that is too few tasks, the large in proportion."""
+    found = list(ranges)
+    if max_records is not None:
+        found = [part for r in found for part in _divided(r, -(-r.size // max_records))]
+    if min_partitions is None or not found or len(found) >= min_partitions:
+        return found
+    total = sum(r.size for r in found)
+    # A partition of a topic with a range that stays whole is left out of the reckoning, so that the
+    # large ones get its share of tasks; with all its ranges, as the JVM connector has it.
+    small = {r.tp for r in found if _parts(r.size, total, min_partitions) == 1}
+    left = [r for r in found if _parts(r.size, total, min_partitions) > 1]
+    large = sum(r.size for r in left)
+    wanted = max(min_partitions - (len(found) - len(left)), 1)
+    return [
+        part
+        for r in found
+        for part in _divided(r, 1 if r.tp in small else _parts(r.size, large, wanted))
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    # Java rounds halves up.
+    return max(math.floor(size / total * wanted + 0.5), 1)
+
+
+def _divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    found, start, left = [], whole.start, whole.size
+    for part in range(parts):
+        size = left // (parts - part)  # the last ones take what doesn't divide evenly
+        left -= size
+        if size:
+            found.append(OffsetRange(whole.tp, start, start + size))
+        start += size
+    return found

@@ -1,0 +1,132 @@
+"""The reader of streaming queries: Spark's callbacks, each handed on to the tracker.
+
+In: Spark's calls, one after the other, in one process for each run of a query. Out: offsets,
+partitions, batches. Must not connect when it is made: a second copy is made only to be pickled for
+the tasks. All state is in the tracker and dies with the process; Spark's checkpoint is the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.group_progress import GroupProgress, make_committer
+from odradek.spark.driver.offsets import SENTINEL, parse_offset
+from odradek.spark.driver.source import PlanningClients
+from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.option_values import LONG_MAX
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.problems import OptionError
+from odradek.spark.tasks.task import input_partitions, read_partition
+from odradek.spark.values.schema import check_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One run of a streaming query on its driver, and (as a pickled copy) its tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema, options.value_type())
+        self._options, self._schema = options, schema
+        self._tracker: OffsetTracker | None = None
+        self._group: GroupProgress | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get options and schema; the driver's clients stay where they are."""
+        return {**self.__dict__, "_tracker": None, "_group": None}
+
+    def _tracking(self) -> OffsetTracker:
+        if self._tracker is None:
+            self._tracker = OffsetTracker(self._options, PlanningClients(), SystemClock())
+        return self._tracker
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Say that nothing is resolved yet: the first end will carry where the query started."""
+        return dict(SENTINEL)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Have this run read up to the ends that its first look shows, and no further."""
+        self._tracking().freeze()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Give the limit in offsets, or in bytes; the tracker knows both and all others.
+
+        Never ReadAllAvailable: so that, when Spark passes that one, it must be Trigger.Once.
+        """
+        rows, size = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
+        if rows is None and size is not None:
+            return ReadMaxBytes(size)
+        return ReadMaxRows(rows or LONG_MAX)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Give the end of the next batch; `start` itself where nothing is new."""
+        if self._group is None:
+            # The run's first question: the batch before it was never called finished.
+            self.commit(start)
+        if self._paused() and parse_offset(start) is not None:
+            return start
+        return self._tracking().latest(start, everything=isinstance(limit, ReadAllAvailable))
+
+    def _paused(self) -> bool:
+        """Whether somebody asks for no further batch (option pauseFile).
+
+        Raises `OptionError` where nobody can tell: `Path.exists()` would say no (all of it from
+        Python 3.14 on), and the query that was asked to pause would go on.
+        """
+        path = self._options.pause_file
+        if path is None:
+            return False
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise OptionError(
+                f"option pauseFile: nobody can tell whether {path} is there ({error.strerror}). "
+                "The driver's user must be able to look into its folder"
+            ) from error
+        return True
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Give the newest known ends for the query's progress."""
+        return self._tracking().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Give the ranges between two offsets."""
+        return input_partitions(self._tracking().plan(start, end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one partition; runs in a Python worker of an executor."""
+        return read_partition(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell a group of it, where option commitOffsets asks for that.
+
+        Spark's checkpoint holds the offsets that count.
+        """
+        if self._group is None:
+            self._group = GroupProgress(self._options, make_committer, SystemClock())
+        if self._options.commit_group is not None:
+            self._group.commit(parse_offset(end))
+
+    def stop(self) -> None:
+        """Close the driver's clients. Spark usually just ends the process."""
+        if self._tracker is not None:
+            self._tracker.stop()
+        if self._group is not None:
+            self._group.close()

@@ -1,0 +1,443 @@
+"""The driver's side of a query: where it stands, where the cluster ends, and what to read next.
+
+In: offsets that Spark journalled. Out: the next end, and the ranges between two offsets. Waits
+through outages up to a tolerance, notices another cluster, a topic made anew and lost records.
+Must not read records or know Spark's classes; `stream_source` and `source` wrap it. Knows the
+cluster through `contact`, whose client is made on the first question, never before.
+
+One batch: `latest(start)` → [Spark journals] → `plan(start, end)` → tasks. All of a batch that
+can't be derived from the two offsets stands in the second one (see `offsets`), so a replay of a
+journalled batch reads exactly the same ranges. On a driver that has looked once, `latest` asks
+each leader once, `plan` and `report` ask nobody; topics are described by age and after errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from odradek.common.config import parse_address
+from odradek.common.errors import ClusterIdMismatchError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver import loss, planning, sharing
+from odradek.spark.driver.bounds import OffsetSpec
+from odradek.spark.driver.byte_rates import ByteRates
+from odradek.spark.driver.contact import Clients, Contact, StillOutError
+from odradek.spark.driver.discovery import Discovery, Doubt
+from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
+from odradek.spark.driver.planning import OffsetRange, TopicsSnapshot
+from odradek.spark.driver.splitting import split
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, Hint
+
+logger = logging.getLogger("odradek.spark")
+
+MEMORY_S = 0.1
+"""How long an answer about ends is used: Spark asks about 50 times a second when idle."""
+HINT_PARTITIONS = 500
+"""Above so many partitions tasks get the brokers only (the size grows with the square)."""
+
+Narrow = Callable[[list[OffsetRange]], list[OffsetRange]]
+"""What a batch query's filters leave of its ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The ranges of one batch and what its tasks need to start without asking for metadata."""
+
+    ranges: list[OffsetRange]
+    cluster: str
+    topic_ids: Mapping[str, str]
+    hint: Hint | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at the cluster: which partitions there are and where they end."""
+
+    topics: TopicsSnapshot
+    ends: Positions
+
+
+class OffsetTracker:
+    """Everything that a query's driver knows about its topics; used by one thread."""
+
+    def __init__(self, options: SourceOptions, clients: Clients, clock: Clock) -> None:
+        self._options, self._clock = options, clock
+        self._contact = Contact(options, clients, clock, forget=self._forget)
+        self._discovery = Discovery(options, self._contact, clock, self._check_cluster)
+        self._rates = ByteRates(clients, clock)
+        self._pacing = sharing.Pacing(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._ends: Positions | None = None
+        self._ends_at = 0.0
+        self._freezing = False
+        self._frozen: View | None = None
+        self._initial: dict[TopicPartition, int] | None = None
+        self._checked_missing = False
+        self._warned_of_change = False
+        self._idle: Mapping[str, Any] | None = None
+        """The start for which there was nothing new the last time."""
+        self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
+        """The last end: Spark gives it back as the next start, and 10,000 partitions take time."""
+
+    # -- what Spark asks ------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Read up to what the next look shows, for Trigger.AvailableNow; asks nobody yet.
+
+        The next look knows from the checkpoint which cluster it must be, and that its address was
+        right once: so it waits through an outage as long as a running query does.
+        """
+        self._freezing = True
+
+    def latest(self, start_json: Mapping[str, Any], *, everything: bool = False) -> dict[str, Any]:
+        """Give the end of the next batch, or `start_json` itself when there is nothing new.
+
+        `everything` is for Trigger.Once: no limit counts. It and AvailableNow take "nothing new"
+        for the end of the query, so they wait out an outage. All others get `start_json` back
+        after some seconds and ask again.
+        """
+        start = self._parse(start_json)
+        if start is not None:
+            self._meet(start.cluster)
+        # Before the first offset is journalled there is nothing to return but the sentinel, and
+        # Trigger.Once would take that for the end.
+        patient = everything or self._freezing or start is None
+        until = None if patient else self._contact.deadline()
+        try:
+            view, losses = self._confirmed_view(start, start_json, until)
+            end = self._end(start, view, losses, everything, until)
+        except StillOutError:
+            return dict(start_json)
+        if end is None:
+            self._idle = start_json
+            return dict(start_json)
+        self._idle, found = None, end.to_json()
+        self._parsed = found, end
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """Give the newest ends that are known, for the query's progress; asks nobody."""
+        view, topics = self._frozen, self._discovery.last
+        if view is None and topics is not None and self._ends is not None:
+            view = View(topics, self._ends)
+        if view is None:
+            return None
+        return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
+
+    def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> Plan:
+        """Give the ranges between two journalled offsets; the same ones on every replay."""
+        end = self._parse(end_json)
+        if end is None:
+            raise DataLossError(["Spark asked for a batch that ends before it began"], advice="")
+        self._meet(end.cluster)
+        begins = planning.batch_begins(self._parse(start_json), end)
+        found = planning.ranges(begins, end.positions)
+        topics, losses = self._confirmed_losses(end, found)
+        # Not to be repaired here: the journalled offsets belong to a topic that is no more.
+        self._lose(losses.sentences())
+        gone = set(losses.gone)
+        found = [r for r in found if r.tp not in gone and r.tp.topic not in losses.recreated]
+        return self._plan(found, topics)
+
+    def plan_batch(self, narrow: Narrow | None = None) -> Plan:
+        """Resolve the starting and ending options of a batch query to ranges."""
+        topics = self._discovery.topics(None)
+        self._refuse_missing(topics.missing, topics)
+        beginnings = cache(lambda: self._beginnings(topics.partitions, None))
+        ends = cache(lambda: self._look(None).ends)
+        start = self._resolve(self._options.starting, topics, beginnings, ends)
+        until = self._resolve(self._options.ending, topics, beginnings, ends)
+        for tp in topics.partitions:
+            if start[tp] > until[tp]:
+                raise OptionError(
+                    f"{tp}: option {self._options.starting.option} means offset {start[tp]}, which "
+                    f"is behind {until[tp]}, which option {self._options.ending.option} means"
+                )
+        found = planning.ranges(start, until)
+        return self._plan(found if narrow is None else narrow(found), topics)
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | None]:
+        """The first offsets at or after times in ms; None where no record is so young."""
+        if not times:
+            return {}
+
+        def ask(client: ClusterConsumer, timeout: float) -> dict[TopicPartition, int | None]:
+            found = client.offsets_for_times(times, timeout=timeout)
+            return {tp: None if at is None else at.offset for tp, at in found.items()}
+
+        return self._contact.ask("asking for offsets by time", ask, None)
+
+    def expect(self, cluster: str) -> None:
+        """Refuse every other cluster, as one that an earlier plan has met before."""
+        self._meet(cluster)
+
+    def stop(self) -> None:
+        """Close the clients; Spark seldom calls this, its processes just end."""
+        self._contact.close()
+        self._rates.close()
+
+    # -- the next end ---------------------------------------------------------------------
+
+    def _end(
+        self,
+        start: StreamOffset | None,
+        view: View,
+        losses: loss.Losses,
+        everything: bool,
+        until: float | None,
+    ) -> StreamOffset | None:
+        """Where the batch ends; None where there is nothing new, or too little."""
+        self._look_for_missing(start, view.topics)
+        if start is None:
+            joined = begins = self._first_begins(view)
+            self._pacing.let_go(self._clock.now())
+        else:
+            self._lose(losses.sentences())
+            self._rates.forget(losses.recreated)
+            joined = self._joined(start, view, losses, until)
+            begins = {**start.positions, **joined}
+        begins = {tp: min(begins[tp], end) for tp, end in view.ends.items()}
+        joined = {tp: begins[tp] for tp in joined}
+        ends = view.ends
+        if not everything:
+            # A query whose run ends with "nothing new" would leave behind what is held back.
+            if start is not None and not self._freezing and self._holds_back(begins, ends):
+                return None
+            ends = self._limited(begins, view)
+        if start is not None and not joined and ends == start.positions:
+            return None
+        return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
+
+    def _holds_back(self, begins: Positions, ends: Positions) -> bool:
+        return self._pacing.holds_back(begins, ends, self._clock.now())
+
+    def _limited(self, begins: Positions, view: View) -> Positions:
+        """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
+        found = view.ends
+        if self._options.max_offsets_per_trigger is not None:
+            found = sharing.proportional_ends(
+                self._options.max_offsets_per_trigger, begins, view.ends
+            )
+        if self._options.max_bytes_per_trigger is not None:
+            config = self._options.sample_config(view.topics.cluster)
+            weighed = self._rates.weigh(config, begins, view.ends)
+            light = sharing.ends_for_bytes(
+                self._options.max_bytes_per_trigger, weighed.starts, view.ends, weighed.sizes
+            )
+            found = {tp: min(end, light[tp]) for tp, end in found.items()}
+        return found
+
+    def _joined(
+        self, start: StreamOffset, view: View, losses: loss.Losses, until: float | None
+    ) -> dict[TopicPartition, int]:
+        """Where partitions begin that the query didn't have before, or has to read anew."""
+        wanted = [
+            tp
+            for tp in view.topics.partitions
+            if tp not in start.positions or tp.topic in losses.recreated
+        ]
+        found = self._beginnings(wanted, until)
+        self._lose(loss.headless(found, losses.recreated))
+        return found
+
+    def _first_begins(self, view: View) -> dict[TopicPartition, int]:
+        """Resolve startingOffsets once; partitions that joined since start at their beginning."""
+        if self._initial is None:
+            tps = view.topics.partitions
+            self._initial = self._resolve(
+                self._options.starting,
+                view.topics,
+                cache(lambda: self._beginnings(tps, None)),
+                lambda: view.ends,
+            )
+        joined = [tp for tp in view.topics.partitions if tp not in self._initial]
+        self._initial.update(self._beginnings(joined, None))
+        return {tp: self._initial[tp] for tp in view.topics.partitions}
+
+    # -- looking at the cluster -----------------------------------------------------------
+
+    def _confirmed_view(
+        self, start: StreamOffset | None, start_json: Mapping[str, Any], until: float | None
+    ) -> tuple[View, loss.Losses]:
+        """Look at the cluster; look again for a while before a loss is believed."""
+        if self._freezing and self._frozen is None:
+            self._frozen = self._look(None)
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            view = self._frozen or self._fresh_view(start_json, until)
+            if start is None:
+                return view, loss.NOTHING_LOST
+            losses = loss.find_losses(start, view.topics, view.ends, self._options.asks_for)
+            if not losses or doubt.settled():
+                return view, losses
+            self._forget()
+            if self._frozen is not None:
+                self._frozen = self._look(until)
+            self._contact.pause()
+
+    def _confirmed_losses(
+        self, end: StreamOffset, found: list[OffsetRange]
+    ) -> tuple[TopicsSnapshot, loss.Losses]:
+        """What of a journalled batch is no more; looks again for a while before it is believed."""
+        doubt = Doubt(self._options, self._clock)
+        while True:
+            topics = self._discovery.last or self._discovery.topics(None)
+            there = set(topics.partitions)
+            recreated = loss.find_losses(end, topics, {}, self._options.asks_for).recreated
+            absent = (r.tp for r in found if r.tp not in there)
+            gone, unasked = loss.parted(absent, self._options.asks_for)
+            losses = loss.Losses(recreated, gone, {}, unasked)
+            if not losses or doubt.settled():
+                return topics, losses
+            self._forget()
+            self._contact.pause()
+
+    def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> View:
+        """Answer from memory while it is young; an idle caller waits until it isn't."""
+        age = self._clock.now() - self._ends_at
+        topics = self._discovery.last
+        if topics is not None and self._ends is not None and age < MEMORY_S:
+            if self._idle != start_json:
+                return View(topics, self._ends)
+            self._clock.pause(MEMORY_S - age)
+        return self._look(until)
+
+    def _look(self, until: float | None) -> View:
+        def ends(client: ClusterConsumer, timeout: float) -> View:
+            topics = self._discovery.topics(until)  # here: it is asked again after an error
+            left = min(timeout, self._contact.timeout(until))
+            return View(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
+
+        view = self._contact.ask("asking where partitions end", ends, until)
+        self._ends, self._ends_at = view.ends, self._clock.now()
+        return view
+
+    def _resolve(
+        self,
+        spec: OffsetSpec,
+        topics: TopicsSnapshot,
+        beginnings: planning.Ask,
+        ends: planning.Ask,
+    ) -> dict[TopicPartition, int]:
+        spec = spec.over(topics.partitions)
+        planning.check_names_all(spec, topics.partitions)
+        if spec.time is not None or spec.times:
+            times = spec.times or dict.fromkeys(topics.partitions, spec.time or 0)
+            at_times = self.offsets_for_times(times)
+            return planning.resolve_times(spec, topics.partitions, at_times, ends)
+        found, outside = planning.resolve(spec, topics.partitions, beginnings, ends)
+        self._lose(outside)
+        return found
+
+    def _beginnings(
+        self, partitions: Collection[TopicPartition], until: float | None
+    ) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        return self._contact.ask(
+            "asking where partitions begin",
+            lambda client, timeout: dict(client.beginning_offsets(partitions, timeout=timeout)),
+            until,
+        )
+
+    def _plan(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
+        """Divide ranges for tasks, and add the client's picture of the cluster for them."""
+        options = self._options
+        found = split(found, options.min_partitions, options.max_records_per_partition)
+        needed = {r.tp.topic for r in found}
+        hint = self._contact.client().bootstrap_hint() or {}
+        if not needed <= set(hint.get("topics", ())):
+            self._look(None)  # a restarted driver: its client hasn't met the leaders yet
+            hint = self._contact.client().bootstrap_hint() or {}
+        return Plan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
+
+    # -- which cluster, and what is lost --------------------------------------------------
+
+    def _parse(self, document: Mapping[str, Any]) -> StreamOffset | None:
+        if self._parsed is not None and self._parsed[0] == document:
+            return self._parsed[1]
+        return parse_offset(document)
+
+    def _meet(self, cluster: str | None) -> None:
+        """Learn from a checkpoint which cluster it must be."""
+        if cluster is None:
+            return
+        self._contact.known = True
+        if self._options.allow_cluster_change:
+            return
+        if self._contact.expected is None:
+            self._contact.expected = cluster
+            met = self._discovery.last
+            if met is None:
+                # The client may exist already without knowing; only one that knows refuses others.
+                self._contact.close()
+                return
+            self._check_cluster(met.cluster)
+        elif self._contact.expected != cluster:
+            raise self._mismatch(cluster)
+
+    def _check_cluster(self, found: str) -> None:
+        if self._contact.expected is not None and found != self._contact.expected:
+            raise self._mismatch(found)
+
+    def _mismatch(self, found: str) -> ClusterIdMismatchError:
+        expected = self._contact.expected or ""
+        first = self._options.kafka["bootstrap.servers"].split(",")[0].strip()
+        return ClusterIdMismatchError(
+            expected, found, parse_address("kafka.bootstrap.servers", first)
+        )
+
+    def _forget(self) -> None:
+        """Ask afresh next time."""
+        self._discovery.forget()
+        self._ends = None
+
+    def _look_for_missing(self, start: StreamOffset | None, topics: TopicsSnapshot) -> None:
+        """Refuse topics that aren't there, when a run begins; later they are losses."""
+        if start is not None and not self._warned_of_change:
+            self._warned_of_change = True
+            if start.cluster not in (None, topics.cluster):
+                logger.warning(
+                    "the checkpoint is of cluster %s, and cluster %s answers: going on with the "
+                    "same offsets because allowClusterChange is true",
+                    start.cluster,
+                    topics.cluster,
+                )
+        if self._checked_missing:
+            return
+        had = {str(tp) for tp in start.positions} if start is not None else set()
+        had |= {tp.topic for tp in start.positions} if start is not None else set()
+        self._refuse_missing([name for name in topics.missing if name not in had], topics)
+        self._checked_missing = True
+
+    def _refuse_missing(self, missing: Iterable[str], topics: TopicsSnapshot) -> None:
+        names = list(missing)
+        if names:
+            raise MissingTopicError(
+                f"cluster {topics.cluster} has no {', '.join(names)} "
+                "(UNKNOWN_TOPIC_OR_PARTITION): look at the options subscribe or assign, and at "
+                "kafka.bootstrap.servers"
+            )
+
+    def _lose(self, sentences: list[str]) -> None:
+        if sentences and self._options.fail_on_data_loss:
+            raise DataLossError(sentences)
+        for sentence in sentences:
+            logger.warning("%s; going on because failOnDataLoss is false", sentence)
+
+
+def _narrowed(hint: Hint, topics: Collection[str]) -> Hint | None:
+    """Keep what a batch's tasks need; each of them carries it, so it must stay small."""
+    if not hint:
+        return None
+    kept = {name: known for name, known in hint["topics"].items() if name in topics}
+    if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
+        kept = {}  # a worker's first task asks once; better than a picture of all in each of them
+    return {**hint, "topics": kept}

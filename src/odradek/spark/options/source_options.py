@@ -1,0 +1,336 @@
+"""The options of a query, checked: what the driver and its tasks go by.
+
+In: the options that Spark hands over (names in any case). Out: a checked `SourceOptions`, which
+holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
+Must not: connect, or print a value of `kafka.*` (it may be a secret).
+Names and meanings stand in `option_table`; unknown options are errors with a suggestion.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.config import CONSUMER, Config
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.group_options import GROUP_OPTIONS
+from odradek.common.spellings import ALIASES, dotted, sealed
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
+from odradek.spark.options.option_table import BATCH, FROM_SPARK, OPTIONS, PROTECTED, STREAM
+from odradek.spark.options.option_values import (
+    INT_MAX,
+    boolean,
+    byte_size,
+    choice,
+    json_object,
+    seconds,
+    whole,
+    whole_or_none,
+)
+from odradek.spark.options.others_settings import without_others
+from odradek.spark.options.topic_names import check_pattern, checked_name, listed_names
+from odradek.spark.options.topic_patterns import compiled
+from odradek.spark.problems import OptionError
+from odradek.spark.values.decoding import JsonFormat, parse_value_format
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from odradek.spark.values.avro_values import AvroFormat
+
+logger = logging.getLogger("odradek.spark")
+
+PREFIX = "kafka."
+CLIENT_ID = "odradek-spark"
+"""What brokers' logs and events call Spark's clients unless an option says otherwise."""
+DISCOVERY_S = 30.0
+"""How long a description of topics is used, at most; errors make it stale at once."""
+GROUP_ID = "group.id"
+SAMPLES: Mapping[str, Any] = {
+    "max.partition.fetch.bytes": 65536,
+    "fetch.max.bytes": 2 << 20,
+    "fetch.min.bytes": 1,
+}
+"""What a client fetches that only weighs records (see `byte_rates`)."""
+_KNOWN_HERE = {*PROTECTED, *GROUP_OPTIONS, *SAMPLES, "bootstrap.servers", "client.id"} | {
+    "cluster.id.expected",
+    "events.dir",
+}
+"""Settings that the source looks at or sets itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The checked options of one query; plain data, so it travels to planners and tasks."""
+
+    kafka: Mapping[str, Any] = field(repr=False)
+    """The pass-through, without the prefix; not in repr, since it may hold a secret."""
+    topics: tuple[str, ...]
+    """Empty with a pattern."""
+    assigned: tuple[TopicPartition, ...] | None
+    """The partitions of option assign; None without it."""
+    starting: OffsetSpec
+    ending: OffsetSpec
+    pattern: str | None = None
+    """subscribePattern in Java's language, checked."""
+    fail_on_data_loss: bool = True
+    allow_cluster_change: bool = False
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay: float = 900.0
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    include_headers: bool = False
+    null_timestamps: bool = False
+    """Whether timestamps that Spark can't hold are null."""
+    poll_timeout: float = 120.0
+    outage_tolerance: float = 600.0
+    fetch_attempts: int = 3
+    retry_interval: float = 1.0
+    discovery_interval: float = DISCOVERY_S
+    value_format: JsonFormat | AvroFormat | None = None
+    """How values are decoded; None: they stay bytes."""
+    commit_group: str | None = None
+    """The group that finished batches are committed to; None: none."""
+    pause_file: Path | None = None
+    """While it is there, no batch begins."""
+
+    def asks_for(self, tp: TopicPartition) -> bool:
+        """Whether a partition may be one of the query's; a pattern may match any name."""
+        if self.pattern is not None:
+            return True
+        return tp.topic in self.topics if self.assigned is None else tp in self.assigned
+
+    def value_type(self) -> StructType | None:
+        """What values are decoded to; None where they stay bytes."""
+        return None if self.value_format is None else self.value_format.schema()
+
+    def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
+        """Build the configuration of a client that refuses every cluster but the expected one."""
+        # Readers are members of no group; a group.id would only cost them a thread.
+        config = {name: v for name, v in self.kafka.items() if name not in GROUP_OPTIONS}
+        config["auto.offset.reset"] = "none"
+        config.setdefault("client.id", CLIENT_ID)
+        config.setdefault("allow.auto.create.topics", "false")  # a reader's typo makes no topic
+        if expected_cluster is not None:
+            config.setdefault("cluster.id.expected", expected_cluster)
+        return config
+
+    def sample_config(self, cluster: str) -> dict[str, Any]:
+        """Build the configuration of the client that weighs records for maxBytesPerTrigger."""
+        return {**self.consumer_config(cluster), **SAMPLES}
+
+    def group_config(self, cluster: str) -> dict[str, Any]:
+        """Build the configuration of the client that commits for commitOffsets."""
+        return {
+            **self.consumer_config(cluster),
+            GROUP_ID: self.commit_group,
+            "enable.auto.commit": False,
+        }
+
+
+def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the secrets among `kafka.*` wrapped; names in small letters."""
+    options = {name.lower(): value for name, value in given.items()}
+    kafka = sealed({n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)})
+    return options | {PREFIX + name: value for name, value in kafka.items()}
+
+
+def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
+    """Check the options of a batch or a stream query; every error names its option."""
+    options = given = sealed_options(given)
+    kafka = without_others(_usual_names(options), PROTECTED)
+    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    limits = _limits_of_batches(plain)
+    plain = _refuse_unknown(plain, query)
+    if "eventsdir" in plain:
+        kafka["events.dir"] = plain["eventsdir"]
+    if "groupidprefix" in plain:
+        kafka.setdefault("client.id", plain["groupidprefix"])
+    checked = _check_kafka(kafka, plain)
+    topics, assigned, pattern = _what_to_read(plain)
+    starting = starting_spec(plain, "earliest" if query == BATCH else "latest")
+    ending = ending_spec(plain)
+    if query == BATCH:
+        check_batch_bounds(starting, ending)
+    return SourceOptions(
+        kafka=kafka,
+        topics=topics,
+        assigned=assigned,
+        starting=starting,
+        ending=ending,
+        pattern=pattern,
+        fail_on_data_loss=boolean(plain, "failOnDataLoss", default=True),
+        allow_cluster_change=boolean(plain, "allowClusterChange", default=False),
+        include_headers=boolean(plain, "includeHeaders", default=False),
+        null_timestamps=choice(plain, "outOfRangeTimestamps", "error", "null") == "null",
+        discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
+        commit_group=_commit_group(plain, kafka),
+        pause_file=_pause_file(plain),
+        value_format=parse_value_format(plain),
+        **_limits_of_tasks(plain),
+        **(limits if query == STREAM else {}),
+        **_patience(plain),
+    )
+
+
+def _usual_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings of `kafka.*`; those that are known here by Kafka's names."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if not name.startswith(PREFIX):
+            continue
+        given = name.removeprefix(PREFIX)
+        usual = ALIASES.get(dotted(given), dotted(given))
+        key = usual if usual in _KNOWN_HERE else given
+        if key in found:
+            raise OptionError(f"option kafka.{key} is given twice, also by another client's name")
+        found[key] = value
+    return found
+
+
+def _limits_of_tasks(plain: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "min_partitions": whole_or_none(plain, "minPartitions", INT_MAX),
+        "max_records_per_partition": whole_or_none(plain, "maxRecordsPerPartition"),
+    }
+
+
+def _limits_of_batches(plain: Mapping[str, str]) -> dict[str, Any]:
+    most = whole_or_none(plain, "maxOffsetsPerTrigger")
+    least = whole_or_none(plain, "minOffsetsPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            f"option minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most})"
+        )
+    size = plain.get("maxbytespertrigger")
+    return {
+        "max_offsets_per_trigger": most,
+        "min_offsets_per_trigger": least,
+        "max_bytes_per_trigger": None if size is None else byte_size("maxBytesPerTrigger", size),
+        "max_trigger_delay": seconds(
+            "maxTriggerDelay", plain.get("maxtriggerdelay", "15m"), unit="ms"
+        ),
+    }
+
+
+def _patience(plain: Mapping[str, str]) -> dict[str, Any]:
+    timeout, interval = "kafkaConsumer.pollTimeoutMs", "fetchOffset.retryIntervalMs"
+    attempts = "fetchOffset.numRetries"
+    return {
+        "poll_timeout": whole(timeout, plain.get(timeout.lower(), "120000")) / 1000.0,
+        "outage_tolerance": seconds(
+            "outageTolerance", plain.get("outagetolerance", "10m"), unit="s"
+        ),
+        "fetch_attempts": whole(attempts, plain.get(attempts.lower(), "3"), INT_MAX),
+        "retry_interval": whole(interval, plain.get(interval.lower(), "1000"), least=0) / 1000.0,
+    }
+
+
+def _pause_file(plain: Mapping[str, str]) -> Path | None:
+    text = plain.get("pausefile")
+    if text is None:
+        return None
+    path = Path(text.removeprefix("file://"))
+    if not path.is_absolute():
+        raise OptionError(
+            f"option pauseFile must be an absolute path on the driver's machine, not {text!r:.120}"
+        )
+    return path
+
+
+def _commit_group(plain: Mapping[str, str], kafka: Mapping[str, Any]) -> str | None:
+    if choice(plain, "commitOffsets", "none", "group") == "none":
+        return None
+    group = str(kafka.get(GROUP_ID) or "").strip()
+    if not group:
+        raise OptionError("option commitOffsets is group, but option kafka.group.id names no group")
+    return group
+
+
+def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
+    """Give the options that count for the query; those that don't are warned of or refused."""
+    found = {}
+    for name, value in sorted(plain.items()):
+        option = OPTIONS.get(name)
+        if option is None and name not in FROM_SPARK and not name.startswith("option."):
+            raise OptionError(
+                f"there is no option {name!r}{_suggestion(name)} (settings of the Kafka client "
+                "itself are given as kafka.<name>)"
+            )
+        if option is not None and query not in option.queries:
+            if not option.warned:
+                raise OptionError(f"option {option.name} isn't for a {query} query")
+            logger.warning("option %s has no effect in a %s query", option.name, query)
+        else:
+            found[name] = value
+    return found
+
+
+def _suggestion(name: str) -> str:
+    known = {key: option.name for key, option in OPTIONS.items()}
+    known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
+    candidates = difflib.get_close_matches(name, known, n=1)
+    if not candidates:
+        # bootstrap.servers without its prefix is the slip that everybody makes once.
+        candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
+    return f"; did you mean {known[candidates[0]]}?" if candidates else ""
+
+
+def _check_kafka(kafka: Mapping[str, Any], plain: Mapping[str, str]) -> Config:
+    for name, instead in PROTECTED.items():
+        if name in kafka:
+            raise OptionError(f"option kafka.{name} can't be set: {instead}")
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
+    try:
+        checked = Config(CONSUMER, {**kafka, "auto.offset.reset": "none"})
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
+    except ConfigurationError as error:
+        raise OptionError(f"in the options kafka.*: {error}") from error
+    unused = sorted(GROUP_OPTIONS.keys() & kafka.keys())
+    if unused and plain.get("commitoffsets", "none").strip().lower() == "none":
+        logger.warning(
+            "in the options kafka.*: %s: the readers are members of no group, so this changes "
+            "nothing; with commitOffsets=group offsets are also committed to kafka.group.id",
+            ", ".join(unused),
+        )
+    return checked
+
+
+def _what_to_read(
+    plain: Mapping[str, str],
+) -> tuple[tuple[str, ...], tuple[TopicPartition, ...] | None, str | None]:
+    chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in plain]
+    if len(chosen) != 1:
+        raise OptionError(
+            "exactly one of the options subscribe, subscribePattern and assign must be given, "
+            f"not {len(chosen)}"
+        )
+    if chosen == ["subscribePattern"]:
+        pattern = plain["subscribepattern"].strip()
+        check_pattern("subscribePattern", pattern)
+        compiled(pattern)
+        return (), None, pattern
+    if chosen == ["subscribe"]:
+        return listed_names("subscribe", plain["subscribe"]), None, None
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in json_object("assign", plain["assign"]).items():
+        if not isinstance(numbers, list) or not all(
+            isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers
+        ):
+            raise OptionError(f"option assign: topic {topic!r} needs a list of partition numbers")
+        partitions.update(TopicPartition(checked_name("assign", topic), n) for n in numbers)
+    if not partitions:
+        raise OptionError("option assign names no partition")
+    return tuple(sorted({tp.topic for tp in partitions})), tuple(sorted(partitions)), None
+
+
+__all__ = ["BATCH", "STREAM", "SourceOptions", "parse_options", "sealed_options"]

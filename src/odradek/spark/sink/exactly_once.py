@@ -1,0 +1,421 @@
+"""Exactly once: one transaction for each task and micro-batch, with a marker of the batch inside.
+
+In: one task's rows, and which batch they are of. Out: a commit message; rows that read_committed
+readers see once, however often Spark runs the task. Flow in a task, and the order matters:
+
+    init_transactions  fences earlier attempts; what they left open is aborted or committed
+    read the marker    only now does nobody write it any more
+    same batch?        replay: count and digest the rows, compare, write nothing
+    earlier or none?   begin → rows → marker → commit: all of it or nothing
+
+The marker is an offset committed with the transaction: group = transactional.id, partition 0 of the
+topic, offset = batch, metadata = rows and digest. On the driver `check_batch` looks at the set;
+where the write failed, `end_open` ends what killed tasks left.
+Must not: write a row before the marker was read, or trust that a replay is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import (
+    InvalidProducerEpochError,
+    InvalidTransactionTimeoutError,
+    ProducerFencedError,
+)
+from odradek.common.types import TopicPartition
+from odradek.spark.sink.row_digest import MASK, VERSION, digest
+from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
+from odradek.spark.sink.sink_schema import SinkColumns
+from odradek.spark.sink.sink_sending import Patience, RowProducer, RowSender, window_of
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("odradek.spark")
+
+FENCED = (ProducerFencedError, InvalidProducerEpochError)
+"""What coordinators say of an attempt that another one overtook, and what leaders say."""
+BEYOND = 16
+"""So many partitions behind the last one are looked at for markers of a wider first run."""
+FENCE_S = 10.0
+"""Seconds for ending what killed tasks left open: a query that failed ends no later than that."""
+CONTACT_S = 2.0
+"""Seconds of them in which brokers must show themselves: a wrong address is to be told soon."""
+SEVERAL = "Several writes of one query, job or foreachBatch function need a sinkName each."
+CLOSE_TIMEOUT = 5.0
+"""Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
+
+
+class MarkerReader(Protocol):
+    """Who can read markers: any producer."""
+
+    def cluster_id(self, timeout: float | None = None) -> str: ...
+    def committed_offsets(
+        self, group: str, timeout: float | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def explain(self) -> object: ...
+    def close(self, timeout: float = 30.0) -> None: ...
+
+
+class TransactionalProducer(RowProducer, MarkerReader, Protocol):
+    """The part of `odradek.Producer` that transactions need."""
+
+    def init_transactions(self, timeout: float | None = None) -> None: ...
+    def begin_transaction(self) -> None: ...
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group: str,
+        timeout: float | None = None,
+    ) -> None: ...
+    def commit_transaction(self, timeout: float | None = None) -> None: ...
+
+
+Make = Callable[[Mapping[str, Any]], TransactionalProducer]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a sink partition wrote last."""
+
+    batch: int
+    rows: int
+    digest: int | None
+    """None where another release computed it in another way: only the count can be compared."""
+    run: str | None
+    writer: str | None = None
+    """Who it is of; None where another release wrote it."""
+
+    def stored(self) -> OffsetAndMetadata:
+        """As it is committed."""
+        document = {
+            "v": VERSION,
+            "rows": self.rows,
+            "digest": f"{self.digest or 0:016x}",
+            "run": self.run,
+            "writer": self.writer,
+        }
+        return OffsetAndMetadata(self.batch, json.dumps(document, separators=(",", ":")))
+
+
+def read_marker(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+) -> tuple[Marker, str] | None:
+    """Find the newest marker among a group's offsets, and its topic.
+
+    There are several where the topic changed from batch to batch. Raises `ReplayError` for offsets
+    that no sink wrote.
+    """
+    if not offsets:
+        return None
+    tp = max(offsets, key=lambda p: offsets[p].offset)
+    stored = offsets[tp]
+    try:
+        document = json.loads(stored.metadata)
+        known = document["v"] == VERSION
+        rows, text, run = int(document["rows"]), str(document["digest"]), document["run"]
+        number, writer = int(text, 16) if known else None, document.get("writer")
+        return Marker(stored.offset, rows, number, run, writer), tp.topic
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReplayError(
+            f"group {group!r} holds an offset for {tp} that isn't a marker of this sink. Something "
+            "else commits to it: give option transactionalIdPrefix a name that nothing else uses."
+        ) from error
+
+
+def sink_id(options: SinkOptions, query: str, partition: int) -> str:
+    """Build the transactional.id of a sink partition, which is its marker's group as well."""
+    return f"{options.transactional_id_prefix}-{query}-{options.sink_name}-{partition}"
+
+
+class TransactionalTask:
+    """One task's write, from the fence to the commit."""
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        columns: SinkColumns,
+        task: Task,
+        *,
+        make: Make,
+        clock: Clock,
+    ) -> None:
+        self._options, self._columns, self._task, self._clock = options, columns, task, clock
+        self._query, self._batch = task.identity()
+        self._id = sink_id(options, self._query, task.partition)
+        self._writer = (
+            f"{self._query!r} with transactionalIdPrefix {options.transactional_id_prefix!r}"
+        )
+        self._config = options.producer_config(self._id)
+        self._producer = make(self._config)
+        self._patience = Patience(options.outage_tolerance, clock, self._producer.explain)
+        self._begun: float | None = None
+        self._digest = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """Write the rows once, or find that they are written."""
+        try:
+            found = self._fence()
+            if found is not None and found[0].batch >= self._batch:
+                return self._replay(*found, batches)
+            return self._write(found, batches)
+        except KafkaError as error:
+            better = self._explained(error)
+            if better is None:
+                raise
+            raise better from error
+        finally:
+            with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
+                self._producer.close(CLOSE_TIMEOUT)
+
+    def _fence(self) -> tuple[Marker, str] | None:
+        """Make sure that no earlier attempt can write any more; then read how far they got."""
+        wait, producer = self._patience.wait, self._producer
+        first = None if self._batch else self._options.first_contact(self._task.attempt)
+        wait(producer.cluster_id, "first contact with the cluster", at_most=first)
+        wait(producer.init_transactions, f"producer id of {self._id!r}")
+        offsets = wait(
+            lambda seconds: producer.committed_offsets(self._id, seconds),
+            f"marker of {self._id!r}",
+        )
+        found = read_marker(offsets, self._id)
+        if found is not None and found[0].writer not in (None, self._writer):
+            raise ReplayError(
+                f"{self._where()}: {found[0].writer} writes under this transactional.id too, and "
+                f"this is {self._writer}. Nothing was written now; give one of both another name."
+            )
+        return found
+
+    def _write(
+        self, found: tuple[Marker, str] | None, batches: Iterator[pa.RecordBatch]
+    ) -> SinkCommit:
+        sender = RowSender(
+            self._producer,
+            self._columns,
+            self._patience,
+            window=window_of(self._config),
+        )
+        for batch in batches:
+            if batch.num_rows:
+                self._begin()
+                self._count(batch)
+                sender.send(batch)
+        topic = self._options.topic or sender.first_topic or (found[1] if found else None)
+        if topic is not None:  # else there is no row, and nowhere to put a marker
+            if sender.rows == 0:
+                sender.meet(topic)
+            self._begin()
+            sender.finish()
+            self._commit(topic, self._marker(sender.rows))
+        return self._message(sender.rows, found[0] if found else None, skipped=False)
+
+    def _marker(self, rows: int) -> Marker:
+        return Marker(self._batch, rows, self._digest, self._task.run, self._writer)
+
+    def _begin(self) -> None:
+        if self._begun is None:
+            self._producer.begin_transaction()
+            self._begun = self._clock.now()
+
+    def _commit(self, topic: str, marker: Marker) -> None:
+        wait, producer = self._patience.wait, self._producer
+        offsets = {TopicPartition(topic, 0): marker.stored()}
+        wait(
+            lambda seconds: producer.send_offsets_to_transaction(offsets, self._id, seconds),
+            f"marker of {self._id!r} in the transaction",
+        )
+        wait(producer.commit_transaction, f"commit of {self._id!r}")
+
+    def _count(self, batch: pa.RecordBatch) -> None:
+        self._digest = (self._digest + digest(self._columns.of_records(batch))) & MASK
+
+    def _replay(self, marker: Marker, topic: str, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
+        """The batch is written: look whether these are the same rows, and write nothing."""
+        if marker.batch > self._batch:
+            raise ReplayError(
+                f"{self._where()}: batch {marker.batch} was written before, and batches only go "
+                "up. Nothing was written now. Either this is a straggler of an older batch (then "
+                "nothing is wrong), or the checkpoint was set back or copied, or two queries run "
+                "from copies of one checkpoint. A query that shall write again what it wrote "
+                "needs a new checkpoint, or another sinkName."
+            )
+        if self._options.topic not in (None, topic):
+            raise ReplayError(
+                f"{self._where()} was written before, to topic {topic!r}, and comes again for "
+                f"topic {self._options.topic!r}. Nothing was written now. {SEVERAL}"
+            )
+        rows = 0
+        for batch in batches:
+            rows += batch.num_rows
+            if batch.num_rows:
+                self._count(batch)
+        same = rows == marker.rows and marker.digest in (None, self._digest)
+        if not same:
+            raise ReplayError(
+                f"{self._where()} was written before with {marker.rows} rows (digest "
+                f"{marker.digest or 0:016x}) and comes again with {rows} rows (digest "
+                f"{self._digest:016x}). Nothing was written now. A batch must be the same each "
+                "time it is computed: look for rand(), uuid(), current_timestamp() in the rows, a "
+                "repartition without columns, limits without an order, or a query, source options "
+                f"or numbers of partitions that were changed between the runs. {SEVERAL} To go on "
+                f"with other rows all the same, stop the query and delete the group {self._id!r}: "
+                "then this partition of the batch is written a second time."
+            )
+        logger.info("sink: %s: %d rows were written before; skipped", self._where(), rows)
+        return self._message(rows, marker, skipped=True)
+
+    def _message(self, rows: int, before: Marker | None, *, skipped: bool) -> SinkCommit:
+        return SinkCommit(
+            self._task.partition,
+            rows,
+            self._task.attempt,
+            batch=self._batch,
+            query=self._query,
+            skipped=skipped,
+            first_of_run=before is None or before.run is None or before.run != self._task.run,
+        )
+
+    def _where(self) -> str:
+        return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
+
+    def _explained(self, error: KafkaError) -> KafkaError | None:
+        """Say what an error of the transaction means for the query."""
+        text = f"{self._where()}: {type(error).__name__}: {error}"
+        timeout = float(self._config["transaction.timeout.ms"]) / 1000
+        if isinstance(error, InvalidTransactionTimeoutError):
+            return SinkWriteError(
+                f"{text}. The sink asks for {timeout:.0f} s, more than the brokers allow "
+                "(transaction.max.timeout.ms): set option kafka.transaction.timeout.ms to what "
+                "they allow; a task's write must take less."
+            )
+        if self._begun is not None and self._clock.now() - self._begun >= timeout:
+            return SinkWriteError(
+                f"{text}. The transaction was open for {self._clock.now() - self._begun:.0f} s and "
+                f"kafka.transaction.timeout.ms is {timeout:.0f} s: nothing of it is visible. Use "
+                "smaller batches (maxOffsetsPerTrigger), more partitions, or a longer timeout "
+                "(brokers limit it by transaction.max.timeout.ms)."
+            )
+        if isinstance(error, FENCED) or isinstance(error.__cause__, FENCED):
+            return SinkWriteError(
+                f"{text}. Another attempt of this task, or another run of this query, has taken "
+                "over; nothing of this attempt is visible."
+            )
+        return None
+
+
+def check_batch(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    batch: int | None,
+    make: Callable[[Mapping[str, Any]], MarkerReader],
+    clock: Clock,
+) -> None:
+    """On the driver, when all tasks are done: look whether their messages make a whole batch.
+
+    `batch` is what Spark says; None in a batch query. A run whose first batch is a replay with
+    fewer tasks than before would leave out partitions that were written: their markers are looked
+    for. One with more tasks is found by the tasks that wrote before, when their rows differ.
+    """
+    if not messages:
+        return
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    partitions = sorted(c.partition for c in commits)
+    queries = {(c.query, c.batch) for c in commits}
+    whole = len(commits) == len(messages) and partitions == list(range(len(messages)))
+    if not whole or len(queries) != 1 or (batch is not None and commits[0].batch != batch):
+        raise ReplayError(
+            f"batch {batch}: the tasks' messages don't make one batch: partitions {partitions}, "
+            f"{len(messages)} messages, queries and batches {sorted(map(str, queries))}"
+        )
+    if not any(c.first_of_run and c.rows for c in commits):
+        return
+    producer = make(options.producer_config())
+    patience = Patience(options.outage_tolerance, clock, producer.explain)
+    try:
+        for number in range(len(commits), len(commits) + BEYOND):
+            name = sink_id(options, str(commits[0].query), number)
+            _refuse_wider(patience, producer, name, commits[0])
+    finally:
+        with contextlib.suppress(Exception):
+            producer.close(CLOSE_TIMEOUT)
+
+
+def end_open(
+    options: SinkOptions,
+    messages: Sequence[object],
+    *,
+    make: Callable[[Mapping[str, Any]], TransactionalProducer],
+    clock: Clock,
+) -> None:
+    """On the driver, when a write failed: end what tasks that were killed left open.
+
+    Who reads committed records only would else wait for the transaction's timeout, until somebody
+    runs the query again. To ask for a transactional id ends its transaction, whoever has it: where
+    that is a new run of the same query already, it costs an attempt, never a row. Raises nothing:
+    it was another error that the write failed with.
+    """
+    missing = [number for number, message in enumerate(messages) if message is None]
+    if not missing:
+        return
+    names = (m.query for m in messages if isinstance(m, SinkCommit) and m.query is not None)
+    query, why, ended = options.job_id or next(names, ""), "", 0
+    until = clock.now() + FENCE_S
+    try:
+        if not query:
+            why = "no task has said which query this is"
+        for number in missing if query else ():
+            left = until - clock.now()
+            if left <= 0.0:
+                why = f"there was no time for more in {FENCE_S:.0f} s"
+                break
+            name = sink_id(options, query, number)
+            _fence(make(options.producer_config(name)), left, clock)
+            ended += 1
+    except Exception as error:  # whatever it is: Spark has to tell the user of another one
+        why = f"{type(error).__name__}: {error}"
+    if why:
+        seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000
+        logger.warning(
+            "sink: %d of %d tasks that didn't end may have left a transaction open: rows behind it "
+            "may stay hidden from read_committed readers for %.0f s, or until the query runs again "
+            "(%s)",
+            *(len(missing) - ended, len(missing), seconds, why),
+        )
+
+
+def _fence(producer: TransactionalProducer, seconds: float, clock: Clock) -> None:
+    begin = clock.now()
+    try:
+        producer.cluster_id(min(CONTACT_S, seconds))
+        producer.init_transactions(max(0.0, seconds - (clock.now() - begin)))
+    finally:
+        with contextlib.suppress(Exception):
+            producer.close(CLOSE_TIMEOUT)
+
+
+def _refuse_wider(
+    patience: Patience, producer: MarkerReader, name: str, commit: SinkCommit
+) -> None:
+    offsets = patience.wait(
+        lambda seconds: producer.committed_offsets(name, seconds), f"marker of {name!r}"
+    )
+    found = read_marker(offsets, name)
+    if found is not None and found[0].batch == commit.batch and found[0].rows:
+        raise ReplayError(
+            f"batch {commit.batch} was written before by more tasks than now: {name!r} wrote "
+            f"{found[0].rows} rows of it. Rows that moved to other tasks may be there twice. Keep "
+            "the number of partitions (spark.sql.shuffle.partitions, minPartitions) as it is until "
+            "a batch that was interrupted is done."
+        )

@@ -1,0 +1,79 @@
+"""One producer for each worker process and configuration, kept between tasks.
+
+In: a configuration. Out: a producer whose earlier tasks have flushed. Must not connect, or start
+anything, when imported: Spark's daemon imports and then forks. A child never uses its parent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.sink.sink_sending import RowProducer
+from odradek.spark.tasks.worker_clients import fingerprint
+
+if TYPE_CHECKING:
+    from odradek.api.producer import Producer
+
+MAX_PRODUCERS = 2
+"""A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
+
+Make = Callable[[Mapping[str, Any]], RowProducer]
+
+
+class ProducerCache:
+    """The producers of one process."""
+
+    __slots__ = ("_kept", "_make", "_pid")
+
+    def __init__(self, make: Make, pid: Callable[[], int] = os.getpid) -> None:
+        self._make, self._pid = make, pid
+        self._kept: dict[tuple[int, str], RowProducer] = {}
+
+    def checkout(
+        self, config: Mapping[str, Any], *, fresh: bool = False
+    ) -> tuple[RowProducer, bool]:
+        """Give the process's producer for a configuration, and whether it was used before.
+
+        `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
+        Neither is a producer that ended while nobody used it: it may have met another cluster.
+        """
+        pid = self._pid()
+        for key in [k for k in self._kept if k[0] != pid]:
+            del self._kept[key]  # the parent's: not ours to close
+        key = (pid, fingerprint(config))
+        if key in self._kept and (fresh or self._kept[key].ended is not None):
+            self.drop(self._kept[key])
+        kept = self._kept.pop(key, None)
+        producer = self._make(config) if kept is None else kept
+        self._kept[key] = producer  # last in the dict is the latest used
+        while len(self._kept) > MAX_PRODUCERS:
+            self.drop(next(iter(self._kept.values())))
+        return producer, kept is not None
+
+    def drop(self, producer: RowProducer) -> None:
+        """Forget a producer at once; rows of a failed task that it still has aren't waited for."""
+        for key in [k for k, kept in self._kept.items() if kept is producer]:
+            del self._kept[key]
+        with contextlib.suppress(Exception):  # it may be broken: closing is a courtesy
+            producer.close(0.0)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def make_producer(config: Mapping[str, Any]) -> Producer:
+    """Make the real one; imported here, so that an option error costs no client."""
+    from odradek.api.producer import Producer
+
+    return Producer(dict(config))
+
+
+_CACHE = ProducerCache(make_producer)
+
+
+def process_producers() -> ProducerCache:
+    """Give this process's cache. It holds nothing until the first checkout."""
+    return _CACHE

@@ -1,0 +1,85 @@
+"""What a task of the sink knows of itself, and what it tells the driver.
+
+In: Spark's TaskContext. Out: plain data that can be pickled. Must not: guess what Spark doesn't
+say; whether a batch was written before depends on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.sink.sink_problems import SinkContextError
+
+BATCH_ID, QUERY_ID, RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
+"""Local properties that Spark's streams give their tasks. The Python API hands on none of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCommit(WriterCommitMessage):
+    """What one task wrote; Spark carries it to the driver."""
+
+    partition: int
+    rows: int
+    attempt: int
+    batch: int | None = None
+    """This and the rest: with exactly_once only."""
+    query: str | None = None
+    skipped: bool = False
+    """The rows had been written before."""
+    first_of_run: bool = False
+    """The marker before wasn't of this run of the query: the batch may be a replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which task this is, as far as Spark says."""
+
+    partition: int = 0
+    attempt: int = 0
+    batch: int | None = None
+    """None in a batch query."""
+    query: str | None = None
+    run: str | None = None
+
+    def identity(self) -> tuple[str, int]:
+        """Give query and batch; both must be there."""
+        if self.query is None or self.batch is None:
+            raise SinkContextError("a task without a query and a batch can't write exactly once")
+        return self.query, self.batch
+
+
+def stream_task() -> Task:
+    """Ask Spark which task of a stream this is; it must know its batch and query."""
+    from pyspark import TaskContext
+
+    task, context = batch_task(), TaskContext.get()
+    batch = query = run = None
+    if context is not None:
+        batch, query = context.getLocalProperty(BATCH_ID), context.getLocalProperty(QUERY_ID)
+        run = context.getLocalProperty(RUN_ID)
+    if not (batch or "").isdecimal() or not query:
+        raise SinkContextError(
+            f"Spark doesn't tell the sink's tasks their batch ({BATCH_ID}: {batch!r}) and query "
+            f"({QUERY_ID}: {query!r}) any more. These properties are internal to Spark; PySpark "
+            "4.2 and 4.3 have them. Without them a retry can't be told from a new batch."
+        )
+    return Task(task.partition, task.attempt, int(batch or 0), query, run)
+
+
+def batch_task(options: SinkOptions | None = None) -> Task:
+    """Ask Spark which task this is; a batch query is named by the options, if at all."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise SinkContextError("the sink's write() runs outside of a Spark task")
+    partition, attempt = context.partitionId(), context.attemptNumber()
+    if options is None or options.job_id is None:
+        return Task(partition, attempt)
+    # In foreachBatch the job is the query (`write_batch`), and its run can be told from the last.
+    is_query = context.getLocalProperty(QUERY_ID) == options.job_id
+    run = context.getLocalProperty(RUN_ID) if is_query else None
+    return Task(partition, attempt, options.batch_id, options.job_id, run)

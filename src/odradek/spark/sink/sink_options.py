@@ -1,0 +1,334 @@
+"""Options of the Spark sink: each stands here once, with the JVM connector's name where it has one.
+
+In: the options that Spark hands over (names in any case). Out: a checked `SinkOptions`, which
+holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
+Must not: connect, or print a value of `kafka.*` (it may be a secret).
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.config import PRODUCER, Config
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.spellings import ALIASES
+from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
+from odradek.spark.options.option_values import boolean, seconds, whole
+from odradek.spark.options.others_settings import without_others
+from odradek.spark.options.source_options import CLIENT_ID, PREFIX, sealed_options
+from odradek.spark.options.topic_names import checked_name
+from odradek.spark.problems import OptionError
+
+logger = logging.getLogger("odradek.spark")
+
+AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = "at_least_once", "exactly_once", "exactly_once_atomic"
+
+
+OPTIONS: dict[str, SparkOption] = {
+    option.name.lower(): option
+    for option in (
+        SparkOption(
+            "topic",
+            "column `topic`",
+            "The topic of all rows. It goes before a column `topic`; without it the column must be "
+            "there, and a null in it is an error.",
+        ),
+        SparkOption(
+            "includeHeaders",
+            "false",
+            "With true the column `headers` must be there. A column `headers` is written either "
+            "way, as by the JVM connector.",
+        ),
+        SparkOption(
+            "delivery",
+            AT_LEAST_ONCE,
+            "at_least_once or exactly_once, see below; exactly_once_atomic is refused, with the "
+            "reason.",
+        ),
+        SparkOption(
+            "outageTolerance",
+            "10m",
+            "How long a task waits for a cluster that doesn't answer; a line in the log each 30 s. "
+            "In a batch query and a stream's first batch a cluster that never answered gets 20 s, "
+            "so that a wrong address is noticed. Like 90s, 5m or 1h.",
+        ),
+        SparkOption(
+            "transactionalIdPrefix",
+            "odradek",
+            "exactly_once: what the names of transactional ids, and of the groups with the "
+            "markers, begin with. Part of the query's identity: don't change it.",
+        ),
+        SparkOption(
+            "sinkName",
+            "sink",
+            "exactly_once: tells several writes of one query or job from each other. Without "
+            "dashes, so that no two names make the same transactional id. Part of the query's "
+            "identity: don't change it.",
+        ),
+        SparkOption(
+            "jobId",
+            "–",
+            "exactly_once in a batch query: names what is written. A second run with the same "
+            "jobId and batchId is a replay: what is written already is compared and skipped.",
+            BATCHES,
+        ),
+        SparkOption(
+            "batchId",
+            "0",
+            "exactly_once in a batch query: counts up with each new write of a jobId. In "
+            "foreachBatch `write_batch` gives both.",
+            BATCHES,
+        ),
+        SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
+    )
+}
+
+PROTECTED = {
+    "key.serializer": "keys are written as the bytes of the column key",
+    "value.serializer": "values are written as the bytes of the column value",
+    "interceptor.classes": "interceptors are Java classes",
+    "transactional.id": "option delivery=exactly_once makes one for each task",
+}
+RAISED = {
+    "acks": ("0", "1"),
+    "enable.idempotence": ("false",),
+}
+"""Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
+RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
+MOST_IN_FLIGHT = 5
+"""More aren't possible with idempotence; queries that switch it off may have more."""
+PATIENCE = ("delivery.timeout.ms", "max.block.ms")
+"""What `outageTolerance` stands for in a producer."""
+
+MEMORY, LARGEST = "buffer.memory", "max.request.size"
+
+_OWN = {*PROTECTED, *RAISED, *PATIENCE, RETRIES, IN_FLIGHT, MEMORY, LARGEST} | {
+    "bootstrap.servers",
+    "client.id",
+    "transaction.timeout.ms",
+}
+
+FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mode", "outputmode"))
+"""What Spark adds by itself."""
+
+FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
+"""Seconds for a cluster that never answered: in a task's first attempt, and in the next ones. Spark
+makes four by default, and a wrong address is to be told within half a minute."""
+BUFFER = 64 << 20
+"""Bytes of rows that wait in a task's producer, at most, unless kafka.buffer.memory is given."""
+TRANSACTION_TIMEOUT = "900000"
+"""Brokers' transaction.max.timeout.ms is 15 min unless it was changed: a batch takes that long."""
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The checked options of one query; plain data, so it travels to planners and tasks."""
+
+    kafka: Mapping[str, Any] = field(repr=False)
+    """The pass-through, without the prefix; not in repr, since it may hold a secret."""
+    topic: str | None
+    delivery: str = AT_LEAST_ONCE
+    include_headers: bool = False
+    outage_tolerance: float = 600.0
+    transactional_id_prefix: str = "odradek"
+    sink_name: str = "sink"
+    job_id: str | None = None
+    batch_id: int = 0
+
+    def first_contact(self, attempt: int) -> float:
+        """Give the seconds for a cluster that never answered before."""
+        return min(self.outage_tolerance, NEXT_CONTACT if attempt else FIRST_CONTACT)
+
+    def producer_config(self, transactional_id: str | None = None) -> dict[str, Any]:
+        """Build a producer's configuration: it waits as long as the query tolerates."""
+        config = dict(self.kafka)
+        config.setdefault("client.id", CLIENT_ID)
+        config[MEMORY] = _room(config)
+        patience = str(max(1, round(self.outage_tolerance * 1000)))
+        config.setdefault("delivery.timeout.ms", patience)
+        config.setdefault("max.block.ms", patience)
+        if transactional_id is not None:
+            config["transactional.id"] = transactional_id
+            config.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT)
+        return config
+
+
+def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
+    """Check the options of a batch or a stream write; every error names its option."""
+    options = sealed_options(given)
+    kafka = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    _refuse_unknown(plain, query)
+    if "eventsdir" in plain:
+        kafka["events.dir"] = plain["eventsdir"]
+    found = SinkOptions(
+        kafka=_checked_kafka(kafka),
+        topic=_topic(plain),
+        delivery=_delivery(plain),
+        include_headers=boolean(plain, "includeHeaders", default=False),
+        outage_tolerance=seconds("outageTolerance", plain.get("outagetolerance", "10m"), "s"),
+        transactional_id_prefix=_name(plain, "transactionalIdPrefix", "odradek"),
+        sink_name=_sink_name(plain),
+        job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
+        batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
+    )
+    _tell_of_less_patience(found)
+    if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
+        raise OptionError(
+            "option delivery=exactly_once in a batch query needs option jobId, a name for what is "
+            "written: Spark gives batch queries no identity by which a second run could be told "
+            "from a new one (a stream has its checkpoint's). Give a jobId that stays the same when "
+            "the job is run again, or write with delivery=at_least_once."
+        )
+    return found
+
+
+def _tell_of_less_patience(found: SinkOptions) -> None:
+    """A query copied from elsewhere may bring a time that undoes `outageTolerance` unnoticed."""
+    config = Config(PRODUCER, found.producer_config())
+    for name in PATIENCE:
+        if config[name] < found.outage_tolerance:
+            logger.warning(
+                "option kafka.%s=%s: outages are waited out for that time only, not for option "
+                "outageTolerance (%g s)",
+                name,
+                found.kafka[name],
+                found.outage_tolerance,
+            )
+
+
+def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
+    for name in sorted(plain):
+        option = OPTIONS.get(name)
+        if option is not None:
+            if query not in option.queries:
+                raise OptionError(f"option {option.name} isn't for a {query} write")
+        elif name not in FROM_SPARK and not name.startswith("option."):
+            known = {key: o.name for key, o in OPTIONS.items()}
+            known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
+            candidates = difflib.get_close_matches(name, known, n=1)
+            if not candidates:
+                candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
+            hint = f"; did you mean {known[candidates[0]]}?" if candidates else ""
+            raise OptionError(
+                f"the sink has no option {name!r}{hint} (settings of the Kafka client itself are "
+                "given as kafka.<name>)"
+            )
+
+
+def _usual_names(kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings that this module knows Kafka's names, however they were spelled."""
+    found: dict[str, Any] = {}
+    for name, value in kafka.items():
+        dotted = name.replace("_", ".")
+        usual = ALIASES.get(dotted, dotted)
+        key = usual if usual in _OWN else name
+        if key in found:
+            raise OptionError(f"option kafka.{usual} is given twice, once as kafka.{name}")
+        found[key] = value
+    return found
+
+
+def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
+    kafka = without_others(_usual_names(given), PROTECTED)
+    for name, why in PROTECTED.items():
+        if name in kafka:
+            raise OptionError(f"option kafka.{name} can't be set: {why}")
+    for name, weaker in RAISED.items():
+        if str(kafka.get(name, "")).strip().lower() in weaker:
+            logger.warning(
+                "option kafka.%s=%s: the sink writes idempotently with acks=all, which is more",
+                name,
+                kafka.pop(name),
+            )
+    _drop_limits(kafka)
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
+    try:
+        Config(PRODUCER, {**kafka, MEMORY: _room(kafka)})
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
+    except ConfigurationError as error:
+        raise OptionError(f"in the options kafka.*: {error}") from error
+    return kafka
+
+
+def _room(kafka: Mapping[str, Any]) -> str:
+    """Bytes that may wait. The largest row must find room: where only its size is given, memory
+    goes with it; where only the memory is given, the client lowers the largest size by itself.
+    """
+    most = str(kafka.get(LARGEST, "")).strip()
+    usual = str(max(BUFFER, int(most) if most.isdecimal() else 0))
+    return str(kafka.get(MEMORY, usual))
+
+
+def _drop_limits(kafka: dict[str, Any]) -> None:
+    """Limits that an idempotent producer which waits for outages has no use for."""
+    if str(kafka.get(RETRIES, "")).strip().isdecimal():
+        logger.warning(
+            "option kafka.%s=%s: the sink tries again for as long as option outageTolerance says",
+            RETRIES,
+            kafka.pop(RETRIES),
+        )
+    count = str(kafka.get(IN_FLIGHT, "")).strip()
+    if count.isdecimal() and int(count) > MOST_IN_FLIGHT:
+        logger.warning(
+            "option kafka.%s=%s: the sink writes idempotently, with at most %d",
+            IN_FLIGHT,
+            kafka.pop(IN_FLIGHT),
+            MOST_IN_FLIGHT,
+        )
+
+
+def _topic(plain: Mapping[str, str]) -> str | None:
+    if "topic" not in plain:
+        return None
+    name = plain["topic"].strip()
+    if not name:
+        raise OptionError("option topic is empty: name a topic, or leave it out")
+    return checked_name("topic", name)
+
+
+def _delivery(plain: Mapping[str, str]) -> str:
+    text = plain.get("delivery", AT_LEAST_ONCE).strip().lower()
+    if text == ATOMIC:
+        raise UnsupportedFeatureError(
+            "option delivery=exactly_once_atomic can't be had: one transaction for a whole "
+            "micro-batch would need all tasks to write under one producer id, and Spark's Python "
+            "API tells a task neither of a stage that is run again nor of another task that writes "
+            "to the same partition, so rows could be lost or doubled unnoticed. Use exactly_once: "
+            "each sink partition of a batch becomes visible by itself, every row once."
+        )
+    if text not in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        raise OptionError(
+            f"option delivery must be {AT_LEAST_ONCE} or {EXACTLY_ONCE}, not {text!r:.80}"
+        )
+    return text
+
+
+def _sink_name(plain: Mapping[str, str]) -> str:
+    """Without dashes: jobId `etl-a`, sinkName `b` must not be jobId `etl`, sinkName `a-b`."""
+    name = _name(plain, "sinkName", "sink")
+    if "-" in name:
+        raise OptionError(
+            f"option sinkName can't have dashes: {name!r}. Dashes join it to the query's id or "
+            "jobId in the transactional id, and two jobs could get the same one. Use dots or "
+            "underscores."
+        )
+    return name
+
+
+def _name(plain: Mapping[str, str], name: str, default: str) -> str:
+    text = plain.get(name.lower(), default).strip()
+    if not _NAME.fullmatch(text):
+        raise OptionError(
+            f"option {name} must be 1 to 100 letters, digits, dots, dashes or underscores, not "
+            f"{text!r:.120}"
+        )
+    return text

@@ -1,0 +1,163 @@
+"""Columns that become records: the JVM sink's, checked once, and split by topic batch for batch.
+
+In: the schema of what is written; Arrow batches. Out: batches of one topic each, with the columns
+that `send_arrow` knows. Must not make Python objects of rows: all is done by Arrow's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.sink.sink_options import SinkOptions
+from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+SENT = ("key", "value", "headers", "partition")
+"""Columns of a record; `topic` says where it goes."""
+_TYPES = {
+    "key": "string or binary",
+    "value": "string or binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "topic": "string",
+    "partition": "int",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Which columns are written, and where they go."""
+
+    sent: tuple[str, ...]
+    topic: str | None
+    """The topic of all rows; None: the column `topic` says it."""
+
+    def of_records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what isn't written; the topic stays where it differs from row to row."""
+        return batch.select([*self.sent, *(() if self.topic is not None else ("topic",))])
+
+    def by_topic(self, batch: pa.RecordBatch, first_row: int) -> Iterator[TopicRows]:
+        """Split a batch by topic; rows of one topic stay in their order.
+
+        Raises `SinkRowError` for a null topic: of such a batch nothing is sent.
+        """
+        rows = batch.select(list(self.sent))
+        if self.topic is not None:
+            yield TopicRows(self.topic, rows, first_row)
+            return
+        yield from _split(rows, batch.column("topic"), first_row)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """Rows for one topic, and where they stood in their task."""
+
+    topic: str
+    rows: pa.RecordBatch
+    first_row: int
+    taken: Any = None
+    """Indices into the batch that began at `first_row`; None: the rows are that batch."""
+
+    def row(self, index: int) -> int:
+        """Give the number within the task of a row of these."""
+        return self.first_row + (index if self.taken is None else self.taken[index].as_py())
+
+    def slices(self, most_bytes: int) -> Iterator[TopicRows]:
+        """Cut into pieces of about so many bytes at most; a row is never cut."""
+        pieces = min(-(-self.rows.nbytes // most_bytes), self.rows.num_rows)
+        if pieces <= 1:
+            yield self
+            return
+        step = -(-self.rows.num_rows // pieces)
+        for at in range(0, self.rows.num_rows, step):
+            rows = self.rows.slice(at, step)
+            if self.taken is None:
+                yield TopicRows(self.topic, rows, self.first_row + at)
+            else:
+                yield TopicRows(self.topic, rows, self.first_row, self.taken.slice(at, step))
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
+    """Accept what the JVM sink accepts; other columns are left out, as there."""
+    found: dict[str, DataType] = {}
+    for f in schema.fields:
+        if f.name in _TYPES:
+            if f.name in found:
+                raise SinkSchemaError(f"column {f.name} is there twice: rename one of them")
+            found[f.name] = f.dataType
+    _require(schema, found, "value", "it holds the record's value")
+    if options.topic is None:
+        _require(schema, found, "topic", "or option topic, which sends all rows to one topic")
+    if options.include_headers:
+        _require(schema, found, "headers", "because option includeHeaders is true")
+    for name, kind in found.items():
+        if not (name == "topic" and options.topic is not None) and not _fits(name, kind):
+            raise SinkSchemaError(
+                f"column {name} has type {kind.simpleString()}; it must be {_TYPES[name]}. Cast "
+                "it before writing (for JSON: to_json(struct(…)))."
+            )
+    return SinkColumns(tuple(n for n in SENT if n in found), options.topic)
+
+
+def _require(schema: StructType, found: dict[str, Any], name: str, why: str) -> None:
+    if name in found:
+        return
+    near = [f.name for f in schema.fields if f.name.lower() == name]
+    hint = f" (names count as they are written: rename {near[0]!r})" if near else ""
+    names = ", ".join(f.name for f in schema.fields[:20]) or "none"
+    raise SinkSchemaError(
+        f"a column {name!r} is missing, {why}{hint}; there are: {names}. The sink writes the "
+        "columns value, key, headers, topic and partition."
+    )
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    if name == "partition":
+        return isinstance(kind, t.IntegerType)
+    if name != "headers":
+        text = isinstance(kind, t.StringType | t.CharType | t.VarcharType)
+        return text or (name != "topic" and isinstance(kind, t.BinaryType))
+    if not isinstance(kind, t.ArrayType) or not isinstance(kind.elementType, t.StructType):
+        return False
+    wanted = [("key", t.StringType), ("value", t.BinaryType)]
+    fields = [(f.name, type(f.dataType)) for f in kind.elementType.fields]
+    return fields == wanted
+
+
+def _split(rows: pa.RecordBatch, topics: Any, first_row: int) -> Iterator[TopicRows]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if topics.null_count:
+        row = first_row + pc.index(pc.is_null(topics), True).as_py()
+        raise SinkRowError(
+            f"row {row} of this task has a null in column topic. Fill it, filter such rows out, or "
+            "give option topic, which sends all rows to one topic.",
+            row,
+        )
+    coded: Any = pc.dictionary_encode(topics)
+    names, codes = coded.dictionary, coded.indices
+    if len(names) == 1:
+        yield TopicRows(names[0].as_py(), rows, first_row)
+        return
+    order = pc.array_sort_indices(codes)  # stable: each topic's rows stay in their order
+    counts = pc.value_counts(codes)
+    by_code = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+    at = 0
+    for code, name in enumerate(names.to_pylist()):
+        taken = order.slice(at, by_code[code])
+        at += by_code[code]
+        yield TopicRows(
+            name,
+            pa.RecordBatch.from_arrays(
+                [column.take(taken) for column in rows.columns], schema=rows.schema
+            ),
+            first_row,
+            taken,
+        )

@@ -1,0 +1,229 @@
+"""Rows of one task on their way to the cluster: bounded memory, patience in outages, clear errors.
+
+In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → pieces →
+`send_arrow` → wait for the oldest piece when too many bytes are unacknowledged.
+Must not: wait without a line in the log each 30 s, or make Python objects of rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+from odradek.record.sent_columns import InvalidRowError
+from odradek.spark.options.topic_names import RULE, is_name
+from odradek.spark.problems import MissingTopicError, OutageError
+from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
+from odradek.spark.sink.sink_schema import SinkColumns, TopicRows
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("odradek.spark")
+
+T = TypeVar("T")
+
+LOG_EVERY = 30.0
+TOPIC_PATIENCE = 5.0
+"""Seconds for which a topic that the cluster doesn't know may be a new one."""
+PIECE = 8 << 20
+"""Bytes handed to the producer at a time: what is waited for, piece by piece."""
+_ROW = re.compile(r"^row (\d+)")
+
+
+class SentRows(Protocol):
+    """The part of `ArrowFuture` that the sink needs."""
+
+    @property
+    def rows(self) -> int: ...
+    def done(self) -> bool: ...
+    def exception(self, timeout: float | None = None) -> BaseException | None: ...
+    def errors(self, timeout: float | None = None) -> Any: ...
+
+
+class RowProducer(Protocol):
+    """The part of `odradek.Producer` that the sink needs; tests hand in one of their own."""
+
+    @property
+    def ended(self) -> KafkaError | None: ...
+
+    def cluster_id(self, timeout: float | None = None) -> str: ...
+    def partitions_for(self, topic: str, timeout: float | None = None) -> Sequence[object]: ...
+    def send_arrow(self, topic: str, data: Any) -> SentRows: ...
+    def flush(self, timeout: float | None = None) -> object: ...
+    def explain(self) -> object: ...
+    def close(self, timeout: float = 30.0) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a task waits: in steps of 30 s, each with a line in the log, up to a limit."""
+
+    tolerance: float
+    clock: Clock
+    explain: Callable[[], object]
+
+    def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
+        """Call `attempt(seconds)` until it doesn't run out of time.
+
+        It must be a call that may be made again to go on waiting.
+        """
+        limit = self.tolerance if at_most is None else at_most
+        since = self.clock.now()
+        while True:
+            left = limit - (self.clock.now() - since)
+            try:
+                return attempt(max(0.0, min(LOG_EVERY, left)))
+            except KafkaTimeoutError as error:
+                waited = self.clock.now() - since
+                if waited >= limit:
+                    why = f"outageTolerance is {limit:.0f} s"
+                    if at_most is not None:
+                        why = "it never answered before: look at option kafka.bootstrap.servers"
+                    raise OutageError(
+                        f"{what}: waited {waited:.0f} s in vain ({why}). Last error: {error}\n"
+                        f"{self.explain()}"
+                    ) from error
+                logger.warning(
+                    "%s: waiting for %.0f s now, for %.0f s at most. %s", what, waited, limit, error
+                )
+
+
+def window_of(config: Mapping[str, Any]) -> int:
+    """Give the bytes of rows that may be unacknowledged: half of the producer's memory, since rows
+    are there twice for a moment, as Spark gave them and as records.
+    """
+    return int(config["buffer.memory"]) // 2
+
+
+class RowSender:
+    """Sends the batches of one task; its state is what isn't acknowledged yet."""
+
+    def __init__(
+        self,
+        producer: RowProducer,
+        columns: SinkColumns,
+        patience: Patience,
+        *,
+        window: int,
+        first_contact: float | None = None,
+    ) -> None:
+        """`window`: bytes that may be unacknowledged; `first_contact`: seconds until which a
+        cluster must have answered that never did before, None for the usual patience.
+        """
+        self._producer, self._columns, self._patience = producer, columns, patience
+        self._window, self._first_contact = window, first_contact
+        self._unacknowledged: deque[tuple[SentRows, TopicRows, int]] = deque()
+        self._bytes = 0
+        self._known: set[str] = set()
+        self.rows = 0
+        self.first_topic: str | None = None
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand a batch to the producer; waits while too much is unacknowledged."""
+        for of_topic in self._columns.by_topic(batch, self.rows):
+            if of_topic.topic not in self._known:
+                _check_name(of_topic)
+                self.meet(of_topic.topic)
+            for piece in of_topic.slices(min(PIECE, self._window)):
+                self._send(piece)
+        self.rows += batch.num_rows
+
+    def finish(self) -> None:
+        """Wait until every row is acknowledged."""
+        self._patience.wait(self._producer.flush, "acknowledgement of the task's rows")
+        while self._unacknowledged:
+            self._await_oldest()
+
+    def meet(self, topic: str) -> None:
+        """Make sure that the cluster answers, and that it has the topic."""
+        wait, first = self._patience.wait, self._first_contact
+        wait(self._producer.cluster_id, "first contact with the cluster", at_most=first)
+        since = self._patience.clock.now()
+
+        def look(timeout: float) -> None:
+            try:
+                self._producer.partitions_for(topic, min(timeout, TOPIC_PATIENCE))
+            except KafkaTimeoutError as error:
+                unknown = "UNKNOWN_TOPIC" in str(error)
+                if unknown and self._patience.clock.now() - since >= TOPIC_PATIENCE:
+                    raise MissingTopicError(
+                        f"topic {topic!r} doesn't exist (UNKNOWN_TOPIC_OR_PARTITION for "
+                        f"{TOPIC_PATIENCE:.0f} s). It comes from option topic or column topic of "
+                        "the sink; create it, since the sink creates none."
+                    ) from error
+                raise
+
+        wait(look, f"metadata of topic {topic!r}")
+        self._known.add(topic)
+        self.first_topic = self.first_topic or topic
+
+    def _send(self, piece: TopicRows) -> None:
+        size = piece.rows.nbytes
+        while self._unacknowledged and (
+            self._unacknowledged[0][0].done() or self._bytes + size > self._window
+        ):
+            self._await_oldest()
+        try:
+            future = self._producer.send_arrow(piece.topic, piece.rows)
+        except (InvalidRowError, RecordTooLargeError) as error:
+            raise _named(error, piece) from error
+        self._unacknowledged.append((future, piece, size))
+        self._bytes += size
+
+    def _await_oldest(self) -> None:
+        future, piece, size = self._unacknowledged[0]
+        what = f"acknowledgement of {future.rows} rows for topic {piece.topic!r}"
+        error = self._patience.wait(future.exception, what)
+        self._unacknowledged.popleft()
+        self._bytes -= size
+        if error is not None:
+            raise _failure(error, future, piece) from error
+
+
+def _check_name(rows: TopicRows) -> None:
+    """A name that no broker can have would only be asked for; option topic was checked before."""
+    if not is_name(rows.topic):
+        row = rows.row(0)
+        raise SinkRowError(
+            f"row {row} of this task has {rows.topic!r:.120} in column topic, which can't be a "
+            f"topic's name: {RULE}",
+            row,
+        )
+
+
+def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
+    """Say which row of the task it was: the client only knows the piece."""
+    text, row = str(error), None
+    if found := _ROW.match(text):
+        row = piece.row(int(found[1]))
+        text = f"row {row} of this task{text[found.end() :]}"
+    if isinstance(error, RecordTooLargeError):
+        text += (
+            ". Make the row smaller, or raise kafka.max.request.size (and kafka.buffer.memory, "
+            "where it is given), and the topic's max.message.bytes with it"
+        )
+    return SinkRowError(f"{text} (topic {piece.topic!r})", row)
+
+
+def _failure(error: BaseException, future: SentRows, piece: TopicRows) -> KafkaError:
+    """Say how many rows weren't written, and which was the first of them."""
+    import pyarrow.compute as pc
+
+    text = f"{type(error).__name__}: {error}"
+    marked = future.errors(0)
+    if marked is None:
+        return SinkWriteError(f"rows for topic {piece.topic!r} weren't written: {text}")
+    bad: Any = pc.is_valid(marked)
+    first = piece.row(pc.index(bad, True).as_py())
+    count = pc.sum(bad).as_py()
+    return SinkWriteError(
+        f"{count} rows for topic {piece.topic!r} weren't written, or it isn't known; the first is "
+        f"row {first} of this task: {text}"
+    )

@@ -1,0 +1,150 @@
+"""`df.write.format("odradek")` and `writeStream`: what Spark calls, on the driver and in tasks.
+
+In: a schema and options (driver), Arrow batches (tasks). Out: commit messages with row counts.
+Flow: `writer()` checks and is pickled → `write()` in each task → `commit()` or `abort()` on the
+driver, in yet another process. Must not connect when it is made: Spark makes it in several
+processes, for each micro-batch anew. At-least-once is here, `exactly_once` is a module of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.sink.exactly_once import TransactionalTask, check_batch, end_open
+from odradek.spark.sink.sink_clients import make_producer, process_producers
+from odradek.spark.sink.sink_messages import SinkCommit, Task, batch_task, stream_task
+from odradek.spark.sink.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
+from odradek.spark.sink.sink_problems import SinkSchemaError
+from odradek.spark.sink.sink_schema import SinkColumns, check_columns
+from odradek.spark.sink.sink_sending import Patience, RowSender, window_of
+from odradek.spark.tasks.worker_process import task_begins
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger("odradek.spark")
+
+
+def write_rows(
+    options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
+) -> SinkCommit:
+    """Write one task's rows at least once: all are acknowledged by all replicas in sync."""
+    clients, config = process_producers(), options.producer_config()
+    producer, used = clients.checkout(config, fresh=task.attempt > 0)
+    patience = Patience(options.outage_tolerance, SystemClock(), producer.explain)
+    known = used or bool(task.batch)  # a later batch of a query: its cluster has answered before
+    sender = RowSender(
+        producer,
+        columns,
+        patience,
+        window=window_of(config),
+        first_contact=None if known else options.first_contact(task.attempt),
+    )
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                sender.send(batch)
+        if sender.rows:
+            sender.finish()
+    except BaseException:
+        # The next task shall not inherit what is left of this one.
+        clients.drop(producer)
+        raise
+    return SinkCommit(task.partition, sender.rows, task.attempt)
+
+
+def write_task(
+    options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
+) -> SinkCommit:
+    """Write one task's rows with the guarantee that was asked for."""
+    task_begins()
+    if options.delivery == AT_LEAST_ONCE:
+        return write_rows(options, columns, task, batches)
+    writer = TransactionalTask(options, columns, task, make=make_producer, clock=SystemClock())
+    return writer.write(batches)
+
+
+def finish(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
+) -> None:
+    """On the driver: look at the tasks' messages, and say how many rows there are."""
+    if options.delivery == EXACTLY_ONCE:
+        check_batch(options, messages, batch=batch, make=make_producer, clock=SystemClock())
+    commits = [m for m in messages if isinstance(m, SinkCommit)]
+    skipped = sum(1 for c in commits if c.skipped)
+    logger.info(
+        "sink: %s has %d rows of %d tasks%s",
+        "batch query" if batch is None else f"batch {batch}",
+        sum(c.rows for c in commits),
+        len(commits),
+        f", {skipped} of which had written them before" if skipped else "",
+    )
+
+
+class KafkaBatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise SinkSchemaError('a topic can\'t be overwritten: write with .mode("append")')
+        self._options, self._columns = options, check_columns(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition; runs in a Python worker of an executor."""
+        return write_task(self._options, self._columns, batch_task(self._options), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done; their rows are in the topics already."""
+        finish(self._options, messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good: what the others wrote stays."""
+        give_up(self._options, messages, "batch query")
+
+
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the rows of a streaming query, batch after batch.
+
+    The output mode makes no difference, as with the JVM sink: `complete` appends the whole result
+    each time.
+    """
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options, self._columns = options, check_columns(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of a micro-batch; runs in a Python worker of an executor."""
+        return write_task(self._options, self._columns, stream_task(), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """All tasks of the micro-batch are done; runs on the driver."""
+        finish(self._options, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A task failed for good: what the others wrote stays, and comes again on a restart."""
+        give_up(self._options, messages, f"batch {batchId}")
+
+
+def give_up(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str
+) -> None:
+    """On the driver, when a task failed for good: say so, and leave no transaction open."""
+    done = sum(1 for m in messages if m is not None)
+    logger.warning(
+        "sink: %s failed; %d of %d tasks had written their rows by then, and they stay",
+        what,
+        done,
+        len(messages),
+    )
+    if options.delivery == EXACTLY_ONCE:
+        end_open(options, messages, make=make_producer, clock=SystemClock())

@@ -1,0 +1,187 @@
+"""A later run of a plan that Spark keeps: each task resolves its own part anew.
+
+Spark asks a loaded frame for its partitions once and keeps them, for every query over a variable,
+a view or the static side of a join. The JVM connector plans each query. In: a partition as it was
+planned, and the id of the query that runs now. Out: the ranges that its task reads.
+
+All tasks of a query must take the same way, and they can't talk. What all of them are told alike is
+the query's id, which holds the millisecond in which the query was made (UUID version 7). A query
+made after the plan can't be the one that was planned for: its tasks plan. Any other reads what was
+planned, so the first run of a frame has one answer for all tasks and all attempts. A micro-batch
+may have its stream's id, without a time: there each batch's tasks plan.
+
+A task's share of a later plan follows from the first one: a partition's first range begins where
+the log begins by then, its last ends where the options say by then, and one task reads what no
+range was planned for (partitions that were empty, new ones, new topics). So nothing is read twice
+or left out. Must not be used for streams, whose offsets are journalled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+from odradek.spark.driver.bounds import OffsetSpec
+from odradek.spark.driver.contact import Clients
+from odradek.spark.driver.offsets import LATEST
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.tracker import OffsetTracker, Plan
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.problems import MissingTopicError
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+
+logger = logging.getLogger("odradek.spark")
+
+QUERY_ID = "spark.sql.execution.query.id"
+"""The property that Spark gives to all tasks of a query, except for those run through `.rdd`."""
+BATCH_ID = "streaming.sql.batchId"
+"""The property of all tasks of a micro-batch."""
+TIMED = 7
+"""The version of UUIDs that begin with a time in ms."""
+LATE_MS = 60_000
+"""So long after its plan a task asks whether the log went on, to say so."""
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a planned partition stands for in later runs."""
+
+    planned_at: int
+    """Milliseconds since 1970, by the clock of the driver's machine, as in the query's id."""
+    first: bool = True
+    last: bool = True
+    planned: frozenset[TopicPartition] | None = None
+    """All partitions with a range, for the one task that reads the others; None for the rest."""
+
+
+def shares(ranges: Sequence[OffsetRange], planned_at: int) -> list[Share]:
+    """Give each range its share; one share for nobody's partitions where nothing was there."""
+    tps = [r.tp for r in ranges]
+    if not tps:
+        return [Share(planned_at, planned=frozenset())]
+    return [
+        Share(
+            planned_at,
+            first=at == 0 or tps[at - 1] != tp,
+            last=at + 1 == len(tps) or tps[at + 1] != tp,
+            planned=frozenset(tps) if at == 0 else None,
+        )
+        for at, tp in enumerate(tps)
+    ]
+
+
+def made_at(query_id: str | None) -> int | None:
+    """The millisecond in which a query was made; None where its id doesn't tell."""
+    try:
+        known = UUID(query_id or "")
+    except ValueError:
+        return None
+    return known.int >> 80 if known.version == TIMED else None
+
+
+def is_later(share: Share, query_id: str | None, batch_id: str | None) -> bool:
+    """Whether the query that runs was made after the plan, or is a batch that plans by itself."""
+    made = made_at(query_id)
+    if made is None:
+        return batch_id is not None
+    return made > share.planned_at
+
+
+def plan_anew(
+    options: SourceOptions,
+    wanted: OffsetRange | None,
+    share: Share,
+    cluster: str,
+    clients: Clients,
+    clock: Clock,
+) -> Plan:
+    """Resolve the options as a planner does, and keep what one task reads of it.
+
+    Raises what planning raises: `OptionError`, `DataLossError`, `MissingTopicError`, `OutageError`.
+    """
+    options = replace(options, min_partitions=None, max_records_per_partition=None)
+    if share.planned is None and wanted is not None:
+        options = _only(options, wanted.tp)
+    tracker = OffsetTracker(options, clients, clock)
+    tracker.expect(cluster)
+    try:
+        plan = tracker.plan_batch()
+    except MissingTopicError:
+        if share.planned is not None:
+            raise  # for the whole query
+        return Plan([], cluster, {}, None)
+    kept = [part for r in plan.ranges for part in _share_of(r, wanted, share)]
+    return replace(plan, ranges=kept)
+
+
+def _share_of(found: OffsetRange, wanted: OffsetRange | None, share: Share) -> list[OffsetRange]:
+    if wanted is None or found.tp != wanted.tp:
+        return [] if found.tp in (share.planned or ()) else [found]
+    start = found.start if share.first else max(found.start, wanted.start)
+    until = found.until if share.last else min(found.until, wanted.until)
+    return [OffsetRange(found.tp, start, until)] if start < until else []
+
+
+def _only(options: SourceOptions, tp: TopicPartition) -> SourceOptions:
+    """The same query over one partition: nothing is asked about the others."""
+    return replace(
+        options,
+        topics=(tp.topic,),
+        assigned=(tp,),
+        pattern=None,
+        starting=_part_of(options.starting, tp),
+        ending=_part_of(options.ending, tp),
+    )
+
+
+def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
+    return replace(
+        spec,
+        offsets={named: at for named, at in spec.offsets.items() if named == tp},
+        times={named: at for named, at in spec.times.items() if named == tp},
+    )
+
+
+class OldPlans:
+    """Tells once of each plan that is read late while its log goes on.
+
+    A frame that was made before the plan and is run later (`collect()` after `count()`) reads what
+    was planned, and nothing tells its tasks from those of a first run that takes long.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def look(
+        self,
+        options: SourceOptions,
+        wanted: OffsetRange,
+        share: Share,
+        consumer: ClusterConsumer,
+        date_ms: int,
+    ) -> None:
+        """Warn where a range ends before its log does, long after it was planned to be all."""
+        age = date_ms - share.planned_at
+        latest = LATEST in (options.ending.bound, options.ending.offsets.get(wanted.tp))
+        if age < LATE_MS or not share.last or not latest or share.planned_at in self._told:
+            return
+        try:
+            end = consumer.end_offsets([wanted.tp], timeout=LOOK_S)[wanted.tp]
+        except KafkaError:
+            return  # the rows are read; this is only a word about others
+        if end > wanted.until:
+            self._told.add(share.planned_at)
+            logger.warning(
+                "%s is read up to offset %d, where the query was planned %d s ago, and goes on to "
+                "%d. If this frame was read before (count(), then collect() or .rdd), load it anew "
+                "or make a query now: frame.select('*').collect()",
+                wanted.tp,
+                wanted.until,
+                age // 1000,
+                end,
+            )

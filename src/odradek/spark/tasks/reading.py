@@ -1,0 +1,404 @@
+"""A task: one range of one partition, from the process's client to batches as Spark wants them.
+
+In: a range, a consumer, columns. Out: an iterator of Arrow batches of useful size that ends exactly
+at the range's end. Must not ask for metadata, and must not wait for ever: it ends with an error
+that names the partition when nothing comes although brokers answer, or when an outage is too long.
+
+    fetch → decode (cut at `until`) → gather small batches / slice large ones → Spark's socket
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.clients.consumer.records import LogTruncationError
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from odradek.spark.driver.discovery import CONFIRM_S
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.problems import (
+    DataLossError,
+    NoProgressError,
+    OutageError,
+    UndecodableValueError,
+)
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, known_topic_id
+from odradek.spark.values.decoding import Decoder, ValueDecodeError
+from odradek.spark.values.event_times import check_times
+from odradek.spark.values.schema import fit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("odradek.spark")
+
+ENOUGH_ROWS, MOST_ROWS = 16_384, 65_536
+ENOUGH_BYTES, MOST_BYTES = 8 << 20, 32 << 20
+"""A batch is handed on when it has enough rows or bytes, and cut when it has more than most.
+
+Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies a whole batch, and
+Arrow's 32-bit offsets end at 2 GiB for a column.
+"""
+POLL_S = 1.0
+PAUSE_S = 0.1
+"""After an error that comes at once, so that it isn't asked for again in a spin."""
+LOOK_EVERY_S = 5.0
+"""How long a partition may give nothing before its broker is asked whether it answers."""
+PROBE_S, DESCRIBE_S = 10.0, 5.0
+LOG_EVERY_S = 30.0
+AGAIN = (
+    "Rows were read before it was noticed, and they may be of either topic: this attempt fails "
+    "although failOnDataLoss is false. Start the query again if Spark doesn't try again itself: "
+    "the new attempt leaves the range out."
+)
+
+
+class Gatherer:
+    """Joins small batches and cuts large ones, in order."""
+
+    __slots__ = ("_bytes", "_pending", "_rows")
+
+    def __init__(self) -> None:
+        self._pending: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch; give what is large enough."""
+        if self._rows + batch.num_rows > MOST_ROWS or self._bytes + batch.nbytes > MOST_BYTES:
+            yield from self.flush()
+        if batch.num_rows > MOST_ROWS or batch.nbytes > MOST_BYTES:
+            yield from _cut(batch)
+            return
+        self._pending.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= ENOUGH_ROWS or self._bytes >= ENOUGH_BYTES:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Give what is left."""
+        pending, self._pending, self._rows, self._bytes = self._pending, [], 0, 0
+        if len(pending) == 1:
+            yield pending[0]
+        elif pending:
+            import pyarrow as pa
+
+            yield from pa.Table.from_batches(pending).combine_chunks().to_batches()
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut in equal numbers of rows, and in halves where large records make a piece too large."""
+    step = max(1, -(-batch.num_rows // -(-batch.num_rows // MOST_ROWS)))
+    for at in range(0, batch.num_rows, step):
+        yield from _halved(batch.slice(at, step))
+
+
+def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows < 2 or batch.nbytes <= MOST_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _halved(batch.slice(0, half))
+    yield from _halved(batch.slice(half))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How a task deals with waiting and with records that are gone."""
+
+    poll_timeout: float
+    outage_tolerance: float
+    fail_on_data_loss: bool
+    null_timestamps: bool = False
+    """Whether a timestamp that Spark can't hold is null; else it is an error."""
+
+
+class Silence:
+    """How long a partition gave nothing, told apart: an outage, a silent broker, a topic gone.
+
+    Only what lies between two looks that were answered counts against pollTimeoutMs: the broker may
+    come back in the middle of a look, and what was before that look is an outage's time.
+    """
+
+    def __init__(
+        self,
+        consumer: ClusterConsumer,
+        wanted: OffsetRange,
+        limits: ReadLimits,
+        clock: Clock,
+        goes_on: Callable[[int], bool],
+    ) -> None:
+        """`goes_on(offset)`: asked before it is given up, and says whether it reads elsewhere."""
+        self._consumer, self._wanted = consumer, wanted
+        self._limits, self._clock, self._goes_on = limits, clock, goes_on
+        self._every = min(LOOK_EVERY_S, limits.poll_timeout, limits.outage_tolerance)
+        self.over()
+
+    def over(self) -> None:
+        """Begin anew: something came, or it was Spark that we waited for."""
+        self._since = self._logged_at = self._clock.now()
+        self._look_at = self._since + self._every
+        self._answered_from: float | None = None
+        self._gone_from: float | None = None
+
+    def lasts(self, at: int, last_error: KafkaError | None) -> bool:
+        """Look whether to wait on; False when the partition is gone and that is allowed."""
+        if self._clock.now() < self._look_at:
+            return True
+        tp, limits = self._wanted.tp, self._limits
+        place = (
+            f"{tp} gave nothing at offset {at} (of {self._wanted.start} to {self._wanted.until})"
+        )
+        why = f" Last error: {last_error}." if last_error is not None else ""
+        answers = self._answers()
+        now = self._clock.now()
+        if answers:
+            self._gone_from = None
+            if self._answered_from is None:
+                self._answered_from = now
+            answered = now - self._answered_from
+            if answered >= limits.poll_timeout:
+                if self._goes_on(at):
+                    self.over()
+                    return True
+                raise NoProgressError(
+                    f"{place} for {answered:.0f} s although its broker answers "
+                    f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
+                )
+            left = self._answered_from + limits.poll_timeout - now
+            self._look_at = now + min(self._every, left)
+            return True
+        self._answered_from = None
+        if self._is_gone():
+            return False
+        now = self._clock.now()
+        silent = now - self._since
+        if self._gone_from is not None:
+            return True
+        if silent >= limits.outage_tolerance:
+            raise OutageError(
+                f"{place}: no broker answered for {silent:.0f} s (outageTolerance).{why}\n"
+                f"{self._consumer.explain()}"
+            )
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            logger.warning("%s: no broker answers, waiting since %.0f s.%s", place, silent, why)
+        return True
+
+    def _answers(self) -> bool:
+        try:
+            self._consumer.end_offsets([self._wanted.tp], timeout=PROBE_S)
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            return False
+        return True
+
+    def _is_gone(self) -> bool:
+        """Whether the partition was deleted, seen for long enough; raises where that must not be.
+
+        For the client a partition that no broker has any more looks like an outage.
+        """
+        tp = self._wanted.tp
+        try:
+            described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
+            there = any(found.partition == tp.partition for found in described.partitions)
+        except UnknownTopicOrPartitionError:
+            there = False
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._gone_from = None
+            return False
+        now = self._clock.now()
+        if there:
+            self._gone_from = None
+            return False
+        if self._gone_from is None:
+            self._gone_from = now
+        if now - self._gone_from < CONFIRM_S:
+            return False
+        text = f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)"
+        if self._limits.fail_on_data_loss:
+            raise DataLossError([text])
+        logger.warning("%s; its range ends because failOnDataLoss is false", text)
+        return True
+
+
+class RangeReader:
+    """Reads one range; its state is where it stands and since when nothing came."""
+
+    def __init__(
+        self,
+        consumer: ClusterConsumer,
+        wanted: OffsetRange,
+        topic_id: str | None,
+        limits: ReadLimits,
+        clock: Clock,
+    ) -> None:
+        self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
+        self._limits, self._clock = limits, clock
+        self._silence = Silence(consumer, wanted, limits, clock, self._goes_on)
+        self._has_rows = False
+
+    def batches(
+        self, columns: Sequence[str], target: pa.Schema, decoder: Decoder | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the range's records in batches of exactly the target schema."""
+        named = decoder is not None or self._checks_times(columns)
+        fetched = [*columns, *(("offset",) if named and "offset" not in columns else ())]
+        gatherer, silence = Gatherer(), self._silence
+        self._assign_at(self._wanted.start)
+        if not self._is_planned_topic():
+            return
+        at = self._wanted.start
+        silence.over()
+        while at < self._wanted.until:
+            batch, last_error = self._polled(fetched)
+            position = self._consumer.position(self._wanted.tp)
+            if position > at:
+                at = position
+                silence.over()
+            elif not silence.lasts(at, last_error):
+                break
+            if batch is not None and batch.num_rows:
+                self._has_rows = True
+                for ready in gatherer.add(self._fitted(batch, columns, target, decoder)):
+                    yield ready
+                    # Time that Spark took to drain isn't time that the broker was silent.
+                    silence.over()
+        # Before the last batch goes out: an error here fails the task, and with it all it gave.
+        if self._is_planned_topic():
+            yield from gatherer.flush()
+
+    def _assign_at(self, offset: int) -> None:
+        self._consumer.assign([self._wanted.tp], until={self._wanted.tp: self._wanted.until})
+        self._consumer.seek(self._wanted.tp, offset)
+
+    def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
+        """Give what came, and the error because of which nothing did; raises what won't pass."""
+        try:
+            return self._consumer.poll_arrow(timeout=POLL_S, columns=fetched), None
+        except OffsetOutOfRangeError as error:
+            lost = error
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._clock.pause(PAUSE_S)
+            return None, error
+        return None, self._skip_lost(self._consumer.position(self._wanted.tp), lost)
+
+    def _fitted(
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[str],
+        target: pa.Schema,
+        decoder: Decoder | None,
+    ) -> pa.RecordBatch:
+        if self._checks_times(columns):
+            check_times(batch, self._wanted.tp, self._consumer, self._clock)
+        if decoder is None:
+            return fit(batch, columns, target)
+        try:
+            return fit(batch, columns, target, decoder.decode)
+        except ValueDecodeError as error:
+            offset = batch.column("offset")[error.row].as_py()
+            raise UndecodableValueError(
+                f"{self._wanted.tp}: the value at offset {offset} doesn't fit option valueSchema "
+                f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
+            ) from None
+
+    def _checks_times(self, columns: Sequence[str]) -> bool:
+        return "timestamp" in columns and not self._limits.null_timestamps
+
+    def _goes_on(self, at: int) -> bool:
+        """A partition gave nothing for pollTimeoutMs: whether that is because its topic was made
+        anew, or its log doesn't hold the offset any more. The client may not have heard of it yet,
+        where pollTimeoutMs is short. Raises where rows may not be lost.
+        """
+        tp, until = self._wanted.tp, self._wanted.until
+        try:
+            described = self._consumer.describe([tp.topic], timeout=DESCRIBE_S)[tp.topic]
+            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
+            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            return False
+        if not self._is_planned_topic(described.topic_id):
+            self._consumer.seek(tp, until)
+            return True
+        if not begin <= at <= end:
+            lost = OffsetOutOfRangeError(f"{tp} at {at}")
+            return self._skip_lost(at, lost) is None
+        if at < end or self._limits.fail_on_data_loss:
+            return False
+        logger.warning(
+            "%s: the log holds %d to %d, and the range ends at %d; going on there because "
+            "failOnDataLoss is false",
+            *(tp, begin, end, until),
+        )
+        self._consumer.seek(tp, until)
+        return True
+
+    def _is_planned_topic(self, described: str | None = None) -> bool:
+        """Whether it isn't a topic that only has the same name; raises where that can't be let go.
+
+        Rows that came already can't be taken back, so then failOnDataLoss doesn't help.
+        `described`: its id by a fresh description, which says more than what the client knows.
+        """
+        topic = self._wanted.tp.topic
+        now = described or known_topic_id(self._consumer, topic)
+        if self._topic_id is None or now in (None, self._topic_id):
+            return True
+        text = (
+            f"topic {topic} was deleted and made anew while the query ran: planned with "
+            f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
+        )
+        if self._limits.fail_on_data_loss:
+            raise DataLossError([text])
+        if self._has_rows:
+            raise DataLossError([text], advice=AGAIN)
+        logger.warning(
+            "%s: %s; its range ends because failOnDataLoss is false", self._wanted.tp, text
+        )
+        return False
+
+    def _skip_lost(self, at: int, cause: OffsetOutOfRangeError) -> KafkaError | None:
+        """Go to where the log begins now, if losing what was before is allowed.
+
+        Gives the error where the cluster doesn't say where that is: the next poll leads here again.
+        """
+        tp, until = self._wanted.tp, self._wanted.until
+        if not self._is_planned_topic():
+            self._consumer.seek(tp, until)
+            return None
+        try:
+            begin = self._consumer.beginning_offsets([tp], timeout=PROBE_S)[tp]
+            end = self._consumer.end_offsets([tp], timeout=PROBE_S)[tp]
+        except KafkaError as error:
+            _pass_on_unless_retriable(error)
+            self._clock.pause(PAUSE_S)
+            return error
+        cut = isinstance(cause, LogTruncationError)
+        if begin <= at <= end and not cut:
+            self._clock.pause(PAUSE_S)
+            return cause  # a leader that had only just taken over; the next fetch will do
+        wanted = f"the range {self._wanted.start} to {until}"
+        text = (
+            f"{tp}: an election without all records cut the log while {wanted} was read; up to "
+            f"offset {at} it was read from the old log (OFFSET_OUT_OF_RANGE)"
+            if cut
+            else f"{tp}: offset {at} of {wanted} isn't in the log, which holds {begin} to {end} "
+            "(OFFSET_OUT_OF_RANGE)"
+        )
+        if self._limits.fail_on_data_loss:
+            raise DataLossError([text]) from cause
+        goal = min(max(begin, at), until) if at <= end else until
+        logger.warning("%s; going on at %d because failOnDataLoss is false", text, goal)
+        self._assign_at(goal)
+        return None
+
+
+def _pass_on_unless_retriable(error: KafkaError) -> None:
+    if error.fatal or not error.retriable:
+        raise error

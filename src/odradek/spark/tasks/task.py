@@ -1,0 +1,204 @@
+"""What runs in a Python worker of an executor: one range of one partition, from plan to batches.
+
+In: the partition that a planner pickled, the query's options and schema. Out: the iterator of
+Arrow batches that Spark drains. Must not plan, and must not ask for metadata that the planner
+shipped. `reading` does the reading, `worker_clients` keeps the client between tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from odradek.common.errors import KafkaError
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.tracker import Plan
+from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.tasks.later_runs import (
+    BATCH_ID,
+    QUERY_ID,
+    OldPlans,
+    Share,
+    is_later,
+    plan_anew,
+    shares,
+)
+from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.worker_clients import (
+    ClusterConsumer,
+    Hint,
+    known_topic_id,
+    process_clients,
+)
+from odradek.spark.tasks.worker_process import task_begins
+from odradek.spark.values.decoding import Decoder
+from odradek.spark.values.schema import arrow_schema, check_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+FETCHED_AHEAD = 24 << 20
+"""Bytes a worker may have fetched and under way (`fetch.max.bytes` unless the user says it).
+
+Half of it waits and half is under way, so about three answers of 8 MB at most.
+"""
+
+
+class KafkaInputPartition(InputPartition):
+    """One range of one partition, with the cluster's picture that spares a task the metadata.
+
+    A batch query's has a share, for what its later runs read; None: the range is all, always.
+    """
+
+    def __init__(
+        self,
+        wanted: OffsetRange | None,
+        cluster: str,
+        topic_id: str | None,
+        hint: Hint | None,
+        share: Share | None = None,
+    ) -> None:
+        super().__init__("nothing" if wanted is None else str(wanted.tp))
+        self.wanted, self.cluster, self.topic_id, self.hint = wanted, cluster, topic_id, hint
+        self.share = share
+
+
+def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
+    """Pack a plan for its tasks: one partition of Spark for each range."""
+    return [
+        KafkaInputPartition(wanted, plan.cluster, plan.topic_ids.get(wanted.tp.topic), plan.hint)
+        for wanted in plan.ranges
+    ]
+
+
+def batch_partitions(plan: Plan, planned_at: int) -> list[KafkaInputPartition]:
+    """Pack a batch query's plan, made at a time in ms, so that later runs of it can be told."""
+    found: list[KafkaInputPartition] = input_partitions(plan)
+    found = found or [KafkaInputPartition(None, plan.cluster, None, plan.hint)]
+    for partition, share in zip(found, shares(plan.ranges, planned_at), strict=True):
+        partition.share = share
+    return found
+
+
+_OLD_PLANS = OldPlans()
+
+
+class TaskClients:
+    """The worker's cached clients as a tracker sees them that plans within a task."""
+
+    def __init__(self, options: SourceOptions, partition: KafkaInputPartition) -> None:
+        self._config, self._hint = task_config(options, partition.cluster), partition.hint
+        self._fresh = _attempt() > 0
+        self._client: ClusterConsumer | None = None
+
+    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer:
+        """Give the client that reads afterwards; it differs from a planner's in what it fetches."""
+        self._client = process_clients().checkout(self._config, self._hint, fresh=self._fresh)
+        return self._client
+
+    def drop(self, client: ClusterConsumer) -> None:
+        """Forget one that failed."""
+        process_clients().drop(client)
+
+    def release(self) -> None:
+        """The plan is made; the client is kept for reading."""
+        if self._client is not None:
+            process_clients().release(self._client)
+
+
+def read_partition(
+    options: SourceOptions, schema: StructType, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """Read one partition in a task; the generator of batches that Spark drains."""
+    if not isinstance(partition, KafkaInputPartition):
+        return  # Spark replaces an empty list of partitions by one InputPartition(None)
+    task_begins()
+    for due in _due(options, partition):
+        yield from _read_range(options, schema, due)
+
+
+def _due(options: SourceOptions, partition: KafkaInputPartition) -> Iterator[KafkaInputPartition]:
+    """What this task reads: what was planned, or in a later run its share of the log by now."""
+    share = partition.share
+    if share is None or not is_later(share, _property(QUERY_ID), _property(BATCH_ID)):
+        if partition.wanted is not None:
+            yield partition
+        return
+    clients = TaskClients(options, partition)
+    try:
+        plan = plan_anew(
+            options, partition.wanted, share, partition.cluster, clients, SystemClock()
+        )
+    finally:
+        clients.release()
+    yield from input_partitions(plan)
+
+
+def _read_range(
+    options: SourceOptions, schema: StructType, partition: KafkaInputPartition
+) -> Iterator[pa.RecordBatch]:
+    wanted = partition.wanted
+    if wanted is None:
+        return
+    clients = process_clients()
+    config = task_config(options, partition.cluster)
+    consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
+    known = known_topic_id(consumer, wanted.tp.topic)
+    if None not in (known, partition.topic_id) and known != partition.topic_id:
+        # This worker last read the topic before it was made anew; the planner knows better.
+        consumer = clients.checkout(config, partition.hint, fresh=True)
+    columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
+    limits = ReadLimits(
+        options.poll_timeout,
+        options.outage_tolerance,
+        options.fail_on_data_loss,
+        options.null_timestamps,
+    )
+    clock = SystemClock()
+    reader = RangeReader(consumer, wanted, partition.topic_id, limits, clock)
+    begun = clock.date_ms()
+    try:
+        yield from reader.batches(columns, target, decoder_of(options, columns, target))
+        if partition.share is not None:
+            _OLD_PLANS.look(options, wanted, partition.share, consumer, begun)
+    except KafkaError:
+        # Whatever it was, the next task shall not inherit it; Spark ends this worker anyway.
+        clients.drop(consumer)
+        raise
+    finally:
+        clients.release(consumer)  # also where Spark wants no more (a limit); dropped is dropped
+
+
+def decoder_of(
+    options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
+) -> Decoder | None:
+    """What decodes the values, where that is asked for and the query reads them at all."""
+    if options.value_format is None or "value" not in columns:
+        return None
+    kind = target.field(columns.index("value")).type
+    return options.value_format.decoder(kind)
+
+
+def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
+    """What a task's client is made with: what it may fetch ahead is bounded for small executors."""
+    config = options.consumer_config(cluster)
+    config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
+    return config
+
+
+def _attempt() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
+
+
+def _property(name: str) -> str | None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)

@@ -1,0 +1,1 @@
+"""Columns: the source's schema, and values decoded from JSON and Avro."""

@@ -1,0 +1,243 @@
+"""Avro values decoded to columns on the way to Spark.
+
+In: the column `value` as it came. Out: a struct column of the type that the Avro schema gives, by
+the rules of Spark's `from_avro`. Must not: know Kafka or a cluster, or ask a schema registry.
+
+fastavro makes plain values of the bytes, Arrow makes columns of them: dates, times, decimals and
+maps are columns that are taken for something else, not objects (see `avro_schema`).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.spark.options.option_values import INT_MAX, choice, whole
+from odradek.spark.problems import OptionError
+from odradek.spark.values.avro_resolution import clash
+from odradek.spark.values.avro_schema import AvroSchema, avro_schema
+from odradek.spark.values.decoding import ValueDecodeError, in_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+WRITER, READER = "valueSchema", "avroSchema"
+_ID_AT, _RECORD_AT = 1, 5
+"""In Confluent's wire format: a zero, the schema's id in four bytes, the record."""
+_UNREADABLE = (EOFError, IndexError, ValueError, OverflowError, KeyError, struct.error)
+"""What fastavro raises over bytes that aren't of the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat:
+    """How Avro values are decoded; plain data, so it travels to tasks."""
+
+    written_text: str
+    read_text: str | None = None
+    """The schema that values are read as; None: the one they were written with."""
+    confluent: bool = False
+    ids: tuple[int, ...] = ()
+    """The ids of schemas in Confluent's format that the written one stands for; empty: all."""
+    fail_fast: bool = False
+
+    def schemas(self) -> tuple[AvroSchema, AvroSchema | None]:
+        """Read both schemas."""
+        written = avro_schema(self.written_text, WRITER)
+        if self.read_text is None:
+            return written, None
+        read = avro_schema(self.read_text, READER)
+        why = clash(written.parsed, read.parsed)
+        if why:
+            raise OptionError(f"option {READER} can't read what option {WRITER} wrote: {why}")
+        return written, read
+
+    def schema(self) -> StructType:
+        """Give the type of the column `value`."""
+        written, read = self.schemas()
+        return (read or written).spark
+
+    def decoder(self, target: pa.StructType) -> AvroDecoder:
+        """Make what decodes the values of one task."""
+        return AvroDecoder(target, self)
+
+
+def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroFormat:
+    """Read the options of Avro values (names in small letters)."""
+    require_fastavro()
+    written = plain.get("valueschema", "").strip()
+    if not written:
+        raise OptionError(
+            "option valueFormat is avro, which needs option valueSchema: the Avro schema, as JSON, "
+            "that the values were written with"
+        )
+    confluent = choice(plain, "avroWireFormat", "plain", "confluent") == "confluent"
+    ids = [text for text in plain.get("avroschemaid", "").split(",") if text.strip()]
+    if ids and not confluent:
+        raise OptionError("option avroSchemaId is given without avroWireFormat=confluent")
+    made = AvroFormat(
+        written,
+        plain.get("avroschema", "").strip() or None,
+        confluent,
+        tuple(whole("avroSchemaId", text, INT_MAX, least=0) for text in ids),
+        fail_fast,
+    )
+    made.schemas()  # whether they can be used
+    return made
+
+
+def require_fastavro() -> None:
+    """Say what is missing, and where."""
+    try:
+        import fastavro  # noqa: F401
+    except ImportError:
+        raise OptionError(
+            "option valueFormat is avro, which needs the package fastavro, here and on every "
+            "executor: pip install 'odradek[avro]'"
+        ) from None
+
+
+class AvroDecoder:
+    """Decodes the values of one task."""
+
+    def __init__(self, target: pa.StructType, form: AvroFormat) -> None:
+        import pyarrow as pa
+
+        require_fastavro()
+        from fastavro import schemaless_reader
+        from fastavro.read import SchemaResolutionError
+
+        self._read: Any = schemaless_reader
+        self._target, self._form = target, form
+        written, read = form.schemas()
+        self._written, self._wanted = written.parsed, read.parsed if read else None
+        self._raw = (read or written).raw
+        self._begin = _RECORD_AT if form.confluent else 0
+        self._refused = (*_UNREADABLE, pa.ArrowInvalid, SchemaResolutionError)
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Give the struct of each value; null where a value is null."""
+        return in_parts(self._part, values, self._target)
+
+    def _part(self, values: pa.Array, first: int) -> pa.Array:
+        rows: list[dict[str, Any] | None] = []
+        for number, value in enumerate(values.to_pylist()):
+            try:
+                rows.append(None if value is None else self._record(value))
+            except self._refused as error:
+                rows.append(self._misfit(first + number, error))
+        return self._column(rows, first)
+
+    def _record(self, value: bytes) -> dict[str, Any]:
+        """Read one record, all bytes of it."""
+        stream = io.BytesIO(value)
+        if self._begin:
+            self._check_header(value)
+            stream.seek(self._begin)
+        found: dict[str, Any] = self._read(stream, self._written, self._wanted)
+        if stream.tell() != len(value):
+            left = len(value) - stream.tell()
+            raise ValueError(f"the record ends {left} bytes before the value does")
+        return found
+
+    def _check_header(self, value: bytes) -> None:
+        if len(value) < _RECORD_AT or value[0] != 0:
+            raise ValueError("no zero and four bytes of a schema's id stand before the record")
+        number = int.from_bytes(value[_ID_AT:_RECORD_AT], "big")
+        if self._form.ids and number not in self._form.ids:
+            raise ValueError(f"its schema has id {number}, which option avroSchemaId doesn't name")
+
+    def _column(self, rows: list[dict[str, Any] | None], first: int) -> pa.Array:
+        """Make the column; of records that none can hold, like a time in year 300000, a misfit.
+
+        They are found by halves: one by one would take a second for a part with one of them.
+        """
+        import pyarrow as pa
+
+        try:
+            return shaped(pa.array(rows, self._raw), self._target)
+        except self._refused as error:
+            if len(rows) == 1:
+                return shaped(pa.array([self._misfit(first, error)], self._raw), self._target)
+        half = len(rows) // 2
+        return pa.concat_arrays(
+            [self._column(rows[:half], first), self._column(rows[half:], first + half)]
+        )
+
+    def _misfit(self, row: int, error: Exception) -> dict[str, Any]:
+        if not self._form.fail_fast:
+            return {}  # a struct of nulls
+        why = "the value ends within the record" if isinstance(error, EOFError) else str(error)
+        raise ValueDecodeError(row, why) from None
+
+
+def shaped(raw: pa.Array, target: pa.DataType) -> pa.Array:
+    """Take plain columns for what they mean; raises where a value has no meaning."""
+    import pyarrow as pa
+
+    if raw.type == target:
+        return raw
+    if pa.types.is_struct(target):
+        children = zip(raw.flatten(), target, strict=True)
+        return pa.StructArray.from_arrays(
+            [shaped(child, field.type) for child, field in children],
+            fields=list(target),
+            mask=_nulls(raw),
+        )
+    if pa.types.is_list(target):
+        items = shaped(raw.values, target.value_type)
+        return pa.ListArray.from_arrays(raw.offsets, items, type=target, mask=_nulls(raw))
+    if pa.types.is_map(target):
+        return _map(raw, target)
+    if pa.types.is_decimal(target):
+        return _decimals(raw, target)
+    return raw.cast(target)
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _map(raw: pa.Array, target: pa.MapType) -> pa.Array:
+    """Make a map of lists of entries; of entries with one key the last one counts, as in Java."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys, items = raw.values.flatten()
+    offsets = raw.offsets
+    rows = pc.list_parent_indices(raw)
+    entries = pa.table({"row": rows, "key": keys, "at": pa.array(range(len(keys)), pa.int64())})
+    last = entries.group_by(["row", "key"]).aggregate([("at", "max")]).column("at_max")
+    if len(last) < len(keys):
+        chosen = last.combine_chunks().sort()
+        kept_rows = rows.take(chosen)
+        counts = [0] * (len(raw) + 1)
+        for row in kept_rows.to_pylist():
+            counts[row + 1] += 1
+        for n in range(len(raw)):
+            counts[n + 1] += counts[n]
+        keys, items, offsets = keys.take(chosen), items.take(chosen), pa.array(counts, pa.int32())
+    found = pa.MapArray.from_arrays(
+        offsets, shaped(keys, target.key_type), shaped(items, target.item_type), mask=_nulls(raw)
+    )
+    return found if found.type == target else found.cast(target)
+
+
+def _decimals(raw: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+    """Take big-endian numbers of any length for decimals."""
+    import pyarrow as pa
+
+    most = 10**target.precision
+    words: list[bytes] = []
+    for given in raw.to_pylist():
+        if given == b"":
+            raise ValueError("a decimal has no bytes")
+        number = int.from_bytes(given or b"", "big", signed=True)
+        if not -most < number < most:
+            raise ValueError(f"a decimal has more than {target.precision} digits")
+        words.append(number.to_bytes(16, "little", signed=True))
+    valid = raw.is_valid().buffers()[1] if raw.null_count else None
+    return pa.Array.from_buffers(target, len(raw), [valid, pa.py_buffer(b"".join(words))])

@@ -1,0 +1,58 @@
+"""Timestamps that Spark's column can't hold: microseconds in 64 bits end in the year 294246.
+
+In: a batch as the client decoded it, where such a timestamp is null (no other is). Out: nothing, or
+an error that names the record and what its producer wrote. Must not decide what to do about it:
+option outOfRangeTimestamps does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.common.errors import KafkaError
+from odradek.spark.problems import TimestampRangeError
+from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.common.types import TopicPartition
+
+LOOK_S = 10.0
+"""Seconds for reading the record once more, to say what its timestamp is."""
+
+
+def check_times(
+    batch: pa.RecordBatch, tp: TopicPartition, consumer: ClusterConsumer, clock: Clock
+) -> None:
+    """Raise `TimestampRangeError` for the first timestamp that isn't there.
+
+    The batch must have the columns timestamp and offset. The consumer is of no use afterwards.
+    """
+    if not batch.column("timestamp").null_count:
+        return
+    import pyarrow.compute as pc
+
+    row = pc.index(pc.is_null(batch.column("timestamp")), True).as_py()
+    offset = batch.column("offset")[row].as_py()
+    written = _written(tp, offset, consumer, clock)
+    raise TimestampRangeError(
+        f"{tp}: the record at offset {offset} has the timestamp {written}, which Spark's column "
+        "timestamp can't hold (it counts microseconds in 64 bits and ends in the year 294246): the "
+        "clock or the unit of whoever wrote it is wrong. With option outOfRangeTimestamps=null "
+        "such timestamps are null; a schema without the column timestamp reads the topic as well."
+    )
+
+
+def _written(tp: TopicPartition, offset: int, consumer: ClusterConsumer, clock: Clock) -> str:
+    """The timestamp as it is in the log; a batch of columns doesn't have it any more."""
+    until = clock.now() + LOOK_S
+    try:
+        consumer.assign([tp], until={tp: offset + 1})
+        consumer.seek(tp, offset)
+        while (left := until - clock.now()) > 0.0:
+            for record in consumer.poll(timeout=left, max_records=1):
+                return f"{record.timestamp_ms} ms"
+    except KafkaError:
+        pass  # it is told without the number
+    return "of which only its place is known"
