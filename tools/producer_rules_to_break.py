@@ -248,7 +248,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a batch that was only half begun keeps flush waiting",
         "R-HO-1",
         "clients/producer/record_accumulator.py",
-        " if b in kept or b in ripe or b in self._ripe}",
+        " if b in kept or b in ready or b in self._ready}",
         "}",
         "tests/unit/clients/producer/test_record_accumulator.py"
         "::test_a_batch_that_was_only_half_begun_keeps_nobody_waiting",

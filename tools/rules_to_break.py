@@ -561,7 +561,7 @@ BREAKAGES = (
     broken(
         "a bad record takes its good neighbours along",
         "R-IN-4",
-        "clients/consumer/fetching/fetched.py",
+        "clients/consumer/fetching/completed_fetch.py",
         "if error.record is None or error.record <= self._start:",
         "if True:",
         "tests/simulation/test_hostile_records.py",

@@ -8,7 +8,7 @@ import pytest
 from tests.interop.other_client import Row, write_all
 
 from odradek.api.consumer import Consumer
-from odradek.clients.consumer.fetching.asked import Asked
+from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
 from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -164,7 +164,7 @@ def test_a_consumer_that_was_closed_leaves_no_fetch_session(
     cluster.create_topic(topic, partitions=1)
     write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
 
-    def begun(client: Consumer) -> Asked:
+    def begun(client: Consumer) -> FetchRequestState:
         client.assign([TopicPartition(topic, 0)])
         read(client, 1)
         assert client.poll(0.1) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.cli.demo.versus.child import Child
+from odradek.cli.demo.versus.child import ReaderProcess
 from odradek.cli.demo.versus.peers import OURS
 
 
@@ -56,11 +56,11 @@ def read(bootstrap, topic, partitions, got, failed):
 """
 
 
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bootstrap: str) -> Child:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bootstrap: str) -> ReaderProcess:
     (tmp_path / "plain_reader.py").write_text(PLAIN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     peer = replace(OURS, reader="plain_reader")
-    return Child(peer, bootstrap, tmp_path / "log", tmp_path)
+    return ReaderProcess(peer, bootstrap, tmp_path / "log", tmp_path)
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -84,7 +84,7 @@ def test_a_reader_s_process_says_what_came_and_is_ended(
     assert [text for _, text in child.heard.errors] == ["I can't reach host:1"]
 
 
-def has_ended(child: Child) -> bool:
+def has_ended(child: ReaderProcess) -> bool:
     child.look()
     return child.heard.ended is not None
 

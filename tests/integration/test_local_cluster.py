@@ -15,7 +15,7 @@ from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.common.types import Address
 from odradek.testing import ClusterStartError, LocalCluster, ToolError, probe
-from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker import JavaSetup, LocalBroker
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.detached import start_time
 from odradek.testing.process import Child, Keeper
@@ -177,7 +177,7 @@ def test_a_paused_broker_may_end_while_it_is_stopped(
     brokers.pause(brokers.brokers[0])
     sends = brokers._signal
 
-    def and_ends(broker: Broker, number: signal.Signals) -> None:
+    def and_ends(broker: LocalBroker, number: signal.Signals) -> None:
         sends(broker, number)
         if broker is brokers.brokers[0]:
             end()

@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction
+from odradek.simulation.checkers.history import (
+    History,
+    Observation,
+    Transaction,
+    TransactionOutcome,
+)
 from odradek.simulation.checkers.history_check import Kind, check
 
 IN = TopicPartition("in", 0)
@@ -29,7 +34,9 @@ class Model:
         for n in range(30):
             made = self.history.sent("source", IN, f"i{n}")
             self.store(made, visible=True)
-            made.outcome = self.rng.choice([Outcome.COMMITTED, Outcome.UNKNOWN])
+            made.outcome = self.rng.choice(
+                [TransactionOutcome.COMMITTED, TransactionOutcome.UNKNOWN]
+            )
         incarnation = {"p": 0, "q": 0}
         for n in range(40):
             producer = self.rng.choice("pq")
@@ -59,8 +66,8 @@ class Model:
         for k in range(self.rng.randrange(1, 4)):
             made.wrote(self.rng.choice(OUT), f"{n}/{k}")
         visible = self.rng.random() < 0.7
-        told = Outcome.COMMITTED if visible else Outcome.ABORTED
-        made.outcome = self.rng.choice([told, told, Outcome.UNKNOWN])
+        told = TransactionOutcome.COMMITTED if visible else TransactionOutcome.ABORTED
+        made.outcome = self.rng.choice([told, told, TransactionOutcome.UNKNOWN])
         self.store(made, visible=visible)
         if visible:
             self.at += len(taken)
@@ -74,11 +81,11 @@ class Model:
         some = self.history.reading("some", partition)
         some.seen = log[start : start + self.rng.randrange(len(log) + 1)]
 
-    def places(self) -> list[tuple[Reading, int]]:
+    def places(self) -> list[tuple[Observation, int]]:
         """Where an output was seen by the one who reads all."""
         return [(r, n) for r in self.whole() for n in range(len(r.seen))]
 
-    def whole(self) -> list[Reading]:
+    def whole(self) -> list[Observation]:
         return [r for r in self.history.readings if r.complete and r.partition != IN]
 
 
@@ -97,7 +104,11 @@ def _lose(model: Model) -> set[Kind]:
     writer = next(t for t in model.history.transactions for w in t.writes if w.value == gone[1])
     # Alone and of an unknown outcome it may as well have been aborted, but for its inputs.
     found = {Kind.LOST_WRITE, Kind.PARTIAL, Kind.INPUT_LOST}
-    sole = writer.outcome is Outcome.UNKNOWN and len(writer.writes) == 1 and not writer.inputs
+    sole = (
+        writer.outcome is TransactionOutcome.UNKNOWN
+        and len(writer.writes) == 1
+        and not writer.inputs
+    )
     return set() if sole else found
 
 

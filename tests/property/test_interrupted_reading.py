@@ -20,7 +20,7 @@ from tests.unit.api.loopback_scene import PATIENCE, one_broker
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.hand_over import HandOver
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.common.types import TopicPartition
@@ -28,7 +28,7 @@ from odradek.common.types import TopicPartition
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
 MOST = 30
-FINAL = {HandOver.done.__code__: "_before", Fetched._walk.__code__: "_row"}
+FINAL = {HandOver.done.__code__: "_before", CompletedFetch._walk.__code__: "_row"}
 """What is stored when records are the caller's: from there to its own code nothing is called."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__

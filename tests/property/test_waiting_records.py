@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.clients.consumer.test_fetched import fetched, rows
 
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
@@ -35,7 +35,7 @@ def answer(waiting: WaitingRecords, state: PartitionState) -> None:
     waiting.add(entry)
 
 
-def take(waiting: WaitingRecords) -> tuple[Fetched, list[int]] | None:
+def take(waiting: WaitingRecords) -> tuple[CompletedFetch, list[int]] | None:
     """One record, as `poll` takes it."""
     entry = waiting.head()
     return None if entry is None else (entry, [row[0] for row in entry.take(1)])

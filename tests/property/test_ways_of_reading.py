@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.common.types import TopicPartition
 from odradek.record import DecodedRecords
 from odradek.simulation import SimulatedCluster, World
@@ -87,15 +87,15 @@ def _rows(batch: pa.RecordBatch) -> list[Row]:
 
 def end_in_time(patch: pytest.MonkeyPatch) -> None:
     """A loop that decodes without end fails, instead of hanging."""
-    decode_on, count = Fetched._decode_on, 0
+    decode_on, count = CompletedFetch._decode_on, 0
 
-    def counted(self: Fetched, *wanted: Any) -> DecodedRecords:
+    def counted(self: CompletedFetch, *wanted: Any) -> DecodedRecords:
         nonlocal count
         count += 1
         assert count < 1000, "it decodes without end"
         return decode_on(self, *wanted)
 
-    patch.setattr(Fetched, "_decode_on", counted)
+    patch.setattr(CompletedFetch, "_decode_on", counted)
 
 
 @pytest.mark.simulation

@@ -17,7 +17,13 @@ from odradek.cli.broker_api_versions import as_dict, as_text
 from odradek.cli.console.consuming import AT_ONCE, CutOffError, Records, assign, subscribe
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.lines import LineParser
-from odradek.cli.console.producing import INTERRUPTED_FLUSH, LOST_KEPT, Lines, Result, run
+from odradek.cli.console.producing import (
+    INTERRUPTED_FLUSH,
+    LOST_KEPT,
+    LineProducer,
+    ProducedLines,
+    run,
+)
 from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -38,10 +44,10 @@ class Scene:
 
     def produce(
         self, given: Iterator[bytes] | list[bytes], *, sync: bool = False, **config: Any
-    ) -> Result:
+    ) -> ProducedLines:
         config = {"bootstrap_servers": self.cluster.bootstrap_servers, **config}
         producer = Producer(_host=self.world.host("produce"), **config)
-        lines = Lines(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
+        lines = LineProducer(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
         settled = producer._config
         limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
         result = run(lines, given, **limits)
@@ -180,7 +186,7 @@ def test_a_line_without_its_parts_ends_the_reading() -> None:
     producer = Producer(
         bootstrap_servers=scene.cluster.bootstrap_servers, _host=scene.world.host("produce")
     )
-    lines = Lines(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
+    lines = LineProducer(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
     with producer:
         result = run(lines, [b"k\tv\n", b"odd\n", b"k\tv\n"], max_block=60, delivery=120)
     assert (result.lines, result.acknowledged, result.lost_lines) == (2, 1, 1)
@@ -248,7 +254,7 @@ def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
 
 
 def test_only_so_many_ranges_are_kept() -> None:
-    result = Result(lines=1000)
+    result = ProducedLines(lines=1000)
     for line in range(1, 1000, 2):
         result.lose(line, "gone")
     assert result.lost_lines == 500

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from odradek.cli.demo import demo, picture
-from odradek.cli.demo.sample import Sample
+from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
 from odradek.record import BatchHeader
 from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
@@ -24,7 +24,7 @@ MOVED = 10.0
 
 
 def story(seed: int = 1, rows: int = ROWS) -> Story:
-    return Simulated(Sample(rows), lambda *_: None, seconds=2 * MOVED, seed=seed).run()
+    return Simulated(FlightSample(rows), lambda *_: None, seconds=2 * MOVED, seed=seed).run()
 
 
 def first(told: Story, words: str) -> float:

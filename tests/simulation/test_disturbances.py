@@ -25,7 +25,7 @@ from odradek.simulation.brokers.topics import NO_LEADER
 from odradek.simulation.faults.fault_arguments import Fault
 from odradek.simulation.faults.hostile_verbs import honest
 from odradek.simulation.runs.explore import run_schedule
-from odradek.simulation.runs.schedule import Client, Schedule, from_json
+from odradek.simulation.runs.schedule import Schedule, ScheduledClient, from_json
 
 pytestmark = pytest.mark.simulation
 
@@ -296,7 +296,7 @@ def test_a_record_lost_without_a_reason_is_still_found(monkeypatch: pytest.Monke
     """What an election takes away is excused; what nothing explains isn't."""
     schedule = Schedule(
         7,
-        (Client("producer-1", "producer", 6, 0.0, {"linger.ms": 0}),),
+        (ScheduledClient("producer-1", "producer", 6, 0.0, {"linger.ms": 0}),),
         (Fault(2.0, "unclean_election", {"partition": 0, "lost": 3}),),
         heal_at=3.0,
     )
@@ -313,7 +313,7 @@ def test_a_record_lost_without_a_reason_is_still_found(monkeypatch: pytest.Monke
 def test_schedules_of_all_verbs_are_kept_in_files() -> None:
     schedule = Schedule(
         1,
-        (Client("producer-1", "producer", 1, volume=60),),
+        (ScheduledClient("producer-1", "producer", 1, volume=60),),
         (
             Fault(0.0, "slow_api", {"api": "Metadata", "seconds": 3.0}),
             Fault(0.1, "answer_error", {"api": "Produce", "code": 20, "count": 2, "done": True}),

@@ -14,15 +14,15 @@ from odradek.clients.producer.settling import Settling
 from odradek.metadata.misled import Misled
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.faults.verbs import VERBS, Fault
-from odradek.simulation.runs.explore import Outcome, explore, run_schedule
+from odradek.simulation.runs.explore import RunOutcome, explore, run_schedule
 from odradek.simulation.runs.random_groups import GROUP_APIS, TRANSACTION_APIS
 from odradek.simulation.runs.schedule import (
     FAMILIES,
     KINDS,
     SHARES,
-    Client,
     Family,
     Schedule,
+    ScheduledClient,
     from_json,
     load,
     random_family,
@@ -40,7 +40,7 @@ SHORT, LONG, PARTS = 4_000, 48, 8
 REGRESSIONS = Path(__file__).parent / "schedules"
 
 
-def tell(outcome: Outcome, *, short: bool) -> str:
+def tell(outcome: RunOutcome, *, short: bool) -> str:
     seed = outcome.schedule.seed
     command = f"odradek simulate replay --seed {seed}{'' if short else ' --long'}"
     return f"{outcome.violation}\nreplay it: {command}\n{outcome.schedule}"
@@ -169,7 +169,7 @@ def test_a_retry_with_a_new_sequence_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_memory_that_is_never_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordAccumulator, "release", lambda self, batch: None)
-    small = Client(
+    small = ScheduledClient(
         "producer",
         "producer",
         200,

@@ -10,7 +10,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.events import Event
 from odradek.simulation.measurements.fleet import Case, Load, run, simulate
 from odradek.simulation.measurements.fleet_figures import bare, by_chance, figures, peak_over_mean
-from odradek.simulation.measurements.fleet_slices import Plan, sample
+from odradek.simulation.measurements.fleet_slices import FleetPlan, sample
 from odradek.simulation.measurements.strategies import JavaBackoff, LiteralBackoff
 
 
@@ -44,7 +44,7 @@ def test_a_fleet_repeats_itself() -> None:
 def test_a_fleet_is_the_sum_of_its_clients_however_they_are_divided() -> None:
     case = Case("odradek", 3, 6.0, seed=9, settings=(("retry.backoff.ms", "200"),))
     whole = simulate(case, range(12))
-    plan = Plan((case,), 12, size=5)
+    plan = FleetPlan((case,), 12, size=5)
     parts = plan.slices()
     assert [(part.first, part.clients) for part in parts] == [(0, 5), (5, 5), (10, 2)]
     total = Load(case)

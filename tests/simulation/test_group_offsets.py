@@ -15,7 +15,7 @@ from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.options.option_table import STREAM
 from odradek.spark.sink.exactly_once import TransactionalTask
-from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
@@ -66,7 +66,7 @@ class Sink:
         return Producer(given, _host=self.scene.world.host("sink"))
 
     def attempt(self, batch: int) -> TransactionalTask:
-        columns, task = SinkColumns(("value",), "t"), Task(0, 0, batch, "query", "run")
+        columns, task = SinkColumns(("value",), "t"), SinkTask(0, 0, batch, "query", "run")
         return TransactionalTask(self.options, columns, task, make=self.make, clock=self)
 
     def write(self, batch: int, *numbers: int) -> SinkCommit:

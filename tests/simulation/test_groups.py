@@ -16,11 +16,11 @@ from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
-from odradek.simulation.coordinators.committed_offsets import CommittedOffsets
-from odradek.simulation.runs.explore import Outcome, explore, run_schedule
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
+from odradek.simulation.runs.explore import RunOutcome, explore, run_schedule
 from odradek.simulation.runs.group_runs import GroupRun
 from odradek.simulation.runs.group_workload import MemberDriver
-from odradek.simulation.runs.schedule import Client, Schedule
+from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 
 pytestmark = pytest.mark.simulation
 
@@ -44,7 +44,7 @@ def test_what_is_made_of_records_is_there_once(chunk: int) -> None:
     assert sum(o.records for o in found)
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: RunOutcome) -> str:
     return f"{outcome.violation}\n{outcome.schedule}"
 
 
@@ -55,14 +55,14 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def members(count: int, protocol: str, **config: Any) -> tuple[Client, ...]:
+def members(count: int, protocol: str, **config: Any) -> tuple[ScheduledClient, ...]:
     """Members that come one after the other, two seconds apart."""
     common = PROTOCOLS[protocol]
     if protocol != "consumer":
         common = common | {"heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
     habits = {"poll": 0.5, "work": 0.01, "most": 100}
     return tuple(
-        Client(f"member-{i}", "member", 0, 2.0 * i, {**common, **config}, habits=habits)
+        ScheduledClient(f"member-{i}", "member", 0, 2.0 * i, {**common, **config}, habits=habits)
         for i in range(count)
     )
 
@@ -142,7 +142,7 @@ def test_a_coordinator_that_gives_one_partition_to_two_is_found(
 
     everything = {"uniform": lambda subscriptions, _: _all_to_all(subscriptions)}
     monkeypatch.setattr(group, "ASSIGNORS", everything)
-    monkeypatch.setattr(group.ConsumerGroup, "_held", lambda _: frozenset())
+    monkeypatch.setattr(group.ConsumerProtocolGroup, "_held", lambda _: frozenset())
     outcome = run_schedule(Schedule(1, members(2, "consumer"), partitions=3, heal_at=6.0))
     assert "which member-0 has" in str(outcome.violation)
 
@@ -155,12 +155,12 @@ def _all_to_all(subscriptions: Any) -> Any:
 
 
 def test_offsets_that_are_committed_too_far_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = CommittedOffsets.commit
+    commit = StoredGroupOffsets.commit
 
-    def further(self: CommittedOffsets, partition: Any, committed: Any) -> None:
+    def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
         commit(self, partition, type(committed)(committed.offset + 5))
 
-    monkeypatch.setattr(CommittedOffsets, "commit", further)
+    monkeypatch.setattr(StoredGroupOffsets, "commit", further)
     outcome = run_schedule(Schedule(1, members(2, "range"), partitions=3, heal_at=8.0))
     assert "is the end of what was handed out" in str(outcome.violation)
 

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.checkers.call_checkers import check_limits
@@ -38,7 +38,7 @@ class Scene:
         waiting = self.client._engine.fetcher.waiting
         add = waiting.add
 
-        def counted(entry: Fetched) -> None:
+        def counted(entry: CompletedFetch) -> None:
             self.fetched[entry.state.partition] += entry.size
             add(entry)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.simulation.measurements.recovery import RecoveryFault, Run, busiest, recover
+from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun, busiest, recover
 from odradek.simulation.measurements.recovery_figures import GOALS, figures, percentile
 
 RUNS = 12
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_run(strategy: str) -> None:
 
 
 def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
-    quick, never = Run(0.1, 0.2, 3, 2, 1, 1), Run(None, None, 300, 6, 0, 1)
+    quick, never = RecoveryRun(0.1, 0.2, 3, 2, 1, 1), RecoveryRun(None, None, 300, 6, 0, 1)
     found = figures(RecoveryFault.REFUSED, [quick] * 9 + [never])
     assert found["contact"] == {"p50": 0.1, "p99": None, "max": None}
     assert found["never"] == 1
@@ -63,9 +63,9 @@ def test_runs_that_never_recover_are_the_end_of_the_distribution() -> None:
 
 
 def test_what_misses_a_goal_is_said() -> None:
-    late = figures(RecoveryFault.SILENT, [Run(13.0, 15.0, 3, 7, 1, 1)])
+    late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
-    many = figures(RecoveryFault.OUTAGE_REFUSED, [Run(0.1, 0.2, 331, 6, 1, 1)])
+    many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])
     assert many["missed"] == ["331 dials in the outage, goal 330"]
     assert set(GOALS) == set(RecoveryFault)
 

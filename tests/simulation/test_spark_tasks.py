@@ -9,7 +9,7 @@ import pytest
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import unclean_election
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import DataLossError
 from odradek.spark.tasks import reading
 from odradek.spark.tasks.reading import RangeReader, ReadLimits
@@ -50,7 +50,7 @@ def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]
     )
     limits = ReadLimits(120.0, 300.0, fail_on_data_loss=fails)
     clock = Clock(simulation)
-    reader = RangeReader(consumer, OffsetRange(TP, 0, 50), None, limits, clock)
+    reader = RangeReader(consumer, KafkaOffsetRange(TP, 0, 50), None, limits, clock)
     full = arrow_schema(full_schema(include_headers=False))
     target = pa.schema([full.field("offset"), full.field("value")])
     found: list[Any] = []

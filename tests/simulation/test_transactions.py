@@ -27,7 +27,7 @@ from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
 from odradek.simulation import SimulatedCluster, SimulatedHost, World
 from odradek.simulation.brokers.partition_log import PartitionLog
-from odradek.simulation.checkers.history import History, Outcome, Transaction
+from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.world.link import Mode
 
@@ -163,7 +163,7 @@ class Scene:
             try:
                 future = self.source.send("in", value.encode(), partition=partition)
             except KafkaError:  # it ran out of time before the topic was known
-                made.outcome = Outcome.ABORTED
+                made.outcome = TransactionOutcome.ABORTED
             else:
                 self.sent.append((made, future))
 
@@ -195,7 +195,7 @@ class Scene:
         end = self.world.now + WORKED_OFF
         self.source.flush(WORKED_OFF)
         for made, future in self.sent:
-            made.outcome = Outcome.COMMITTED
+            made.outcome = TransactionOutcome.COMMITTED
             made.writes[0].offset = (
                 future.result(0).offset if future.result(0).offset >= 0 else None
             )

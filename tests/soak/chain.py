@@ -24,7 +24,13 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction, Write
+from odradek.simulation.checkers.history import (
+    History,
+    Observation,
+    Transaction,
+    TransactionOutcome,
+    Write,
+)
 
 MAX_RECORDS = 50
 COMMITS = 4
@@ -70,7 +76,7 @@ class Chain:
         self._make_consumer, self._make_producer = make_consumer, make_producer
         self._consumer: Consumer | None = None
         self._producer: Producer | None = None
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._readings: dict[TopicPartition, Observation] = {}
         self._rewind = False
         self._serial = 0
 
@@ -195,7 +201,7 @@ class Chain:
             self._rewind = True
             self._give_up(producer, made, error)
             return
-        made.outcome = Outcome.COMMITTED
+        made.outcome = TransactionOutcome.COMMITTED
         self.tally.counts["committed"] += 1
         for write, future in sent:
             offset = future.result(0).offset
@@ -225,14 +231,14 @@ class Chain:
                 except KafkaError as worse:
                     self._note(worse)
                     break
-                made.outcome = Outcome.ABORTED
+                made.outcome = TransactionOutcome.ABORTED
                 self.tally.counts["aborted"] += 1
                 return
         elif isinstance(error, KafkaTimeoutError):
             # Of a commit that goes on nobody knows the end; what was before it can be aborted.
             with suppress(KafkaError):
                 producer.abort_transaction()
-                made.outcome = Outcome.ABORTED
+                made.outcome = TransactionOutcome.ABORTED
                 self.tally.counts["aborted"] += 1
                 return
         self.tally.counts["replaced"] += 1
@@ -268,7 +274,7 @@ class Chain:
             return
         try:
             zombie.producer.commit_transaction(timeout)
-            zombie.transaction.outcome = Outcome.COMMITTED
+            zombie.transaction.outcome = TransactionOutcome.COMMITTED
             self.tally.counts["zombie commits"] += 1
         except (AbortableTransactionError, FatalTransactionError):
             self.tally.counts["fenced"] += 1

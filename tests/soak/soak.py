@@ -24,7 +24,7 @@ from tests.soak.judgement import Judge
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import GroupReader, Member, Source, Worker
 
-from odradek.simulation.checkers.history import History, Outcome
+from odradek.simulation.checkers.history import History, TransactionOutcome
 from odradek.testing import LocalCluster
 from odradek.testing.jars import DEFAULT_VERSION
 
@@ -331,7 +331,7 @@ class Soak:
             report.repeats[protocol] = sum(r.count for r in group) - len(places)
             report.chains[protocol]["readers lost partitions"] = sum(r.lost for r in group)
         outcomes = Counter(t.outcome for t in self.history.transactions if t.group)
-        report.transactions = {outcome.value: outcomes[outcome] for outcome in Outcome}
+        report.transactions = {outcome.value: outcomes[outcome] for outcome in TransactionOutcome}
         report.longest_silence = round(self.source.longest_silence, 2)
         report.rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 

@@ -21,7 +21,12 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction
+from odradek.simulation.checkers.history import (
+    History,
+    Observation,
+    Transaction,
+    TransactionOutcome,
+)
 
 Config = Mapping[str, Any]
 TICK = 0.02
@@ -131,7 +136,7 @@ class Source(Worker):
             except KafkaError as error:  # perhaps it was written
                 self.errors[type(error).__name__] += 1
                 continue
-            made.outcome = Outcome.COMMITTED
+            made.outcome = TransactionOutcome.COMMITTED
             made.writes[0].offset = offset if offset >= 0 else None
             now = time.monotonic()
             self.longest_silence = max(self.longest_silence, now - self._settled_at)
@@ -253,7 +258,7 @@ class GroupReader(Worker):
         if protocol == "classic":
             self._settings["partition.assignment.strategy"] = "cooperative-sticky"
         self._history, self._topic, self._disorder = history, topic, disorder
-        self._readings: dict[TopicPartition, Reading] = {}
+        self._readings: dict[TopicPartition, Observation] = {}
         self._rng = random.Random(self.name)
         self._consumer: Consumer | None = None
 

@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.simulation.measurements.fleet import Case, Load
-from odradek.simulation.measurements.fleet_slices import Plan
+from odradek.simulation.measurements.fleet_slices import FleetPlan
 from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards
 
 
 def test_one_two_and_eight_shards_give_what_one_process_gives(spark: SparkSession) -> None:
     cases = (Case("odradek", 3, 5.0, 4), Case("java", 3, 5.0, 4, (("linger.ms", "5"),)))
-    whole = Plan(cases, 16, 16)
+    whole = FleetPlan(cases, 16, 16)
     here = added(cases, [[whole.run(part)] for part in whole.slices()])
     assert all(load.clients == 16 for load in here)
-    for plan, shards in ((whole, 1), (Plan(cases, 16, 8), 2), (Plan(cases, 16, 4), 8)):
+    for plan, shards in ((whole, 1), (FleetPlan(cases, 16, 8), 2), (FleetPlan(cases, 16, 4), 8)):
         waves = list(simulate_shards(spark, plan, plan.slices(), shards))
         assert len(waves) == len(plan.slices()) // shards
         assert added(cases, [loads for _, loads in waves]) == here
@@ -33,6 +33,6 @@ def added(cases: Sequence[Case], found: Sequence[Sequence[Load]]) -> list[Load]:
 
 
 def test_a_client_that_breaks_ends_the_run_with_its_error(spark: SparkSession) -> None:
-    plan = Plan((Case("nobody's", 1, 1.0),), 1, 1)
+    plan = FleetPlan((Case("nobody's", 1, 1.0),), 1, 1)
     with pytest.raises(Exception, match="nobody's"):
         list(simulate_shards(spark, plan, plan.slices(), 1))

@@ -266,3 +266,16 @@ def test_import_odradek_is_light(code: str) -> None:
     modules = set(done.stdout.split())
     assert "odradek" in modules
     assert modules & HEAVY == set()
+
+
+def test_one_name_is_one_class() -> None:
+    """A reader who looks for a class finds one. The kernels have twins in Python by design."""
+    twins = {"BatchBuilder", "ColumnEncoder"}
+    homes: dict[str, list[str]] = {}
+    for path in python_files():
+        if path.is_relative_to(SOURCE):
+            for node in parsed(path).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, []).append(short(path))
+    assert len(homes) > 500
+    assert {k: v for k, v in homes.items() if len(v) > 1 and k not in twins} == {}

@@ -16,7 +16,7 @@ from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFutur
 from odradek.api.transactions import Transactional
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.clients.producer.delivery import Delivery
+from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT
@@ -267,7 +267,7 @@ class Producer(Transactional):
             )
         )
         pieces = columns_from_arrow(data, names)
-        delivery = Delivery(self._host.lock)
+        delivery = ArrowDelivery(self._host.lock)
         try:
             for columns in pieces:
                 self._write(topic, columns, delivery)
@@ -512,7 +512,7 @@ class Producer(Transactional):
         """This is a callback, or has interrupted a call of this thread that waits for room."""
         return self._host.inside or self._this_thread() in self._in_line
 
-    def _write(self, name: str, columns: SentColumns, delivery: Delivery) -> None:
+    def _write(self, name: str, columns: SentColumns, delivery: ArrowDelivery) -> None:
         """Write one piece of Arrow data, waiting for memory as often as it has to."""
         engine, host = self._engine, self._host
         self._check_open()

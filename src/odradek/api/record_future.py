@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
-from odradek.clients.producer.delivery import Delivery, OffsetRange
+from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.habits import missing_method
@@ -131,7 +131,7 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
 
     __slots__ = ("_delivery", "_producer")
 
-    def __init__(self, producer: Producer, delivery: Delivery) -> None:
+    def __init__(self, producer: Producer, delivery: ArrowDelivery) -> None:
         self._producer = producer
         self._delivery = delivery
 

@@ -14,7 +14,7 @@ from odradek.metadata.bootstrap import Silence, reason
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice
 from odradek.metadata.metadata import Metadata
-from odradek.metadata.round import Asked, Round
+from odradek.metadata.round import PendingRequest, Round
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import DATA, METADATA, PROBE, Connection
 from odradek.network.connection_state import ConnectionState
@@ -219,7 +219,7 @@ class Candidates:
             unavailable=unavailable,
         )
 
-    def proves(self, asked: Asked, *, rebootstrapping: bool) -> bool:
+    def proves(self, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
         """Whether a question's silence shows anything (R-RB-9): not where something else on its
         connection is slow, nor while only a dial can show whether the only broker lives.
         """

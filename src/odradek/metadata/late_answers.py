@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from odradek.metadata.candidates import LIFE, Candidates
-from odradek.metadata.round import Asked
+from odradek.metadata.round import PendingRequest
 from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
@@ -28,9 +28,9 @@ class LateAnswers:
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
         self._network = network
         self._candidates = candidates
-        self.asked: list[Asked] = []
+        self.asked: list[PendingRequest] = []
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: PendingRequest) -> None:
         """Others are asked now; its answer is still good."""
         self.asked.append(asked)
 
@@ -43,7 +43,7 @@ class LateAnswers:
         self.asked = [a for a in self.asked if not (a.reply.done and a.reply.error)]
         return any(a.reply.done for a in self.asked)
 
-    def take(self) -> list[Asked]:
+    def take(self) -> list[PendingRequest]:
         """Those that have ended, with an answer or without."""
         if not self.asked:
             return self.asked
@@ -61,7 +61,7 @@ class LateAnswers:
             for other in self._network.of_address(a.connection.address)
         )
 
-    def _slow(self) -> list[Asked]:
+    def _slow(self) -> list[PendingRequest]:
         """Those that nothing else on their connection keeps waiting."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 

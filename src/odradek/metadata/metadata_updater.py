@@ -25,7 +25,7 @@ from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusals
-from odradek.metadata.round import Asked, Round
+from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
@@ -220,7 +220,9 @@ class MetadataUpdater:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)
             return
         serial = self.metadata.sent(topics)
-        round_.asked = Asked(connection, reply, topics, partial, candidate.bootstrap, serial, now)
+        round_.asked = PendingRequest(
+            connection, reply, topics, partial, candidate.bootstrap, serial, now
+        )
         self._events.emit(
             now,
             "metadata_request",
@@ -263,7 +265,7 @@ class MetadataUpdater:
                 return True
         return False
 
-    def _take(self, round_: Round, asked: Asked, now: float) -> bool:
+    def _take(self, round_: Round, asked: PendingRequest, now: float) -> bool:
         address = asked.connection.address
         error = asked.reply.error
         if error is None:
@@ -278,7 +280,7 @@ class MetadataUpdater:
         return True
 
     def _refusal(
-        self, response: MetadataResponse, asked: Asked, now: float
+        self, response: MetadataResponse, asked: PendingRequest, now: float
     ) -> BaseException | None:
         """Why an answer can't be used, if so (R-MD-5, R-RB-3, R-RB-5)."""
         address = asked.connection.address
@@ -308,7 +310,7 @@ class MetadataUpdater:
             self._engine.end(foreign, "broken", error=str(foreign))
         return foreign
 
-    def _accept(self, response: MetadataResponse, asked: Asked, now: float) -> None:
+    def _accept(self, response: MetadataResponse, asked: PendingRequest, now: float) -> None:
         restarted = self.current is not None and asked.bootstrap
         snapshot = self.metadata.apply(
             response,

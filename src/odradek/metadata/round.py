@@ -16,7 +16,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 
 
 @dataclass(slots=True)
-class Asked:
+class PendingRequest:
     """A metadata request that was sent and not answered yet."""
 
     connection: Connection
@@ -44,4 +44,4 @@ class Round:
     known: list[Address] | None = None
     """During a rebootstrap: the known brokers that take part besides the bootstrap addresses and
     those that are connected, in the snapshot's order."""
-    asked: Asked | None = None
+    asked: PendingRequest | None = None

@@ -19,7 +19,7 @@ from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
 
 if TYPE_CHECKING:
-    from odradek.network.sasl.session import Session
+    from odradek.network.sasl.session import SaslSession
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, PROBE = "beside", "probe"
@@ -124,7 +124,7 @@ class Connection:
         self.suspected_at = math.inf
         """When it became suspect last."""
         self.writable = True
-        self.session: Session | None = None
+        self.session: SaslSession | None = None
         """Where the broker takes requests only for a while after an authentication (KIP-368)."""
         self.steps_down = False
         """It ended only because the broker doesn't know the version of ApiVersions, as far as is

@@ -21,7 +21,7 @@ steps a client only inside its own calls, as `SelectorHost` does.
 """
 
 from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
-from odradek.simulation.brokers.cluster import FrontDoor, SimulatedCluster
+from odradek.simulation.brokers.cluster import SimulatedCluster, SimulatedFrontDoor
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.trace import Trace, assert_same, difference, run_twice
@@ -30,11 +30,11 @@ from odradek.simulation.world.world import Dial, World
 
 __all__ = [
     "Dial",
-    "FrontDoor",
     "LinkProfile",
     "Misbehaviour",
     "SimulatedBroker",
     "SimulatedCluster",
+    "SimulatedFrontDoor",
     "SimulatedHost",
     "StuckError",
     "Trace",

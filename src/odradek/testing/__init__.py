@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.testing.authority import Authority as Authority
-    from odradek.testing.authority import Identity as Identity
+    from odradek.testing.authority import KeyAndCertificate as KeyAndCertificate
     from odradek.testing.broker_set import TimelineEvent as TimelineEvent
     from odradek.testing.errors import ClusterStartError as ClusterStartError
     from odradek.testing.errors import JarsError as JarsError

@@ -37,7 +37,7 @@ _SLACK = datetime.timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class KeyAndCertificate:
     """A private key and its certificate, as files."""
 
     name: str
@@ -121,7 +121,7 @@ class Authority:
         starts: datetime.datetime | None = None,
         ends: datetime.datetime | None = None,
         directory: Path | None = None,
-    ) -> Identity:
+    ) -> KeyAndCertificate:
         """Make a key and a certificate for `name`; one with `hosts` is a server's.
 
         `hosts` are host names and addresses; `starts` and `ends` make certificates that aren't
@@ -156,7 +156,7 @@ class Authority:
         )
         folder = directory or self.directory
         folder.mkdir(parents=True, exist_ok=True)
-        return Identity(
+        return KeyAndCertificate(
             name,
             _write(folder / f"{name}.pem", chain, mode=0o644),
             _write(folder / f"{name}-key.pem", _pem_of(key)),

@@ -100,7 +100,7 @@ def free_addresses(hosts: Iterable[str]) -> Iterator[Address]:
 
 
 @dataclass(slots=True, eq=False)
-class Broker:
+class LocalBroker:
     """One combined broker and controller: where it listens, where its files are, its process."""
 
     node_id: int
@@ -135,7 +135,7 @@ class Broker:
 
     def write_properties(
         self,
-        voters: Sequence[Broker],
+        voters: Sequence[LocalBroker],
         config: Mapping[str, str],
         protocol: str = "PLAINTEXT",
         among_brokers: str = "PLAINTEXT",

@@ -24,8 +24,8 @@ from odradek.runtime.private_files import write_privately
 from odradek.testing import probe
 from odradek.testing.broker import (
     BROKER_CLASS,
-    Broker,
     JavaSetup,
+    LocalBroker,
     free_addresses,
     random_kafka_id,
     write_log4j,
@@ -100,7 +100,7 @@ class BrokerSet:
         write_log4j(directory / "tool-log4j2.properties", "warn")
         places = self._places(_other_network(""), count)
         self.brokers = [
-            Broker(node_id, directory / f"broker-{node_id}", *places[node_id])
+            LocalBroker(node_id, directory / f"broker-{node_id}", *places[node_id])
             for node_id in range(count)
         ]
         self.cluster_id = self._remembered() or random_kafka_id()
@@ -152,7 +152,7 @@ class BrokerSet:
             self.spawn(broker)
         self.wait_ready()
 
-    def spawn(self, broker: Broker, *options: str) -> None:
+    def spawn(self, broker: LocalBroker, *options: str) -> None:
         """Start one broker's process, without waiting for it to answer."""
         if broker.running:
             raise RuntimeError(f"broker {broker.node_id} runs already")
@@ -198,7 +198,7 @@ class BrokerSet:
                 time.sleep(_POLL_S)
         self._timeline.add("cluster_up")
 
-    def stop(self, brokers: Iterable[Broker], *, graceful: bool) -> None:
+    def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
         """End the processes of these brokers and wait until they are gone."""
         stopping = [one for one in brokers if one.running]
         for broker in stopping:
@@ -215,7 +215,7 @@ class BrokerSet:
                 # asks for leave: it would ask for minutes.
                 deadline = min(deadline, time.monotonic() + _NO_QUORUM_GRACE_S)
 
-    def pause(self, broker: Broker) -> None:
+    def pause(self, broker: LocalBroker) -> None:
         """Freeze a broker: its connections stay open and nothing answers from here on."""
         self._require_running(broker)
         self._signal(broker, signal.SIGSTOP)
@@ -225,7 +225,7 @@ class BrokerSet:
             time.sleep(_POLL_S)
         self._timeline.add("broker_paused", broker.node_id)
 
-    def resume(self, broker: Broker) -> None:
+    def resume(self, broker: LocalBroker) -> None:
         """Let a frozen broker go on, unless it ended meanwhile."""
         if not broker.paused:
             self._require_running(broker)
@@ -240,7 +240,7 @@ class BrokerSet:
             broker.address, broker.controller_address, broker.inner = place
         self._write_properties()
 
-    def swap(self, one: Broker, other: Broker) -> None:
+    def swap(self, one: LocalBroker, other: LocalBroker) -> None:
         """Kill two brokers and start each where clients and brokers found the other."""
         self.stop([one, other], graceful=False)
         one.address, other.address = other.address, one.address
@@ -286,7 +286,7 @@ class BrokerSet:
         self._wait_for_certificates(_START_TIMEOUT_S)
 
     def inner_arguments(
-        self, brokers: Iterable[Broker], option: str = "--command-config"
+        self, brokers: Iterable[LocalBroker], option: str = "--command-config"
     ) -> list[str]:
         """What makes one of Kafka's tools come in where the brokers do, with every right."""
         servers = ",".join(str(one.plain_address) for one in brokers)
@@ -390,18 +390,18 @@ class BrokerSet:
                     raise ToolError(self._failure(broker, "doesn't show its new certificate"))
                 time.sleep(0 if seen else _POLL_S)
 
-    def _signal(self, broker: Broker, number: signal.Signals) -> None:
+    def _signal(self, broker: LocalBroker, number: signal.Signals) -> None:
         if broker.child is not None:
             self._keeper.signal(broker.child, number)
 
-    def _go_on(self, broker: Broker) -> None:
+    def _go_on(self, broker: LocalBroker) -> None:
         """Continue a frozen process; one that has ended, perhaps just now, is frozen no more."""
         if broker.running:
             self._signal(broker, signal.SIGCONT)
             self._timeline.add("broker_resumed", broker.node_id)
         broker.paused = False
 
-    def _require_running(self, broker: Broker) -> None:
+    def _require_running(self, broker: LocalBroker) -> None:
         if not broker.running:
             raise RuntimeError(f"broker {broker.node_id} does not run")
 
@@ -424,7 +424,7 @@ class BrokerSet:
             return f"{view.leaderless} partitions have no leader"
         return ""
 
-    def _failure(self, broker: Broker, what: str) -> str:
+    def _failure(self, broker: LocalBroker, what: str) -> str:
         return (
             f"broker {broker.node_id} at {broker.address} {what}; "
             f"the end of its log ({broker.log}):\n{broker.log_tail()}"
@@ -452,11 +452,11 @@ def _leads(view: probe.ClusterView | None) -> bool:
     return view is not None and not view.refused and not view.leaderless
 
 
-def _ended(broker: Broker, timeout: float) -> bool:
+def _ended(broker: LocalBroker, timeout: float) -> bool:
     return broker.child is None or broker.child.ended.wait(max(0.0, timeout))
 
 
-def _frozen(broker: Broker) -> bool:
+def _frozen(broker: LocalBroker) -> bool:
     """Whether all threads have stopped: the keeper sends the signal, and it takes them in turn.
 
     True as well where the system doesn't say (no /proc), and of what has ended.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from odradek.runtime.private_files import write_privately
 from odradek.testing import jars
-from odradek.testing.broker import FULL_JVM, SMALL_JVM, Broker, JavaSetup
+from odradek.testing.broker import FULL_JVM, SMALL_JVM, JavaSetup, LocalBroker
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.front_door import FrontDoor
 from odradek.testing.java import java_home, own_cache
@@ -441,7 +441,7 @@ class LocalCluster:
         """
         return self._now.inner_arguments((b for b in self._now.brokers if b.running), option)
 
-    def _broker(self, i: int) -> Broker:
+    def _broker(self, i: int) -> LocalBroker:
         if not 0 <= i < self._count:
             raise IndexError(f"there is no broker {i}; the ids are 0 to {self._count - 1}")
         return self._now.brokers[i]

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from odradek.testing.broker import CLIENT_LISTENER, Broker
+from odradek.testing.broker import CLIENT_LISTENER, LocalBroker
 
 if TYPE_CHECKING:  # a plaintext cluster needn't wait for the import of `cryptography`
-    from odradek.testing.authority import Authority, Identity, Kind
+    from odradek.testing.authority import Authority, KeyAndCertificate, Kind
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ClientCertificates = Literal["required", "requested"]
@@ -62,7 +62,7 @@ class Security:
     acls: bool = False
     jwks: str | None = None
     _authority: Authority | None = None
-    _clients: dict[str, Identity] = field(default_factory=dict)
+    _clients: dict[str, KeyAndCertificate] = field(default_factory=dict)
     _inner_password: str = field(default_factory=secrets.token_urlsafe)
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Security:
 
             self._authority = Authority(directory / "certificates")
 
-    def certify(self, broker: Broker) -> None:
+    def certify(self, broker: LocalBroker) -> None:
         """Write a fresh key and certificate for where the broker is now, and for the front door."""
         if self.tls:
             hosts = ["localhost", "127.0.0.1", broker.address.host]
@@ -129,7 +129,7 @@ class Security:
 
     # The brokers' side
 
-    def shows_certificate(self, broker: Broker) -> bool:
+    def shows_certificate(self, broker: LocalBroker) -> bool:
         """Whether a new connection to a broker is shown the certificate in its file."""
         try:
             shown = ssl.get_server_certificate(
@@ -139,14 +139,14 @@ class Security:
             return False
         return shown.strip() in _keystore(broker).read_text()
 
-    def reload(self, broker: Broker) -> str:
+    def reload(self, broker: LocalBroker) -> str:
         """The change of configuration that makes a running broker read its certificate again.
 
         It is the name that it has: brokers look into the file whenever they are told its name.
         """
         return f"{_PREFIX}ssl.keystore.location={_keystore(broker)}"
 
-    def broker_lines(self, broker: Broker) -> dict[str, str]:
+    def broker_lines(self, broker: LocalBroker) -> dict[str, str]:
         """The lines of a broker's properties that secure its listener for clients."""
         lines: dict[str, str] = {}
         if self.tls:
@@ -246,7 +246,7 @@ class Security:
 
     # The clients' side
 
-    def client_identity(self, name: str) -> Identity:
+    def client_identity(self, name: str) -> KeyAndCertificate:
         """The key and certificate of a client of this name."""
         if name not in self._clients:
             self._clients[name] = self.authority.issue(name)
@@ -344,7 +344,7 @@ def properties_text(settings: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in escaped.items())
 
 
-def _keystore(broker: Broker) -> Path:
+def _keystore(broker: LocalBroker) -> Path:
     return broker.directory / "broker-both.pem"
 
 

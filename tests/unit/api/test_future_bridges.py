@@ -15,7 +15,7 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
-from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.common.errors import (
     ClientClosedError,
     ClientForkedError,
@@ -69,7 +69,7 @@ def test_a_future_that_nobody_watches_has_nothing_made_for_it() -> None:
     assert isinstance(future, cf.Future)
     assert (future.cancel(), future.cancelled(), future.running()) == (False, False, True)
     assert repr(future) == "<RecordFuture pending>"
-    batch.done.complete(Outcome(4, -1))
+    batch.done.complete(BatchOutcome(4, -1))
     assert (future.cancel(), future.cancelled(), future.running()) == (False, False, False)
     assert repr(future) == "<RecordFuture finished>"
     assert future.__dict__ == {}
@@ -88,10 +88,10 @@ def test_wait_gives_the_futures_themselves(producer: Producer) -> None:
 def test_each_comes_once_as_it_completes() -> None:
     first, some = waiting(records=2)
     second, more = waiting(records=2)
-    first.done.complete(Outcome(0, -1))
+    first.done.complete(BatchOutcome(0, -1))
     come = cf.as_completed([*some, *more], PATIENCE)
     assert {next(come), next(come)} == set(some)
-    timer = threading.Thread(target=lambda: second.done.complete(Outcome(2, -1)))
+    timer = threading.Thread(target=lambda: second.done.complete(BatchOutcome(2, -1)))
     timer.start()
     assert set(come) == set(more)
     timer.join()
@@ -101,7 +101,7 @@ def test_wait_for_the_first_and_for_the_first_error() -> None:
     good, (well,) = waiting()
     bad, (ill,) = waiting()
     assert cf.wait([well, ill], 0).done == set()
-    good.done.complete(Outcome(0, -1))
+    good.done.complete(BatchOutcome(0, -1))
     assert cf.wait([well, ill], PATIENCE, cf.FIRST_COMPLETED).done == {well}
     thread = threading.Thread(target=lambda: bad.done.fail(ClientClosedError("closed")))
     thread.start()
@@ -113,7 +113,7 @@ def test_an_outcome_does_not_wait_for_a_lock_that_a_user_holds() -> None:
     batch, (future,) = waiting()
     waiter = cf._base._FirstCompletedWaiter()
     future._condition.acquire()
-    brings = threading.Thread(target=lambda: batch.done.complete(Outcome(0, -1)))
+    brings = threading.Thread(target=lambda: batch.done.complete(BatchOutcome(0, -1)))
     brings.start()
     brings.join(PATIENCE)
     assert not brings.is_alive()
@@ -150,7 +150,7 @@ def test_the_loop_goes_on_meanwhile_and_giving_up_cancels_nothing() -> None:
         wrapped = asyncio.wrap_future(future)
         wrapped.cancel()
         await asyncio.sleep(0)
-        threading.Thread(target=lambda: batch.done.complete(Outcome(3, -1))).start()
+        threading.Thread(target=lambda: batch.done.complete(BatchOutcome(3, -1))).start()
         assert (await task).offset == 3
 
     asyncio.run(main())
@@ -181,7 +181,7 @@ def test_an_await_ends_with_the_delivery_timeout() -> None:
     async def main() -> None:
         with pytest.raises(KafkaTimeoutError, match="acknowledgement of records for t-0"):
             await asyncio.wait_for(future, PATIENCE)
-        batch.done.complete(Outcome(3, -1))  # late: nobody waits any more
+        batch.done.complete(BatchOutcome(3, -1))  # late: nobody waits any more
         await asyncio.sleep(0)
         assert (await future).offset == 3
 
@@ -197,7 +197,7 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
             await asyncio.wait_for(future, 0.001)
 
     asyncio.run(main())
-    batch.done.complete(Outcome(3, -1))
+    batch.done.complete(BatchOutcome(3, -1))
     assert caplog.records == []
 
 
@@ -240,7 +240,7 @@ def test_a_wait_that_was_interrupted_as_it_began(monkeypatch: pytest.MonkeyPatch
         patch.setattr(RecordFuture, "add_done_callback", interrupted)
         with pytest.raises(KeyboardInterrupt):
             cf.wait([future], timeout=1)
-    batch.done.complete(Outcome(5, -1))
+    batch.done.complete(BatchOutcome(5, -1))
     done, _ = cf.wait([future], timeout=1)
     assert done == {future}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.api.record_future import RecordFuture
-from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -39,7 +39,7 @@ class Watched(ProducerBatch):
         if self.at is not None:
             self.at = None
             self.fields["parts"] = self.made
-            self.fields["done"].complete(Outcome(-1, -1))
+            self.fields["done"].complete(BatchOutcome(-1, -1))
 
 
 def watched(name: str) -> property:
@@ -78,7 +78,7 @@ class Driver:
         self._batch.split()
         for part in self._batch.made:
             if not part.batch.done.done:
-                part.batch.done.complete(Outcome(10 + part.first, -1))
+                part.batch.done.complete(BatchOutcome(10 + part.first, -1))
 
 
 @pytest.mark.parametrize("at", FIELDS)
@@ -102,5 +102,5 @@ def test_a_callback_is_called_for_the_part(at: str) -> None:
     future.add_done_callback(lambda f: told.append(f.result(0).offset))
     made.split()
     assert told == []
-    made.made[0].batch.done.complete(Outcome(10, -1))
+    made.made[0].batch.done.complete(BatchOutcome(10, -1))
     assert told == [10]

@@ -14,8 +14,8 @@ import pytest
 
 from odradek.cli.demo import picture, report, svg
 from odradek.cli.demo.data import Flights
-from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, Picture, labels
-from odradek.cli.demo.sample import EVERY, NoSuchRowsError, Sample, Table
+from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, PanelPicture, labels
+from odradek.cli.demo.sample import EVERY, FlightSample, NoSuchRowsError, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
 
 PRODUCER, TASK = "demo-producer", "task"
@@ -61,7 +61,7 @@ def test_a_first_record_is_told_once_in_a_while() -> None:
     assert "reads its first record, partition 3" in (told[0] or "")
 
 
-def build(flights: Flights, **changes: object) -> report.Result:
+def build(flights: Flights, **changes: object) -> report.DemoResult:
     reference = flights.reference()
     given: dict[str, object] = {
         "sent": 336_776, "table": reference, "reference": reference, "written": 336_776,
@@ -147,7 +147,7 @@ def test_files_of_processes_that_are_gone_are_read_and_cleared(
 
 
 def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
-    sample = Sample()
+    sample = FlightSample()
     assert sample.rows == -(-flights.rows // EVERY)
     for row in range(0, sample.rows, 97):
         ((key, value),) = flights.records(row * EVERY, row * EVERY + 1)
@@ -166,20 +166,20 @@ def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
 
 
 def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    more = Sample(10_000)
+    more = FlightSample(10_000)
     assert more.rows == 10_000
     assert report.same(more.reference(), Flights(10_000).reference())
     monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)
-    assert Sample(6_736).rows == 6_736
+    assert FlightSample(6_736).rows == 6_736
     with pytest.raises(NoSuchRowsError, match="pip install"):
-        Sample(6_737)
+        FlightSample(6_737)
 
 
-RESULT = report.Result(3_900, 3_899, 1, 2, 4.0, 0.25, None, 2, 9, 3, matches_reference=False)
+RESULT = report.DemoResult(3_900, 3_899, 1, 2, 4.0, 0.25, None, 2, 9, 3, matches_reference=False)
 
 
-def drawing() -> Picture:
-    samples = [report.Sample(n / 2, {"sent": n * 100, "read": n * 90}) for n in range(40)]
+def drawing() -> PanelPicture:
+    samples = [report.Moment(n / 2, {"sent": n * 100, "read": n * 90}) for n in range(40)]
     marks = [(5.5, "rebootstrap"), (6.0, "rebootstrap"), (9.0, "rebootstrapped")]
     labels = {"sent": "sent & done", "read": "read"}
     return report.picture(samples, labels, (5.0, 9.0), marks, RESULT)
@@ -225,7 +225,7 @@ def test_lanes_have_names_and_notes() -> None:
     lanes = [Lane("one", [(0.0, 4.0, "green")], "never stopped"), Lane("two", [], "never came")]
     panels = [Panel("", lanes=lanes), Panel("rows behind", [Line("one", "black", [(0.0, 1.0)])])]
     bands, marks = [Band("no broker", "red", 1.0, 2.0)], [Mark("back", "green", 2.0)]
-    shown = Picture("Title", panels, bands, marks)
+    shown = PanelPicture("Title", panels, bands, marks)
     words = texts(svg.render(shown))
     for expected in ("one", "never stopped", "two", "never came", "rows behind", "no broker"):
         assert expected in words, expected

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from odradek.cli.demo import svg
-from odradek.cli.demo.versus.child import Child
-from odradek.cli.demo.versus.outcome import Course, Heard, Outcome, judge, picture
-from odradek.cli.demo.versus.peers import OTHERS, OURS, Peer, how_to_install
+from odradek.cli.demo.versus.child import ReaderProcess
+from odradek.cli.demo.versus.outcome import Course, ReaderReport, VersusOutcome, judge, picture
+from odradek.cli.demo.versus.peers import OTHERS, OURS, PeerLibrary, how_to_install
 
 PUBLISHED = [100.0 + n * 0.5 for n in range(60)]
 COURSE = Course(
@@ -19,9 +19,9 @@ COURSE = Course(
 )
 
 
-def reader(name: str, *, until: int, resumes: float | None) -> Heard:
+def reader(name: str, *, until: int, resumes: float | None) -> ReaderReport:
     """Reads each row as it is published; after row `until` not before `resumes`."""
-    heard = Heard(name, "blue")
+    heard = ReaderReport(name, "blue")
     for row, at in enumerate(PUBLISHED):
         if row <= until:
             heard.rows.append((at + 0.01, row))
@@ -51,8 +51,8 @@ def test_an_old_row_that_comes_late_is_no_return() -> None:
     assert judge(late, COURSE).back_after_s is None
 
 
-def outcome(*everybody: Heard) -> Outcome:
-    return Outcome(
+def outcome(*everybody: ReaderReport) -> VersusOutcome:
+    return VersusOutcome(
         readers=[judge(heard, COURSE) for heard in everybody],
         rows_sent=60,
         outage_s=5.0,
@@ -96,14 +96,14 @@ def test_the_picture_shows_when_each_came_back() -> None:
 def test_who_is_missing_is_told_with_the_command() -> None:
     text = how_to_install([peer for peer in OTHERS if peer.name != "confluent-kafka"])
     assert text.endswith("pip install aiokafka kafka-python")
-    assert Peer("nobody", "no_such_package", "", "").installed is False
+    assert PeerLibrary("nobody", "no_such_package", "", "").installed is False
     assert OURS.installed
     assert OURS.title.startswith("odradek 0.")
 
 
 def test_readers_are_plain() -> None:
     """None is configured to do better or worse than it does by itself."""
-    folder = Path(sys.modules[Child.__module__].__file__ or "").parent
+    folder = Path(sys.modules[ReaderProcess.__module__].__file__ or "").parent
     tuned = ("backoff", "timeout", "max.age", "max_age", "interval", "recovery", "retries")
     for peer in (OURS, *OTHERS):
         text = (folder / f"{peer.reader.rpartition('.')[2]}.py").read_text()

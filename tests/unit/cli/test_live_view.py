@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from odradek.cli.demo.display import Display
+from odradek.cli.demo.display import DemoDisplay
 from odradek.cli.live_view import LiveView
 
 
@@ -43,7 +43,7 @@ def test_the_demo_draws_bars_and_says_progress_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown() -> str:
-        with Display({"sent": "records sent"}, to_stderr=False) as display:
+        with DemoDisplay({"sent": "records sent"}, to_stderr=False) as display:
             display.begin(10)
             for at, rows in ((1.0, 3), (2.0, 4), (7.0, 7)):
                 display.progress(at, {"sent": rows})

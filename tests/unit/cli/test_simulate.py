@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from odradek.cli.simulate import app
 from odradek.cli.simulate.collector import ALLOCATIONS, seldom_collecting
 from odradek.simulation.measurements.fleet import Load
-from odradek.simulation.measurements.fleet_slices import Plan, Slice
+from odradek.simulation.measurements.fleet_slices import FleetPlan, Slice
 from odradek.simulation.world.world import EPOCH
 
 runner = CliRunner()
@@ -115,10 +115,10 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
     words = ("fleet", *FEW, "--set", "reconnect.backoff.max.ms=1000,5000")
     folder = tmp_path / "tables"
     kept = (*words, "--tables", str(folder))
-    run, limit = Plan.run, 4
+    run, limit = FleetPlan.run, 4
     done: list[int] = []
 
-    def noted(plan: Plan, part: Slice) -> Load:
+    def noted(plan: FleetPlan, part: Slice) -> Load:
         if len(done) == limit:
             try:
                 raise KeyboardInterrupt
@@ -128,14 +128,14 @@ def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
         return run(plan, part)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Plan, "run", noted)
+        patched.setattr(FleetPlan, "run", noted)
         stopped = runner.invoke(app, kept)
     assert stopped.exit_code == 130
     assert "goes on" in stopped.stderr
     assert done == [0, 1, 2, 3]
     said("fleet", *FEW, "--tables", str(folder), status=2)  # another plan
     with monkeypatch.context() as patched:
-        patched.setattr(Plan, "run", noted)
+        patched.setattr(FleetPlan, "run", noted)
         limit = 6
         taken_up = found(*kept)["results"]
     assert done == [0, 1, 2, 3, 4, 5]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from odradek.cli.simulate import app
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.simulation.coordinators.committed_offsets import CommittedOffsets
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
 from odradek.simulation.runs.schedule import load, random_schedule
 
 
@@ -107,16 +107,16 @@ def test_groups_are_explored_shrunk_and_replayed(
     family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert call("explore", "--seeds", "3..4", "--family", family).exit_code == 0
-    commit = CommittedOffsets.commit
+    commit = StoredGroupOffsets.commit
 
-    def further(self: CommittedOffsets, partition: Any, committed: Any) -> None:
+    def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
         commit(self, partition, type(committed)(committed.offset + 50))
 
     commands = sys.modules["odradek.cli.simulate.explore"]  # (the package has the function)
     monkeypatch.setattr(commands, "SHRINK_SECONDS", 2.0)
-    monkeypatch.setattr(CommittedOffsets, "commit", further)
+    monkeypatch.setattr(StoredGroupOffsets, "commit", further)
     if family == "read-process-write":  # what transactions commit goes another way
-        monkeypatch.setattr(CommittedOffsets, "pend", nothing_pends)
+        monkeypatch.setattr(StoredGroupOffsets, "pend", nothing_pends)
     last = 12 if family == "groups" else 3
     words = ("explore", "--seeds", f"3..{last}", "--family", family, "--directory", str(tmp_path))
     found = call(*words)
@@ -130,5 +130,5 @@ def test_groups_are_explored_shrunk_and_replayed(
     assert call("replay", str(path), "--trace").exit_code == 0
 
 
-def nothing_pends(self: CommittedOffsets, *_: Any) -> None:
+def nothing_pends(self: StoredGroupOffsets, *_: Any) -> None:
     """A coordinator that forgets offsets of transactions."""

@@ -18,7 +18,7 @@ from odradek.common.types import Address
 from odradek.network.connection import COORDINATOR
 from odradek.network.effects import Send
 from odradek.network.flow import Completion
-from odradek.network.sasl.session import Session
+from odradek.network.sasl.session import SaslSession
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.protocol.messages.find_coordinator import Coordinator as Found
@@ -256,7 +256,7 @@ def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() 
     w.beat().result()
     connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
     assert connection is not None
-    connection.session = session = Session(0.0, w.now, w.engine.rng)
+    connection.session = session = SaslSession(0.0, w.now, w.engine.rng)
     session.gated = session.renewing = True
     held = w.ask(100.0, timeout=65.0, patience=60.0)
     w.run(w.now + 0.1)

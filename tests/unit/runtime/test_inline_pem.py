@@ -13,7 +13,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.stores import tidy_pem
 from odradek.runtime.tls.tls_context import build
-from odradek.testing.authority import Authority, Identity
+from odradek.testing.authority import Authority, KeyAndCertificate
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Shape = Callable[[str], str]
@@ -25,7 +25,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def alice(authority: Authority) -> Identity:
+def alice(authority: Authority) -> KeyAndCertificate:
     return authority.issue("alice")
 
 
@@ -54,7 +54,7 @@ def settings(key: str, chain: str, trust: str, **more: str) -> Config:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_keys_chains_and_trust_in_any_shape(
-    authority: Authority, alice: Identity, shape: Shape
+    authority: Authority, alice: KeyAndCertificate, shape: Shape
 ) -> None:
     texts = (alice.key, alice.certificate, authority.certificate)
     made = build(settings(*(shape(path.read_text()) for path in texts)))
@@ -66,7 +66,7 @@ def test_keys_chains_and_trust_in_any_shape(
 
 @pytest.mark.parametrize("name", ["lines", "crlf", "spaces", "written"])
 def test_a_key_with_headers(
-    authority: Authority, alice: Identity, name: str, tmp_path: Path
+    authority: Authority, alice: KeyAndCertificate, name: str, tmp_path: Path
 ) -> None:
     shape = SHAPES[name]
     old = tmp_path / "old.pem"
@@ -85,7 +85,7 @@ def test_a_key_with_headers(
 
 
 def test_what_is_between_blocks_stays_away_and_what_is_broken_is_refused(
-    alice: Identity, authority: Authority
+    alice: KeyAndCertificate, authority: Authority
 ) -> None:
     key, chain = alice.key.read_text(), alice.certificate.read_text()
     trust = authority.certificate.read_text()

@@ -17,7 +17,7 @@ from tests.unit.runtime.test_tls_context import config, hashed, server, shake
 
 from odradek.common.errors import ConfigurationError
 from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
-from odradek.testing.authority import Authority, Identity
+from odradek.testing.authority import Authority, KeyAndCertificate
 
 
 def asked(authority: Authority, **given: Any) -> dict[str, Any]:
@@ -25,7 +25,10 @@ def asked(authority: Authority, **given: Any) -> dict[str, Any]:
 
 
 def test_keys_of_sessions_are_written_where_that_is_asked_for(
-    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority,
+    broker: KeyAndCertificate,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / "keys.log"
     source = tls_source(config(asked(authority, **{"ssl.keylog.file": path})))
@@ -41,7 +44,7 @@ def test_keys_of_sessions_are_written_where_that_is_asked_for(
 @pytest.mark.parametrize("word", ["SSLKEYLOGFILE", None])
 def test_the_variable_counts_only_on_request(
     authority: Authority,
-    broker: Identity,
+    broker: KeyAndCertificate,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -93,7 +96,10 @@ def test_a_pipe_blocks_nobody_and_anothers_file_gets_nothing(
 
 
 def test_a_folder_of_authorities_is_looked_at_again(
-    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority,
+    broker: KeyAndCertificate,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What is taken out of it, or changed within a file, counts from the next dial on."""
     caplog.set_level(logging.INFO)

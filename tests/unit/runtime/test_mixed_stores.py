@@ -13,8 +13,8 @@ from tests.unit.runtime.keytool import keytool
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
 from odradek.runtime.tls.pkcs12_keys import without_keys
-from odradek.runtime.tls.stores import Source, own_key, trusted
-from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+from odradek.runtime.tls.stores import StoreSource, own_key, trusted
+from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 from odradek.testing.java import java_home
 
 PASSWORD = Secret(STORE_PASSWORD)
@@ -27,7 +27,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def alice(authority: Authority) -> Identity:
+def alice(authority: Authority) -> KeyAndCertificate:
     return authority.issue("alice")
 
 
@@ -37,7 +37,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def mixed(authority: Authority, alice: Identity, other: Authority) -> Path:
+def mixed(authority: Authority, alice: KeyAndCertificate, other: Authority) -> Path:
     """A JKS with another authority's certificate, and a key with a password of its own."""
     path = authority.directory / "mixed.jks"
     keytool(
@@ -60,9 +60,9 @@ def der(path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("password", [PASSWORD, None], ids=["with", "without"])
 def test_a_key_in_a_jks_isnt_decrypted_for_trust(
-    mixed: Path, alice: Identity, other: Authority, password: Secret | None
+    mixed: Path, alice: KeyAndCertificate, other: Authority, password: Secret | None
 ) -> None:
-    found = trusted(Source("ssl.truststore.location", str(mixed), password))
+    found = trusted(StoreSource("ssl.truststore.location", str(mixed), password))
     own, *issuers = der(alice.certificate)
     assert issuers  # the key's chain; Java trusts its first certificate alone, and so do we
     assert set(found) == {*der(other.certificate), own}
@@ -70,13 +70,13 @@ def test_a_key_in_a_jks_isnt_decrypted_for_trust(
 
 def test_it_still_is_for_the_own_key(mixed: Path) -> None:
     with pytest.raises(ConfigurationError, match="key's password is wrong.*ssl.key.password"):
-        own_key(Source("ssl.keystore.location", str(mixed), PASSWORD))
+        own_key(StoreSource("ssl.keystore.location", str(mixed), PASSWORD))
     with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
-        trusted(Source("ssl.truststore.location", str(mixed), Secret("wrong")))
+        trusted(StoreSource("ssl.truststore.location", str(mixed), Secret("wrong")))
 
 
 def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
-    alice: Identity, other: Authority, tmp_path: Path
+    alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:
     """`openssl pkcs12 -export` writes one where key and certificates don't belong together."""
     path = tmp_path / "odd.p12"
@@ -93,7 +93,7 @@ def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
         *("-importcert", "-alias", "b", "-file", str(other.certificate)),
         *("-keystore", str(path), "-storepass", STORE_PASSWORD),
     )
-    found = trusted(Source("ssl.truststore.location", str(path), PASSWORD))
+    found = trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
     assert found == der(other.certificate)
 
 
@@ -115,7 +115,7 @@ public class OtherPassword {
 
 
 @pytest.fixture(scope="module")
-def of_two_passwords(alice: Identity, other: Authority) -> Path:
+def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
     """A PKCS12 that Java wrote: keytool can't give a key a password of its own, programs can."""
     folder = other.directory
     source, path = folder / "OtherPassword.java", folder / "two.p12"
@@ -131,10 +131,10 @@ def of_two_passwords(alice: Identity, other: Authority) -> Path:
 
 
 def test_a_key_in_a_pkcs12_may_have_another_password(
-    of_two_passwords: Path, alice: Identity, other: Authority, tmp_path: Path
+    of_two_passwords: Path, alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:
     def read(path: Path, password: Secret = PASSWORD) -> list[bytes]:
-        return trusted(Source("ssl.truststore.location", str(path), password))
+        return trusted(StoreSource("ssl.truststore.location", str(path), password))
 
     assert set(read(of_two_passwords)) == {*der(other.certificate), *der(alice.certificate)}
     with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
@@ -145,7 +145,7 @@ def test_a_key_in_a_pkcs12_may_have_another_password(
     with pytest.raises(ConfigurationError, match="its password is wrong, or the file is broken"):
         read(tmp_path / "changed.p12")
     with pytest.raises(ConfigurationError):
-        own_key(Source("ssl.keystore.location", str(of_two_passwords), PASSWORD))
+        own_key(StoreSource("ssl.keystore.location", str(of_two_passwords), PASSWORD))
 
 
 def test_a_broken_pkcs12_is_an_error_wherever_it_is_cut(of_two_passwords: Path) -> None:

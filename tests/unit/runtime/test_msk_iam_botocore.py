@@ -16,7 +16,7 @@ from tests.unit.runtime.test_msk_iam_credentials import GIVEN, NOWHERE, no_aws_h
 
 from odradek.common.errors import TokenError
 from odradek.common.secret import Secret
-from odradek.network.sasl.msk_iam import AwsCredentials, Scope, presigned
+from odradek.network.sasl.msk_iam import AwsCredentials, SigningScope, presigned
 
 ROLE = "arn:aws:iam::123456789012:role/Reader"
 __all__ = ["no_aws_here"]
@@ -118,6 +118,6 @@ def test_botocore_makes_the_same_signature() -> None:
         "kafka.us-west-2.amazonaws.com",
         {"Action": "kafka-cluster:Connect"},
         AwsCredentials("AKID", Secret("a/b+c="), Secret("t/+=")),
-        Scope("us-west-2", "kafka-cluster", now),
+        SigningScope("us-west-2", "kafka-cluster", now),
     )
     assert json.dumps(ours, sort_keys=True) == json.dumps(theirs, sort_keys=True)

@@ -31,7 +31,7 @@ from odradek.runtime.system_clock import SystemClock
 from odradek.testing.authority import Authority
 
 FORM = {"grant_type": oidc.CLIENT_CREDENTIALS, "scope": "kafka"}
-ONE_SECOND = oidc.Limits(1.0)
+ONE_SECOND = oidc.TokenTimeouts(1.0)
 PATIENCE = 20.0
 """Seconds after which something has gone wrong that a test would otherwise wait for."""
 AUTHORIZATION = oidc.basic(CLIENT_ID, Secret(CLIENT_SECRET), url_encode=False)
@@ -60,11 +60,11 @@ def asking(
     url: str,
     clock: VirtualClock | None = None,
     tls: ssl.SSLContext | None = None,
-    limits: oidc.Limits | None = None,
+    limits: oidc.TokenTimeouts | None = None,
 ) -> oidc.TokenServer:
     return oidc.TokenServer(
         url,
-        limits or oidc.Limits(8.0),
+        limits or oidc.TokenTimeouts(8.0),
         ExponentialBackoff(0.1, 10.0),
         random.Random(1),
         lambda: tls or ssl.create_default_context(),
@@ -146,7 +146,7 @@ def test_nobody_listens() -> None:
 def test_a_server_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
-        limits = oidc.Limits(8.0, connect=5.0, read=0.01)
+        limits = oidc.TokenTimeouts(8.0, connect=5.0, read=0.01)
         error = refused(asking(url, limits=limits))
     assert "no answer in time" in str(error)
 
@@ -261,7 +261,7 @@ def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
         assert go.wait(PATIENCE)
         return [host]
 
-    asked = asking("http://tokens.test/", limits=oidc.Limits(8.0, connect=0.01))
+    asked = asking("http://tokens.test/", limits=oidc.TokenTimeouts(8.0, connect=0.01))
     asked._resolver = Resolver(slow)
     assert "no answer in time" in str(refused(asked))
     go.set()

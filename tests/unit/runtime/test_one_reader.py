@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_consumer import PARTITIONS, make
 
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.hosts.one_reader import OneReader
 
@@ -74,12 +74,12 @@ def test_the_loops_of_a_consumer_go_in_for_each_record(monkeypatch: pytest.Monke
     _, _, client = make(47)
     client.assign(PARTITIONS)
     errors: list[BaseException | None] = []
-    walk = Fetched._walk
+    walk = CompletedFetch._walk
 
     def slowly(*arguments: Any) -> Iterator[Any]:
         errors.append(in_thread(lambda: client.poll(0.0)))
         yield from walk(*arguments)
 
-    monkeypatch.setattr(Fetched, "_walk", slowly)
+    monkeypatch.setattr(CompletedFetch, "_walk", slowly)
     assert next(client.records(2.0)).offset == 0
     assert "'other'" in str(errors[0])

@@ -27,8 +27,8 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
-from odradek.runtime.tls.stores import Source, _blocks, certificates_of, own_key, trusted
-from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
+from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
@@ -40,12 +40,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def alice(authority: Authority) -> Identity:
+def alice(authority: Authority) -> KeyAndCertificate:
     return authority.issue("alice")
 
 
 @pytest.fixture(scope="module")
-def stores(authority: Authority, alice: Identity) -> dict[str, Path]:
+def stores(authority: Authority, alice: KeyAndCertificate) -> dict[str, Path]:
     """Key stores of each kind; `two` is a JKS whose key has a password of its own."""
     two = authority.directory / "two.jks"
     keytool(
@@ -63,7 +63,7 @@ def stores(authority: Authority, alice: Identity) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def quick(authority: Authority, alice: Identity) -> Path:
+def quick(authority: Authority, alice: KeyAndCertificate) -> Path:
     """A PKCS12 store that is decrypted quickly."""
     encryption = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).hmac_hash(SHA256())
     key = load_pem_private_key(alice.key.read_bytes(), None)
@@ -78,9 +78,11 @@ def quick(authority: Authority, alice: Identity) -> Path:
     return path
 
 
-def key_source(path: Path, password: Secret | None = PASSWORD, key: str | None = None) -> Source:
+def key_source(
+    path: Path, password: Secret | None = PASSWORD, key: str | None = None
+) -> StoreSource:
     secret = None if key is None else Secret(key)
-    return Source("ssl.keystore.location", str(path), password, secret)
+    return StoreSource("ssl.keystore.location", str(path), password, secret)
 
 
 def der(path: Path) -> bytes:
@@ -88,7 +90,7 @@ def der(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "two"])
-def test_keys(stores: dict[str, Path], alice: Identity, kind: str) -> None:
+def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
     key = KEY_PASSWORD if kind == "two" else None
     found = own_key(key_source(stores[kind], None if kind == "PEM" else PASSWORD, key)).reveal()
     numbers = load_pem_private_key(found.encode(), None).private_numbers()  # type: ignore[union-attr]
@@ -101,19 +103,21 @@ def test_keys(stores: dict[str, Path], alice: Identity, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])
 def test_trust(authority: Authority, kind: str) -> None:
     path = authority.truststore(kind)  # type: ignore[arg-type]
-    found = trusted(Source("ssl.truststore.location", str(path), PASSWORD))
+    found = trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
     assert found == [der(authority.certificate)]
 
 
 def test_a_trust_store_of_jks_needs_no_password(authority: Authority) -> None:
     path = authority.truststore("JKS")
-    assert trusted(Source("ssl.truststore.location", str(path))) == [der(authority.certificate)]
+    assert trusted(StoreSource("ssl.truststore.location", str(path))) == [
+        der(authority.certificate)
+    ]
 
 
 def test_java_names_the_file_as_it_likes(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "store.jks"
     path.write_bytes(authority.truststore("PKCS12").read_bytes())
-    assert trusted(Source("ssl.truststore.location", str(path), PASSWORD))
+    assert trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
 
 
 def test_what_keytool_adds_is_read(authority: Authority, tmp_path: Path) -> None:
@@ -124,14 +128,16 @@ def test_what_keytool_adds_is_read(authority: Authority, tmp_path: Path) -> None
         *("-importcert", "-alias", "b", "-file", str(other.certificate)),
         *("-keystore", str(path), "-storepass", STORE_PASSWORD),
     )
-    found = trusted(Source("ssl.truststore.location", str(path), PASSWORD))
+    found = trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
     assert sorted(found) == sorted([der(authority.certificate), der(other.certificate)])
 
 
 def test_words_between_certificates_are_passed_over(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "bundle.pem"
     path.write_bytes("# Société Générale\n".encode("latin-1") + authority.certificate.read_bytes())
-    assert trusted(Source("ssl.truststore.location", str(path))) == [der(authority.certificate)]
+    assert trusted(StoreSource("ssl.truststore.location", str(path))) == [
+        der(authority.certificate)
+    ]
 
 
 def test_wrong_passwords_name_the_option(stores: dict[str, Path]) -> None:
@@ -150,7 +156,7 @@ def test_wrong_passwords_name_the_option(stores: dict[str, Path]) -> None:
 
 def test_what_is_no_store(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "x"
-    source = Source("ssl.truststore.location", str(path), PASSWORD)
+    source = StoreSource("ssl.truststore.location", str(path), PASSWORD)
     with pytest.raises(ConfigurationError, match="ssl.truststore.location: .*No such file"):
         trusted(source)
     for data, problem in (
@@ -170,10 +176,10 @@ def test_what_is_no_store(authority: Authority, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no private key in it"):
         own_key(key_source(authority.truststore("PKCS12")))
     with pytest.raises(ConfigurationError, match="it isn't a file"):
-        trusted(Source("ssl.truststore.location", str(tmp_path)))
+        trusted(StoreSource("ssl.truststore.location", str(tmp_path)))
 
 
-def test_old_encryption_of_pkcs12(alice: Identity, tmp_path: Path) -> None:
+def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
     """3DES, as keytool of Java 8 wrote it, is read; RC2 too, or refused with a cure."""
     path = tmp_path / "old.p12"
     subprocess.run(
@@ -193,7 +199,7 @@ def test_old_encryption_of_pkcs12(alice: Identity, tmp_path: Path) -> None:
 
 
 def test_a_key_that_everybody_can_read_is_warned_of_once(
-    alice: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    alice: KeyAndCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     path = tmp_path / "key.pem"
@@ -213,7 +219,7 @@ def test_a_key_that_everybody_can_read_is_warned_of_once(
     assert len(caplog.records) == 1
 
 
-def loads(source: Source) -> None:
+def loads(source: StoreSource) -> None:
     """What a client does with a store; a broken one may pass as long as OpenSSL can take it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for certificate in trusted(source):
@@ -246,7 +252,7 @@ def test_a_broken_store_is_a_configuration_error(
     path = tmp_path_factory.getbasetemp() / "broken-store"
     path.write_bytes(broken)
     password = data.draw(st.sampled_from([PASSWORD, None])) if kind != "PEM" else None
-    source = Source(f"ssl.{'key' if keys else 'trust'}store.location", str(path), password)
+    source = StoreSource(f"ssl.{'key' if keys else 'trust'}store.location", str(path), password)
     try:
         own_key(source) if keys else loads(source)
         problem = ""

@@ -34,7 +34,7 @@ from odradek.common.types import Address
 from odradek.network.failures import as_error
 from odradek.runtime import SelectorHost, ThreadHost
 from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
-from odradek.testing.authority import STORE_PASSWORD, Authority, Identity
+from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
 KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Version = ssl.TLSVersion
@@ -46,12 +46,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def broker(authority: Authority) -> Identity:
+def broker(authority: Authority) -> KeyAndCertificate:
     return authority.issue("broker", hosts=["localhost", "127.0.0.1", "::1", "*.k.example"])
 
 
 @pytest.fixture(scope="module")
-def alice(authority: Authority) -> Identity:
+def alice(authority: Authority) -> KeyAndCertificate:
     return authority.issue("alice")
 
 
@@ -63,7 +63,7 @@ def context(**given: Any) -> ssl.SSLContext:
     return TlsContexts(config({n.replace("__", "."): v for n, v in given.items()})).context()
 
 
-def server(broker: Identity, authority: Authority | None = None) -> ssl.SSLContext:
+def server(broker: KeyAndCertificate, authority: Authority | None = None) -> ssl.SSLContext:
     """A broker's side; with an authority it wants certificates of it."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.load_cert_chain(broker.certificate, broker.key)
@@ -97,7 +97,7 @@ def shake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = "localhost
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "inline", "folder", "leaf", "system"])
 def test_whom_to_trust(
     authority: Authority,
-    broker: Identity,
+    broker: KeyAndCertificate,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
@@ -139,12 +139,12 @@ def hashed(authority: Authority, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "b-1.k.example"])
-def test_names_that_fit(authority: Authority, broker: Identity, name: str) -> None:
+def test_names_that_fit(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
     shake(context(ssl__ca__location=str(authority.certificate)), server(broker), name)
 
 
 @pytest.mark.parametrize("name", ["other.example", "127.0.0.2", "a.b.k.example", "k.example"])
-def test_names_that_do_not(authority: Authority, broker: Identity, name: str) -> None:
+def test_names_that_do_not(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
     trust = {"ssl__ca__location": str(authority.certificate)}
     with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname mismatch|IP address mism"):
         shake(context(**trust), server(broker), name)
@@ -152,7 +152,9 @@ def test_names_that_do_not(authority: Authority, broker: Identity, name: str) ->
     shake(anybody, server(broker), name)
 
 
-def test_strangers(broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_strangers(
+    broker: KeyAndCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = Authority(tmp_path, "Another")
     with pytest.raises(
         ssl.SSLCertVerificationError, match="self-signed certificate in certificate chain"
@@ -168,7 +170,7 @@ def test_strangers(broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "anybody can pass for the brokers" in caplog.text
 
 
-def test_revoked(authority: Authority, broker: Identity, tmp_path: Path) -> None:
+def test_revoked(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
     key = load_pem_private_key((authority.directory / "authority-key.pem").read_bytes(), None)
     issuer = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
     own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
@@ -196,7 +198,7 @@ def test_revoked(authority: Authority, broker: Identity, tmp_path: Path) -> None
 KEYS = ["PEM", "PKCS12", "JKS", "inline", "two files", "one file", "encrypted", "mixed"]
 
 
-def key_options(alice: Identity, kind: str) -> dict[str, Any]:
+def key_options(alice: KeyAndCertificate, kind: str) -> dict[str, Any]:
     match kind:
         case "inline":
             return {
@@ -225,7 +227,9 @@ def key_options(alice: Identity, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_who_we_are(authority: Authority, broker: Identity, alice: Identity, kind: str) -> None:
+def test_who_we_are(
+    authority: Authority, broker: KeyAndCertificate, alice: KeyAndCertificate, kind: str
+) -> None:
     given = {"ssl.ca.location": str(authority.certificate), **key_options(alice, kind)}
     mutual = server(broker, authority)
     client = TlsContexts(config(given)).context()
@@ -236,7 +240,7 @@ def test_who_we_are(authority: Authority, broker: Identity, alice: Identity, kin
         shake(client, mutual)
 
 
-def test_without_a_certificate(authority: Authority, broker: Identity) -> None:
+def test_without_a_certificate(authority: Authority, broker: KeyAndCertificate) -> None:
     client = context(ssl__ca__location=str(authority.certificate))
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN|peer did not return"):
         shake(client, server(broker, authority))
@@ -250,14 +254,16 @@ def test_without_a_certificate(authority: Authority, broker: Identity) -> None:
         ({"ssl.key.password": "planted" * 200}, "can't be decrypted: ssl.key.password is wrong"),
     ],
 )
-def test_keys_that_cannot_be_read(alice: Identity, change: dict[str, Any], problem: str) -> None:
+def test_keys_that_cannot_be_read(
+    alice: KeyAndCertificate, change: dict[str, Any], problem: str
+) -> None:
     given = {**key_options(alice, "encrypted"), **change}
     with pytest.raises(ConfigurationError, match=f"ssl.certificate.location: .*{problem}") as found:
         TlsContexts(config(given)).context()
     assert "planted" not in str(found.value)
 
 
-def test_a_key_of_another_certificate(alice: Identity, broker: Identity) -> None:
+def test_a_key_of_another_certificate(alice: KeyAndCertificate, broker: KeyAndCertificate) -> None:
     given = {"ssl_certfile": str(alice.certificate), "ssl_keyfile": str(broker.key)}
     with pytest.raises(ConfigurationError, match="certificate doesn't belong to the private key"):
         TlsContexts(config(given)).context()
@@ -277,7 +283,7 @@ def test_a_key_of_another_certificate(alice: Identity, broker: Identity) -> None
     ],
 )
 def test_versions(
-    authority: Authority, broker: Identity, given: dict[str, Any], version: str
+    authority: Authority, broker: KeyAndCertificate, given: dict[str, Any], version: str
 ) -> None:
     made = TlsContexts(config({"ssl_cafile": str(authority.certificate), **given})).context()
     assert shake(made, server(broker)).version() == version
@@ -291,7 +297,9 @@ def test_versions(
             shake(made, other)
 
 
-def test_ciphers(authority: Authority, broker: Identity, caplog: pytest.LogCaptureFixture) -> None:
+def test_ciphers(
+    authority: Authority, broker: KeyAndCertificate, caplog: pytest.LogCaptureFixture
+) -> None:
     trust = {"ssl__ca__location": str(authority.certificate), "ssl__protocol": "TLSv1.2"}
     for suites in (
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_EMPTY_RENEGOTIATION_INFO_SCSV",
@@ -326,7 +334,10 @@ def test_what_leaves_nothing(given: dict[str, Any], problem: str) -> None:
 
 
 def test_rotated_certificates(
-    authority: Authority, broker: Identity, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority,
+    broker: KeyAndCertificate,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     other = Authority(tmp_path / "other", "The next one")
@@ -380,7 +391,7 @@ def test_a_failure_that_passes_is_tried_again(
 
 
 def test_a_pair_is_rotated_one_by_one(
-    alice: Identity, authority: Authority, tmp_path: Path
+    alice: KeyAndCertificate, authority: Authority, tmp_path: Path
 ) -> None:
     later = authority.issue("alice-2")
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
@@ -429,7 +440,7 @@ def test_files_are_read_when_a_client_is_made(make: Any) -> None:
 
 
 def test_keys_of_sessions_are_written_nowhere(
-    authority: Authority, broker: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, broker: KeyAndCertificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(path))
@@ -437,7 +448,7 @@ def test_keys_of_sessions_are_written_nowhere(
     assert not path.exists()
 
 
-def test_token_endpoints(authority: Authority, broker: Identity) -> None:
+def test_token_endpoints(authority: Authority, broker: KeyAndCertificate) -> None:
     given = {"https.ca.location": str(authority.certificate)}
     shake(https_context(config(given)), server(broker))
     store = {
@@ -459,7 +470,7 @@ def files(authority: Authority, tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[SelectorHost, ThreadHost])
 def host(
-    request: pytest.FixtureRequest, engine: ScriptedEngine, files: Path, alice: Identity
+    request: pytest.FixtureRequest, engine: ScriptedEngine, files: Path, alice: KeyAndCertificate
 ) -> Iterator[SelectorHost | ThreadHost]:
     given = {"ssl.ca.location": str(files), **key_options(alice, "PKCS12")}
     made: SelectorHost | ThreadHost = request.param(tls=tls_source(config(given)))
@@ -472,7 +483,7 @@ def test_a_new_dial_sees_the_new_files(
     host: SelectorHost | ThreadHost,
     engine: ScriptedEngine,
     authority: Authority,
-    broker: Identity,
+    broker: KeyAndCertificate,
     files: Path,
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,10 @@ from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
 from odradek.protocol.messages import offset_commit as oc
 from odradek.simulation import SimulatedBroker, SimulatedCluster, World
-from odradek.simulation.coordinators.consumer_protocol_group import ConsumerGroup, Reconciliation
+from odradek.simulation.coordinators.consumer_protocol_group import (
+    ConsumerProtocolGroup,
+    Reconciliation,
+)
 from odradek.simulation.coordinators.server_assignors import ASSIGNORS
 from odradek.simulation.coordinators.shards import GROUP
 
@@ -42,9 +45,9 @@ class Setting:
         return node
 
     @property
-    def group(self) -> ConsumerGroup:
+    def group(self) -> ConsumerProtocolGroup:
         group = self.groups.shard(self.node, GROUP_ID).groups[GROUP_ID]
-        assert isinstance(group, ConsumerGroup)
+        assert isinstance(group, ConsumerProtocolGroup)
         return group
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome, Transaction
+from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
 from odradek.simulation.checkers.history_check import Kind, check
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
@@ -20,7 +20,7 @@ def kinds(history: History) -> list[Kind]:
 def transaction(
     history: History,
     values: Sequence[tuple[TopicPartition, str]],
-    outcome: Outcome = Outcome.COMMITTED,
+    outcome: TransactionOutcome = TransactionOutcome.COMMITTED,
     *,
     producer: str = "p",
     incarnation: int = 0,
@@ -56,7 +56,7 @@ def good() -> History:
     transaction(history, [(IN, "i0")], producer="source")
     transaction(history, [(IN, "i1")], producer="source")
     transaction(history, [(A, "a0"), (B, "b0")], inputs=[0])
-    transaction(history, [(A, "a1"), (B, "b1")], Outcome.ABORTED, inputs=[1])
+    transaction(history, [(A, "a1"), (B, "b1")], TransactionOutcome.ABORTED, inputs=[1])
     transaction(history, [(A, "a2"), (B, "b2")], inputs=[1])
     read(history, A, [(0, "a0"), (4, "a2")])
     read(history, B, [(0, "b0"), (4, "b2")])
@@ -96,7 +96,7 @@ def lost_in_one_place(history: History) -> None:
 
 
 def seen_and_gone(history: History) -> None:
-    transaction(history, [(A, "a3")], Outcome.UNKNOWN)
+    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN)
     read(history, A, [(9, "a3")], complete=False, reader="early")
 
 
@@ -118,7 +118,7 @@ def from_nowhere(history: History) -> None:
 
 
 def unknown_and_partial(history: History) -> None:
-    transaction(history, [(A, "a3"), (B, "b3")], Outcome.UNKNOWN)
+    transaction(history, [(A, "a3"), (B, "b3")], TransactionOutcome.UNKNOWN)
     history.readings[2].saw(9, "b3")
 
 
@@ -144,7 +144,7 @@ def elsewhere(history: History) -> None:
 
 
 def another_value(history: History) -> None:
-    transaction(history, [(A, "a3")], Outcome.UNKNOWN)
+    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN)
     read(history, A, [(4, "a3")], complete=False, reader="other")
 
 
@@ -189,7 +189,7 @@ def consumed_twice(history: History) -> None:
 
 
 def consumed_twice_unknown(history: History) -> None:
-    transaction(history, [(A, "a3")], Outcome.UNKNOWN, producer="q", inputs=[1])
+    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN, producer="q", inputs=[1])
     history.readings[1].saw(9, "a3")
 
 
@@ -203,7 +203,7 @@ def committed_by_an_aborted_one(history: History) -> None:
     """Its offsets count, its records don't."""
     transaction(history, [(IN, "i2")], producer="source")
     history.readings[0].saw(2, "i2")
-    transaction(history, [(A, "a3")], Outcome.UNKNOWN, inputs=[2])
+    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN, inputs=[2])
     history.group_ends("g", [(IN, 3)])
 
 
@@ -261,7 +261,7 @@ def test_an_anomaly_says_what_and_where() -> None:
 
 def test_an_unknown_outcome_is_what_readers_saw() -> None:
     history = good()
-    transaction(history, [(A, "a3"), (B, "b3")], Outcome.UNKNOWN, inputs=[2])
+    transaction(history, [(A, "a3"), (B, "b3")], TransactionOutcome.UNKNOWN, inputs=[2])
     assert check(history) == []  # aborted: nobody saw any of it, and the offset wasn't committed
     history.readings[1].saw(9, "a3")
     history.readings[2].saw(9, "b3")
@@ -276,7 +276,7 @@ def test_one_without_records_whose_end_nobody_knows_excuses_its_inputs() -> None
     history.readings[0].saw(2, "i2")
     history.group_ends("g", [(IN, 3)])
     assert kinds(history) == [Kind.INPUT_LOST]
-    transaction(history, [], Outcome.UNKNOWN, inputs=[2])
+    transaction(history, [], TransactionOutcome.UNKNOWN, inputs=[2])
     assert check(history) == []
 
 

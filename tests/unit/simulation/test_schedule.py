@@ -11,9 +11,9 @@ import pytest
 from odradek.simulation.faults.verbs import ScheduleError
 from odradek.simulation.runs.schedule import (
     FAMILIES,
-    Client,
     Family,
     Schedule,
+    ScheduledClient,
     from_json,
     load,
     random_schedule,
@@ -46,7 +46,7 @@ def test_those_of_each_family_are_valid_and_can_be_kept(family: Family, short: b
 
 def test_most_things_may_be_left_out() -> None:
     schedule = from_json(json.dumps(SMALLEST))
-    assert schedule == Schedule(1, (Client("one", "metadata"),))
+    assert schedule == Schedule(1, (ScheduledClient("one", "metadata"),))
     assert str(schedule).startswith("seed 1: 3 brokers, 1 partitions, messages; one (5 operations)")
 
 
@@ -115,7 +115,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 
 
 def test_consumers_begin_at_the_beginning_unless_told_otherwise() -> None:
-    assert settings(Client("c", "consumer"))["auto.offset.reset"] == "earliest"
-    late = Client("c", "consumer", config={"auto.offset.reset": "latest"})
+    assert settings(ScheduledClient("c", "consumer"))["auto.offset.reset"] == "earliest"
+    late = ScheduledClient("c", "consumer", config={"auto.offset.reset": "latest"})
     assert settings(late)["auto.offset.reset"] == "latest"
-    assert settings(Client("x", "consumer")) is settings(Client("y", "consumer"))
+    assert settings(ScheduledClient("x", "consumer")) is settings(ScheduledClient("y", "consumer"))

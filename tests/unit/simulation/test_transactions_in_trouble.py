@@ -10,7 +10,7 @@ from tests.unit.simulation.transactional import NEW, OLD, Producer, Setting
 
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
-from odradek.simulation.checkers.history import History, Outcome
+from odradek.simulation.checkers.history import History, TransactionOutcome
 from odradek.simulation.checkers.history_check import check
 
 SEEDS = 40
@@ -63,7 +63,7 @@ def test_whatever_breaks_transactions_are_whole(seed: int) -> None:
             reading.saw(row[0], bytes(row[4] or b"").decode())
         assert cluster.log("t", partition).transactions.open == {}
     assert check(history) == []
-    assert any(t.outcome is Outcome.COMMITTED for t in history.transactions)
+    assert any(t.outcome is TransactionOutcome.COMMITTED for t in history.transactions)
 
 
 def _transact(
@@ -86,5 +86,5 @@ def _transact(
         told = producer.end(commit=commit)
         if told != 0:
             return
-        made.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        made.outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
         producer.setting.world.advance(rng.uniform(0.0, 0.1))

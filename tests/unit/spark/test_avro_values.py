@@ -24,7 +24,7 @@ from tests.unit.spark.avro_examples import (
 )
 
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader, ReadLimits
@@ -349,7 +349,7 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     target = arrow_schema(schema)
     limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
     reader = RangeReader(
-        cluster.connect({}), OffsetRange(TopicPartition("t", 0), 7, 9), None, limits, clock
+        cluster.connect({}), KafkaOffsetRange(TopicPartition("t", 0), 7, 9), None, limits, clock
     )
     made = options.value_format.decoder(target.field("value").type)
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*no zero and"):

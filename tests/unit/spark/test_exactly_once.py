@@ -22,7 +22,7 @@ from odradek.spark.sink.exactly_once import (
     read_marker,
     sink_id,
 )
-from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
@@ -51,7 +51,7 @@ def write(
     query: str = "query",
     **given: str,
 ) -> SinkCommit:
-    task = Task(partition, 0, batch, query, run)
+    task = SinkTask(partition, 0, batch, query, run)
     columns = SinkColumns(("value",), "t")
     work = TransactionalTask(options(**given), columns, task, make=log.make, clock=log.clock)
     return work.write(batches(*rows))

@@ -33,10 +33,10 @@ from pyspark.sql.datasource import (
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import pushdown
 from odradek.spark.driver.filters import Narrowing, narrow_by
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 
 RANGES = [
-    OffsetRange(TopicPartition(topic, number), 10, 100)
+    KafkaOffsetRange(TopicPartition(topic, number), 10, 100)
     for topic in ("ab", "b")
     for number in (0, 1, 2)
 ]
@@ -163,7 +163,7 @@ def test_a_timestamp_moves_starts_and_stays_with_spark(kind: Any, us: int, asked
         return {b0: 50, b1: None, b2: 3}
 
     found = narrowing.narrowed(RANGES, times)
-    assert found == [OffsetRange(b0, 50, 100), OffsetRange(b2, 10, 100)]
+    assert found == [KafkaOffsetRange(b0, 50, 100), KafkaOffsetRange(b2, 10, 100)]
 
 
 def test_several_times_mean_the_latest_and_nothing_left_asks_nobody() -> None:

@@ -15,7 +15,7 @@ from tests.unit.spark.conftest import ID_2
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH, parse_options
@@ -178,7 +178,7 @@ def test_a_topic_that_is_gone_fails_the_query_unless_it_is_a_patterns(
 
 def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
-    ranges = [OffsetRange(T0, 0, 100), OffsetRange(T1, 10, 20)]
+    ranges = [KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)]
     first, second = shares(ranges, PLANNED)
     assert (first.planned, second.planned) == (frozenset({T0, T1}), None)
     del cluster.topics["t"][1][0]  # the second would fail if it asked for the first's bounds
@@ -188,18 +188,18 @@ def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> Non
 
 def test_another_cluster_is_refused(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
-    share = shares([OffsetRange(T0, 0, 100)], PLANNED)[0]
+    share = shares([KafkaOffsetRange(T0, 0, 100)], PLANNED)[0]
     with pytest.raises(ClusterIdMismatchError):
-        plan_anew(options, OffsetRange(T0, 0, 100), share, "cluster-B", cluster, cluster.clock)
+        plan_anew(options, KafkaOffsetRange(T0, 0, 100), share, "cluster-B", cluster, cluster.clock)
 
 
 def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
     cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
-    wanted, share, plans = OffsetRange(T0, 0, 90), Share(PLANNED), OldPlans()
+    wanted, share, plans = KafkaOffsetRange(T0, 0, 90), Share(PLANNED), OldPlans()
     fixed = parse_options({**OPTIONS, **TOPIC, "endingOffsets": '{"t":{"0":90,"1":20}}'}, BATCH)
-    whole = OffsetRange(T0, 0, 100)
+    whole = KafkaOffsetRange(T0, 0, 100)
     consumer, late = cluster.connect({}), PLANNED + LATE_MS
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         plans.look(options, wanted, share, consumer, late - 1)
@@ -219,4 +219,4 @@ def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, clust
     source = KafkaDataSource(OPTIONS | TOPIC)
     found: list[InputPartition] = list(source.reader(source.schema()).partitions())
     told = [p.share for p in found if isinstance(p, KafkaInputPartition)]
-    assert told == shares([OffsetRange(T0, 0, 100), OffsetRange(T1, 10, 20)], PLANNED)
+    assert told == shares([KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)], PLANNED)

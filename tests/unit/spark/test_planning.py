@@ -10,7 +10,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.offsets import EARLIEST, LATEST, StreamOffset
-from odradek.spark.driver.planning import OffsetRange, TopicsSnapshot
+from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.problems import DataLossError, OptionError
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -55,7 +55,7 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
 
 def test_ranges_leave_out_what_is_empty() -> None:
     found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7})
-    assert found == [OffsetRange(A, 5, 7)]
+    assert found == [KafkaOffsetRange(A, 5, 7)]
     assert found[0].size == 2
 
 

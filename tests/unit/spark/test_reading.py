@@ -12,7 +12,7 @@ import pytest
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import (
     DataLossError,
     NoProgressError,
@@ -41,7 +41,7 @@ def read(
 ) -> list[pa.RecordBatch]:
     limits = ReadLimits(120.0, 300.0, lose, null_timestamps)
     consumer = cluster.connect({})
-    reader = RangeReader(consumer, OffsetRange(TP, start, until), topic_id, limits, clock)
+    reader = RangeReader(consumer, KafkaOffsetRange(TP, start, until), topic_id, limits, clock)
     full = arrow_schema(SCHEMA)
     target = pa.schema([full.field(name) for name in columns])
     return list(reader.batches(columns, target))

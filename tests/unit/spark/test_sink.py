@@ -16,7 +16,7 @@ from odradek.spark.sink.sink_messages import (
     BATCH_ID,
     QUERY_ID,
     SinkCommit,
-    Task,
+    SinkTask,
     batch_task,
     stream_task,
 )
@@ -63,11 +63,11 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
     context: Any = Context()
     context._properties = {BATCH_ID: "12", QUERY_ID: "q", "spark.jobGroup.id": "r"}
     monkeypatch.setattr(TaskContext, "get", lambda: context)
-    assert stream_task() == Task(3, 1, 12, "q", "r")
-    assert batch_task() == Task(3, 1)
+    assert stream_task() == SinkTask(3, 1, 12, "q", "r")
+    assert batch_task() == SinkTask(3, 1)
     for job, run in (("q", "r"), ("other", None)):  # foreachBatch: the query itself is the job
         given = {**OPTIONS, "delivery": "exactly_once", "jobId": job, "batchId": "7"}
-        assert batch_task(parse_sink_options(given, "batch")) == Task(3, 1, 7, job, run)
+        assert batch_task(parse_sink_options(given, "batch")) == SinkTask(3, 1, 7, job, run)
     del context._properties[BATCH_ID]
     with pytest.raises(SinkContextError, match=r"streaming\.sql\.batchId: None"):
         stream_task()

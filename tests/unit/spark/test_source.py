@@ -21,7 +21,7 @@ from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import stream_source
 from odradek.spark.driver.offsets import SENTINEL, StreamOffset
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.source import KafkaDataSource
 from odradek.spark.driver.stream_source import KafkaStreamReader
 from odradek.spark.options.option_values import LONG_MAX
@@ -244,7 +244,7 @@ def test_a_reader_travels_without_the_drivers_client() -> None:
 
 
 def test_a_partition_travels_whole() -> None:
-    wanted = OffsetRange(TopicPartition("t", 3), 5, 9)
+    wanted = KafkaOffsetRange(TopicPartition("t", 3), 5, 9)
     sent = KafkaInputPartition(wanted, "c", "id", {"brokers": {"1": ["h", 1]}})
     got = pickle.loads(pickle.dumps(sent))  # noqa: S301 (our own bytes)
     assert (got.wanted, got.cluster, got.topic_id, got.hint) == (
@@ -279,7 +279,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
             client.assign([])
 
     monkeypatch.setattr("odradek.spark.tasks.task.process_clients", Clients)
-    wanted = OffsetRange(TopicPartition("t", 0), 5, 9)
+    wanted = KafkaOffsetRange(TopicPartition("t", 0), 5, 9)
     sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
     batches: list[Any] = list(source().reader(VALUE).read(sent))
     assert [value for batch in batches for value in batch.column("value").to_pylist()] == [

@@ -6,47 +6,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.splitting import split
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
 
-def sizes(found: list[OffsetRange]) -> list[tuple[int, int]]:
+def sizes(found: list[KafkaOffsetRange]) -> list[tuple[int, int]]:
     return [(r.tp.partition, r.size) for r in found]
 
 
 def test_without_options_a_task_is_a_partition() -> None:
-    ranges = [OffsetRange(A, 5, 1000), OffsetRange(B, 0, 1)]
+    ranges = [KafkaOffsetRange(A, 5, 1000), KafkaOffsetRange(B, 0, 1)]
     assert split(ranges, None, None) == ranges
     assert split([], 7, 7) == []
 
 
 def test_ranges_are_cut_evenly_to_at_most_so_many() -> None:
-    found = split([OffsetRange(A, 5, 26), OffsetRange(B, 0, 10)], None, 10)
+    found = split([KafkaOffsetRange(A, 5, 26), KafkaOffsetRange(B, 0, 10)], None, 10)
     assert found == [
-        OffsetRange(A, 5, 12),
-        OffsetRange(A, 12, 19),
-        OffsetRange(A, 19, 26),
-        OffsetRange(B, 0, 10),
+        KafkaOffsetRange(A, 5, 12),
+        KafkaOffsetRange(A, 12, 19),
+        KafkaOffsetRange(A, 19, 26),
+        KafkaOffsetRange(B, 0, 10),
     ]
 
 
 def test_large_partitions_are_divided_in_proportion() -> None:
-    assert sizes(split([OffsetRange(A, 1, 5)], 3, None)) == [(0, 1), (0, 1), (0, 2)]
-    two = [OffsetRange(A, 1, 5), OffsetRange(B, 1, 5)]
+    assert sizes(split([KafkaOffsetRange(A, 1, 5)], 3, None)) == [(0, 1), (0, 1), (0, 2)]
+    two = [KafkaOffsetRange(A, 1, 5), KafkaOffsetRange(B, 1, 5)]
     assert sizes(split(two, 4, None)) == [(0, 2), (0, 2), (1, 2), (1, 2)]
-    skewed = [OffsetRange(A, 0, 10), OffsetRange(B, 0, 9990), OffsetRange(C, 0, 10000)]
+    skewed = [
+        KafkaOffsetRange(A, 0, 10),
+        KafkaOffsetRange(B, 0, 9990),
+        KafkaOffsetRange(C, 0, 10000),
+    ]
     assert sizes(split(skewed, 6, None)) == [
         (0, 10), (1, 4995), (1, 4995), (2, 3333), (2, 3333), (2, 3334),
     ]  # fmt: skip
 
 
 def test_enough_tasks_are_left_as_they_are_and_both_options_work_together() -> None:
-    two = [OffsetRange(A, 0, 100), OffsetRange(B, 0, 1)]
+    two = [KafkaOffsetRange(A, 0, 100), KafkaOffsetRange(B, 0, 1)]
     assert split(two, 2, None) == two
     # As counted with the JVM connector itself: a partition with a range that stays whole does.
-    mixed = [OffsetRange(A, 0, 40), OffsetRange(B, 0, 25)]
+    mixed = [KafkaOffsetRange(A, 0, 40), KafkaOffsetRange(B, 0, 25)]
     assert len(split(mixed, None, 10)) == 7
     assert len(split(mixed, 12, 10)) == 11
     assert len(split(mixed, 7, None)) == 7
@@ -64,7 +68,7 @@ def test_nothing_is_lost_or_doubled(
     given_ranges: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
 ) -> None:
     ranges = [
-        OffsetRange(TopicPartition("t", n), start, start + size)
+        KafkaOffsetRange(TopicPartition("t", n), start, start + size)
         for n, (start, size) in enumerate(given_ranges)
     ]
     found = split(ranges, min_partitions, max_records)

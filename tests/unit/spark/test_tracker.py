@@ -12,7 +12,7 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.discovery import CONFIRM_S
 from odradek.spark.driver.offsets import SENTINEL
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
@@ -31,7 +31,7 @@ def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
     return through_spark(tracker.latest(start))
 
 
-def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[OffsetRange]:
+def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[KafkaOffsetRange]:
     return tracker.plan(start, end).ranges
 
 
@@ -48,7 +48,10 @@ def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) ->
         "id": {"t": ID_1},
         "from": {"t": {"0": 0, "1": 10}},
     }
-    assert sizes(driver, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert sizes(driver, SENTINEL, end) == [
+        KafkaOffsetRange(P0, 0, 100),
+        KafkaOffsetRange(P1, 10, 20),
+    ]
 
 
 def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
@@ -57,7 +60,10 @@ def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
     end = following(tracker(), SENTINEL)
     cluster.topics["t"] = (ID_1, {0: (0, 500), 1: (15, 90)})
     again = tracker()
-    assert sizes(again, SENTINEL, end) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert sizes(again, SENTINEL, end) == [
+        KafkaOffsetRange(P0, 0, 100),
+        KafkaOffsetRange(P1, 10, 20),
+    ]
 
 
 def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
@@ -70,7 +76,7 @@ def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
     restarted = tracker(startingOffsets="latest")
     assert sizes(restarted, SENTINEL, end) == []
     after = following(restarted, end)
-    assert sizes(restarted, end, after) == [OffsetRange(P0, 100, 103)]
+    assert sizes(restarted, end, after) == [KafkaOffsetRange(P0, 100, 103)]
 
 
 def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any) -> None:
@@ -85,7 +91,7 @@ def test_offsets_one_by_one(tracker: Any) -> None:
     given = '{"t":{"0":42,"1":-1}}'
     driver = tracker(startingOffsets=given)
     end = following(driver, SENTINEL)
-    assert sizes(driver, SENTINEL, end) == [OffsetRange(P0, 42, 100)]
+    assert sizes(driver, SENTINEL, end) == [KafkaOffsetRange(P0, 42, 100)]
     with pytest.raises(OptionError, match="lacks t-1"):
         following(tracker(startingOffsets='{"t":{"0":42}}'), SENTINEL)
 
@@ -158,7 +164,7 @@ def test_topics_are_not_described_for_each_batch(tracker: Any, cluster: Any, clo
         clock.at += 1
         cluster.topics["t"] = (ID_1, {0: (0, 101 + n), 1: (10, 20)})
         end = following(driver, offset)
-        assert sizes(driver, offset, end) == [OffsetRange(P0, 100 + n, 101 + n)]
+        assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 100 + n, 101 + n)]
         offset = end
     assert cluster.calls.count("describe") == 1
     assert cluster.calls.count("end") == 11
@@ -174,7 +180,7 @@ def test_new_partitions_start_at_their_beginning_and_the_start_is_journalled(
     second = following(driver, first)
     assert second["from"] == {"t": {"2": 0}}
     cluster.topics["t"][1][2] = (6, 8)  # retention, before the batch is replayed
-    assert sizes(tracker(), first, second) == [OffsetRange(TopicPartition("t", 2), 0, 8)]
+    assert sizes(tracker(), first, second) == [KafkaOffsetRange(TopicPartition("t", 2), 0, 8)]
     clock.at += 1
     assert following(driver, second) == second
 
@@ -193,7 +199,7 @@ def test_a_partition_that_joins_without_its_first_records_is_a_loss(
 def test_a_limit_is_honoured_until_all_is_read(tracker: Any, clock: Any) -> None:
     driver = tracker(maxOffsetsPerTrigger="40")
     offset: dict[str, Any] = dict(SENTINEL)
-    read: dict[TopicPartition, list[OffsetRange]] = {P0: [], P1: []}
+    read: dict[TopicPartition, list[KafkaOffsetRange]] = {P0: [], P1: []}
     for _ in range(10):
         end = following(driver, offset)
         if end == offset:
@@ -242,7 +248,7 @@ def test_progress_is_reported_without_asking(tracker: Any, cluster: Any) -> None
 def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
     driver = tracker()
     end = following(driver, {"t": {"0": 90, "1": 20}})
-    assert sizes(driver, {"t": {"0": 90, "1": 20}}, end) == [OffsetRange(P0, 90, 100)]
+    assert sizes(driver, {"t": {"0": 90, "1": 20}}, end) == [KafkaOffsetRange(P0, 90, 100)]
 
 
 # -- another cluster, another topic, lost records ------------------------------------------------
@@ -294,7 +300,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
     cluster.topics["t"] = (ID_2, {0: (0, 30), 1: (4, 900)})
     driver = tracker(failOnDataLoss="false")
     end = following(driver, offset)
-    assert sizes(driver, offset, end) == [OffsetRange(P0, 0, 30), OffsetRange(P1, 4, 900)]
+    assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 0, 30), KafkaOffsetRange(P1, 4, 900)]
     assert ID_1 in caplog.text
     assert ID_2 in caplog.text
     clock.at += 1
@@ -322,7 +328,10 @@ def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
             cluster.topics = topics
 
     clock.pause = pause
-    assert sizes(driver, SENTINEL, offset) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert sizes(driver, SENTINEL, offset) == [
+        KafkaOffsetRange(P0, 0, 100),
+        KafkaOffsetRange(P1, 10, 20),
+    ]
     cluster.calls.clear()
     driver.plan(SENTINEL, offset)
     assert cluster.calls == []
@@ -336,7 +345,7 @@ def test_a_replay_believes_a_loss_after_a_while(tracker: Any, cluster: Any, cloc
         tracker().plan(SENTINEL, offset)
     assert CONFIRM_S <= clock.at - begun <= CONFIRM_S + 2
     driver = tracker(failOnDataLoss="false")
-    assert sizes(driver, SENTINEL, offset) == [OffsetRange(P0, 0, 100)]
+    assert sizes(driver, SENTINEL, offset) == [KafkaOffsetRange(P0, 0, 100)]
 
 
 def test_a_topic_that_the_options_no_longer_name_is_not_called_gone(
@@ -435,7 +444,10 @@ def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(
 ) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.down_until = clock.now() + 200
-    assert sizes(tracker(), SENTINEL, offset) == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert sizes(tracker(), SENTINEL, offset) == [
+        KafkaOffsetRange(P0, 0, 100),
+        KafkaOffsetRange(P1, 10, 20),
+    ]
 
 
 def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clock: Any) -> None:
@@ -452,7 +464,7 @@ def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clo
 
 def test_a_batch_reads_what_is_there(tracker: Any) -> None:
     plan = tracker(BATCH).plan_batch()
-    assert plan.ranges == [OffsetRange(P0, 0, 100), OffsetRange(P1, 10, 20)]
+    assert plan.ranges == [KafkaOffsetRange(P0, 0, 100), KafkaOffsetRange(P1, 10, 20)]
     assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": ID_1})
 
 
@@ -462,7 +474,7 @@ def test_a_batch_between_given_offsets(tracker: Any) -> None:
         startingOffsets='{"t":{"0":7,"1":-2}}',
         endingOffsets='{"t":{"0":9,"1":-1}}',
     ).plan_batch()
-    assert plan.ranges == [OffsetRange(P0, 7, 9), OffsetRange(P1, 10, 20)]
+    assert plan.ranges == [KafkaOffsetRange(P0, 7, 9), KafkaOffsetRange(P1, 10, 20)]
 
 
 def test_a_batch_that_ends_beyond_the_log(tracker: Any) -> None:
@@ -470,7 +482,7 @@ def test_a_batch_that_ends_beyond_the_log(tracker: Any) -> None:
     with pytest.raises(DataLossError, match=r"endingOffsets says 900.*0 to 100"):
         tracker(BATCH, endingOffsets=given).plan_batch()
     plan = tracker(BATCH, endingOffsets=given, failOnDataLoss="false").plan_batch()
-    assert plan.ranges[0] == OffsetRange(P0, 0, 100)
+    assert plan.ranges[0] == KafkaOffsetRange(P0, 0, 100)
 
 
 def test_a_missing_topic_fails_a_batch(tracker: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.offsets import SENTINEL
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
@@ -68,13 +68,13 @@ def test_no_topic_yet_is_an_empty_start_that_is_journalled(
 
 def test_a_batch_between_two_times(tracker: Any) -> None:
     plan = tracker(BATCH, startingTimestamp="9001", endingTimestamp="15000").plan_batch()
-    assert plan.ranges == [OffsetRange(P0, 10, 15), OffsetRange(P1, 10, 15)]
+    assert plan.ranges == [KafkaOffsetRange(P0, 10, 15), KafkaOffsetRange(P1, 10, 15)]
     plan = tracker(
         BATCH,
         startingOffsetsByTimestamp='{"t":{"0":98000,"1":12000}}',
         endingOffsetsByTimestamp='{"t":{"0":200000,"1":13000}}',
     ).plan_batch()
-    assert plan.ranges == [OffsetRange(P0, 98, 100), OffsetRange(P1, 12, 13)]
+    assert plan.ranges == [KafkaOffsetRange(P0, 98, 100), KafkaOffsetRange(P1, 12, 13)]
     with pytest.raises(OptionError, match=r"startingTimestamp means offset 15, which is behind 10"):
         tracker(BATCH, startingTimestamp="15000", endingTimestamp="10000").plan_batch()
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader, ReadLimits
@@ -253,7 +253,7 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     target = arrow_schema(schema)
     limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
     tp = TopicPartition("t", 0)
-    reader = RangeReader(cluster.connect({}), OffsetRange(tp, 7, 9), None, limits, clock)
+    reader = RangeReader(cluster.connect({}), KafkaOffsetRange(tp, 7, 9), None, limits, clock)
     made = JsonDecoder(target.field("value").type, fail_fast=True)
     assert columns[1] == "value"
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.common.types import Address
 from odradek.testing import broker
-from odradek.testing.broker import BROKER_CLASS, Broker, JavaSetup, free_addresses
+from odradek.testing.broker import BROKER_CLASS, JavaSetup, LocalBroker, free_addresses
 
 
 def test_console_tools_that_a_version_lacks_are_another_versions(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_formatted_storage_is_copied_with_its_folders_under_own_ids(tmp_path: Pa
     (source / "__cluster_metadata-0" / "00.checkpoint").write_bytes(b"\0snapshot")
     (source / "meta.properties").write_text("#then\nversion=1\ncluster.id=x\nnode.id=0\n")
     here = Address("127.0.0.1", 1)
-    broker = Broker(7, tmp_path / "broker-7", here, here, None)
+    broker = LocalBroker(7, tmp_path / "broker-7", here, here, None)
     broker.directory.mkdir()
     broker.copy_format_from(source, "ours")
     data = broker.directory / "data"

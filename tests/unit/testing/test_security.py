@@ -14,7 +14,7 @@ import pytest
 
 from odradek.common.types import Address
 from odradek.testing import LocalCluster
-from odradek.testing.broker import Broker, JavaSetup
+from odradek.testing.broker import JavaSetup, LocalBroker
 from odradek.testing.broker_set import BrokerSet, Timeline
 from odradek.testing.process import Child, Exit, Keeper
 from odradek.testing.security import (
@@ -28,8 +28,8 @@ from odradek.testing.security import (
 INNER = Address("127.3.2.10", 3)
 
 
-def broker(tmp_path: Path, inner: Address | None = INNER) -> Broker:
-    return Broker(0, tmp_path, Address("127.3.2.10", 1), Address("127.3.2.10", 2), inner)
+def broker(tmp_path: Path, inner: Address | None = INNER) -> LocalBroker:
+    return LocalBroker(0, tmp_path, Address("127.3.2.10", 1), Address("127.3.2.10", 2), inner)
 
 
 def written(security: Security, tmp_path: Path) -> dict[str, str]:

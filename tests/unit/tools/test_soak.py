@@ -15,7 +15,7 @@ from tests.soak import soak, witness
 from tests.soak.judgement import Judge, Rows
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome
+from odradek.simulation.checkers.history import History, TransactionOutcome
 
 ROOT = Path(__file__).resolve().parents[3]
 IN, OUT = TopicPartition("in", 0), TopicPartition("out-classic", 0)
@@ -33,7 +33,7 @@ class World:
         self.seen: set[int] = set()
         for n in range(4):
             made = self.history.sent("source", IN, f"s/{n}")
-            made.outcome, made.writes[0].offset = Outcome.COMMITTED, n
+            made.outcome, made.writes[0].offset = TransactionOutcome.COMMITTED, n
             self.logs["in"][0].append((n, f"s/{n}"))
         chain = self.history.reading("chain's consumer", IN)
         reader = self.history.reading("reader", OUT)
@@ -47,7 +47,7 @@ class World:
                 self.logs["out-classic"][0].append((offset, f"o/{n}"))
                 reader.saw(offset, f"o/{n}")
                 self.seen.add(offset)
-            made.outcome = Outcome.COMMITTED
+            made.outcome = TransactionOutcome.COMMITTED
 
     # What the judge asks of its witness
 
@@ -92,7 +92,7 @@ def swap(world: World) -> None:
 def never(world: World) -> None:
     """A record that was acknowledged and that nobody ever saw."""
     made = world.history.sent("source", IN, "s/4")
-    made.outcome, made.writes[0].offset = Outcome.COMMITTED, 4
+    made.outcome, made.writes[0].offset = TransactionOutcome.COMMITTED, 4
 
 
 def miss(world: World) -> None:
@@ -105,11 +105,11 @@ def forget(world: World) -> None:
     made = world.history.transactions[-1]
     world.logs["out-classic"][0] = world.logs["out-classic"][0][:2]
     world.history.readings[-1].seen = world.history.readings[-1].seen[:2]
-    assert made.outcome is Outcome.COMMITTED
+    assert made.outcome is TransactionOutcome.COMMITTED
 
 
 def revive(world: World) -> None:
-    world.history.transactions[-1].outcome = Outcome.ABORTED
+    world.history.transactions[-1].outcome = TransactionOutcome.ABORTED
 
 
 def again(world: World) -> None:
@@ -117,7 +117,7 @@ def again(world: World) -> None:
     made = world.history.begin("another", 1, group=GROUP)
     made.consumed(IN, 3)
     made.wrote(OUT, "o/3 again")
-    made.outcome = Outcome.COMMITTED
+    made.outcome = TransactionOutcome.COMMITTED
     world.logs["out-classic"][0].append((6, "o/3 again"))
     world.seen.add(6)
 

@@ -35,7 +35,7 @@ class CutOffError(Exception):
     """Nobody reads the output any more, and not all of it was written."""
 
 
-class Output(Protocol):
+class RecordOutput(Protocol):
     """Where records go."""
 
     def write(self, data: bytes) -> None:
@@ -119,7 +119,7 @@ class Records:
         self,
         consumer: Consumer,
         formatter: RecordFormatter | None,
-        output: Output,
+        output: RecordOutput,
         clock: Callable[[], float],
         *,
         skip_on_error: bool = False,

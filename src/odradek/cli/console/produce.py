@@ -24,7 +24,7 @@ from odradek.api.producer import Producer
 from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
 from odradek.cli.console.lines import PROPERTIES, LineParser
-from odradek.cli.console.producing import Lines, run
+from odradek.cli.console.producing import LineProducer, run
 from odradek.cli.console.properties import (
     client_config,
     line_settings,
@@ -99,7 +99,7 @@ def produce(
         producer = Producer(given)
         try:
             with terminable() as end:
-                lines = Lines(producer, topic, parser, sync=sync)
+                lines = LineProducer(producer, topic, parser, sync=sync)
                 result = run(
                     lines,
                     _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),

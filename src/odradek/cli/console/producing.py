@@ -1,6 +1,6 @@
 """Lines into a producer, and the books about them: which were acknowledged, which weren't and why.
 
-In: lines, a producer. Out: a `Result`. Must not: retry by itself (the producer does, for
+In: lines, a producer. Out: a `ProducedLines`. Must not: retry by itself (the producer does, for
 `delivery.timeout.ms`), nor read or write anything.
 """
 
@@ -45,7 +45,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Result:
+class ProducedLines:
     """What became of the lines."""
 
     lines: int = 0
@@ -113,7 +113,7 @@ class Result:
             yield f"  … and {left} lines more"
 
 
-class Lines:
+class LineProducer:
     """Sends lines and keeps count of what becomes of them."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Lines:
         self._sync = sync
         self._tell = tell
         self._pending: deque[tuple[int, RecordFuture]] = deque()
-        self.result = Result()
+        self.result = ProducedLines()
 
     def feed(self, lines: Iterable[bytes], *, max_block: float) -> None:
         """Send every line; ends early, with a reason, where the next one couldn't fare better."""
@@ -221,7 +221,9 @@ class Lines:
                 self.result.lose(number, "no acknowledgement yet when the command ended")
 
 
-def run(lines: Lines, given: Iterable[bytes], *, max_block: float, delivery: float) -> Result:
+def run(
+    lines: LineProducer, given: Iterable[bytes], *, max_block: float, delivery: float
+) -> ProducedLines:
     """Send everything and wait for it; Ctrl-C cuts the wait short."""
     result = lines.result
     try:

@@ -39,7 +39,7 @@ Secure = Annotated[
 ]
 
 
-class Outcome(Protocol):
+class DemoOutcome(Protocol):
     """What each kind of demo ends with."""
 
     @property
@@ -163,7 +163,7 @@ def _refuse(kind: Kind, options: Mapping[str, float | None]) -> None:
             _fail(f"--{name} is for {allowed}, not for {ways[kind]}")
 
 
-def _run(kind: Kind, settings: Settings, *, json: bool) -> Outcome:
+def _run(kind: Kind, settings: Settings, *, json: bool) -> DemoOutcome:
     from odradek.common.errors import KafkaError
 
     try:
@@ -183,15 +183,15 @@ def _run(kind: Kind, settings: Settings, *, json: bool) -> Outcome:
         raise typer.Exit(130) from None
 
 
-def _simulated(settings: Settings, *, json: bool) -> Outcome:
+def _simulated(settings: Settings, *, json: bool) -> DemoOutcome:
     from odradek.cli.demo import picture
-    from odradek.cli.demo.display import Lines
-    from odradek.cli.demo.sample import Sample
+    from odradek.cli.demo.display import PlainTimeline
+    from odradek.cli.demo.sample import FlightSample
     from odradek.cli.demo.simulated import Simulated
 
     story = Simulated(
-        Sample(settings.rows),
-        Lines(to_stderr=json).tell,
+        FlightSample(settings.rows),
+        PlainTimeline(to_stderr=json).tell,
         seconds=settings.seconds,
         brokers=settings.brokers,
         seed=settings.seed,
@@ -200,14 +200,14 @@ def _simulated(settings: Settings, *, json: bool) -> Outcome:
     return story
 
 
-def _versus(settings: Settings, *, json: bool) -> Outcome:
+def _versus(settings: Settings, *, json: bool) -> DemoOutcome:
     from odradek.cli.demo import picture
-    from odradek.cli.demo.display import Lines
+    from odradek.cli.demo.display import PlainTimeline
     from odradek.cli.demo.versus.stage import Versus
 
     outcome = Versus(
         settings.folder,
-        Lines(to_stderr=json).tell,
+        PlainTimeline(to_stderr=json).tell,
         brokers=settings.brokers,
         patience=settings.patience,
     ).run()
@@ -215,7 +215,7 @@ def _versus(settings: Settings, *, json: bool) -> Outcome:
     return outcome
 
 
-def _full(settings: Settings, *, json: bool) -> Outcome:
+def _full(settings: Settings, *, json: bool) -> DemoOutcome:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         _fail(f"the full demo needs {', '.join(missing)}: pip install 'odradek[demo]'")

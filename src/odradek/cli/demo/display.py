@@ -18,7 +18,7 @@ from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
 SHOWN = 14
 
 
-class Lines:
+class PlainTimeline:
     """A timeline as plain lines."""
 
     def __init__(self, *, to_stderr: bool) -> None:
@@ -33,7 +33,7 @@ def _line(at: float, text: str, style: str) -> Text:
     return Text(f"{at:7.2f} s  {text}", style=style)
 
 
-class Display(LiveView):
+class DemoDisplay(LiveView):
     """Progress bars (name → text) and a timeline; bars only while it is entered."""
 
     def __init__(self, bars: Mapping[str, str], *, to_stderr: bool) -> None:

@@ -80,7 +80,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PanelPicture:
     """Panels that share one axis of seconds."""
 
     title: str
@@ -127,7 +127,7 @@ def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
     return placed
 
 
-def draw(picture: Picture, stem: Path) -> list[Path]:
+def draw(picture: PanelPicture, stem: Path) -> list[Path]:
     """Write the picture, and say which files it is in."""
     from odradek.cli.demo import svg
 

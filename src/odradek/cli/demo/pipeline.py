@@ -17,7 +17,7 @@ from typing import Any
 from odradek.cli.demo.data import LATE_MINUTES, TOPIC, Aggregate
 from odradek.cli.pipeline.document import read
 from odradek.cli.pipeline.graph import Graph, end_session, session
-from odradek.cli.pipeline.progress import Progress
+from odradek.cli.pipeline.progress import QueryProgress
 from odradek.cli.pipeline.spec import parse
 from odradek.common.errors import KafkaError
 from odradek.common.secret import Secret
@@ -77,7 +77,7 @@ class PipelineError(KafkaError):
     """A streaming query ended although nobody asked it to."""
 
 
-class Pipeline:
+class DemoPipeline:
     """A Spark session and the two flows."""
 
     def __init__(self, config: Mapping[str, Any], folder: Path, events: Path) -> None:
@@ -87,7 +87,7 @@ class Pipeline:
         variables = {"WAREHOUSE": str(folder / "warehouse"), "EVENTS": str(events)}
         self._spec = parse(read(written(folder / "pipeline.yml", config, variables), variables))
         self._queries: dict[str, Any] = {}
-        self._progress = {name: Progress(name) for name in (TABLE, FILES)}
+        self._progress = {name: QueryProgress(name) for name in (TABLE, FILES)}
         self.log = folder / "spark.log"
         self.spark: Any = session(self._spec, self.log)
         # PySpark's handler calls the JVM from within the signal; ours ends the demo in order.

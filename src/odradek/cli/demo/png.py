@@ -1,6 +1,6 @@
 """A picture as PNG, by matplotlib.
 
-In: a `Picture`. Out: the file. Must not: be imported where matplotlib isn't installed.
+In: a `PanelPicture`. Out: the file. Must not: be imported where matplotlib isn't installed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from odradek.cli.demo.picture import Panel, Picture, labels
+from odradek.cli.demo.picture import Panel, PanelPicture, labels
 
 mpl.use("Agg")
 
@@ -20,7 +20,7 @@ PANEL, TEXT = 3.2, 0.2
 SHADE = 0.14
 
 
-def render(picture: Picture, path: Path) -> None:
+def render(picture: PanelPicture, path: Path) -> None:
     """Draw it into a file."""
     from matplotlib import pyplot as plt
 
@@ -48,7 +48,7 @@ def render(picture: Picture, path: Path) -> None:
     plt.close(figure)
 
 
-def _panel(picture: Picture, panel: Panel, axis: Any) -> None:
+def _panel(picture: PanelPicture, panel: Panel, axis: Any) -> None:
     for line in panel.lines:
         if line.points:
             axis.plot(*zip(*line.points, strict=True), color=line.colour, linewidth=line.width)
@@ -83,7 +83,7 @@ def _panel(picture: Picture, panel: Panel, axis: Any) -> None:
         axis.axvline(mark.at, color=mark.colour, linewidth=0.9, linestyle=":")
 
 
-def _legend(picture: Picture, figure: Any) -> None:
+def _legend(picture: PanelPicture, figure: Any) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

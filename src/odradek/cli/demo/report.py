@@ -22,13 +22,13 @@ from odradek.cli.demo.picture import (
     Line,
     Mark,
     Panel,
-    Picture,
+    PanelPicture,
 )
 from odradek.cli.demo.timeline import Noticed, Recovery
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Moment:
     """How far things were at one moment (seconds since the start of sending)."""
 
     at: float
@@ -37,7 +37,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DemoResult:
     """What `--json` prints."""
 
     rows_sent: int
@@ -114,11 +114,11 @@ def build(
     distinct: int,
     recovery: Recovery,
     events: Sequence[Noticed],
-) -> Result:
+) -> DemoResult:
     """Put the counts together: a row counts as landed when both outputs have it."""
     aggregated = sum(a.flights for a in table)
     landed = min(aggregated, distinct)
-    return Result(
+    return DemoResult(
         rows_sent=sent,
         rows_landed=landed,
         lost=max(sent - aggregated, sent - distinct, 0),
@@ -154,14 +154,14 @@ STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0))
 
 
 def picture(
-    samples: Sequence[Sample],
+    samples: Sequence[Moment],
     labels: Mapping[str, str],
     outage: tuple[float, float] | None,
     marks: Sequence[tuple[float, str]],
-    result: Result,
+    result: DemoResult,
     *,
     more: Sequence[Panel] = (),
-) -> Picture:
+) -> PanelPicture:
     """What came in, acknowledged and out over time, and more panels if there are any.
 
     `labels` names the counts of the samples.
@@ -170,7 +170,7 @@ def picture(
         Line(label, colour, [(s.at, float(s.rows[name])) for s in samples], width)
         for (colour, width), (name, label) in zip(STROKES, labels.items(), strict=False)
     ]
-    return Picture(
+    return PanelPicture(
         result.headline(),
         [Panel("rows so far", lines), *more],
         [Band("no broker", RED, *outage)] if outage is not None else [],

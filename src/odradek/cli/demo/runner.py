@@ -20,8 +20,8 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.cli.demo import picture, report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
-from odradek.cli.demo.display import Display
-from odradek.cli.demo.pipeline import Pipeline
+from odradek.cli.demo.display import DemoDisplay
+from odradek.cli.demo.pipeline import DemoPipeline
 from odradek.cli.demo.timeline import EventReader, Teller, recovery
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
@@ -96,13 +96,13 @@ class Demo:
         self._seconds = seconds
         self._brokers = brokers
         self._security = _security() if secure else {}
-        self._display = Display(SHOWN, to_stderr=json)
+        self._display = DemoDisplay(SHOWN, to_stderr=json)
         self._reader = EventReader(self._events)
-        self._samples: list[report.Sample] = []
+        self._samples: list[report.Moment] = []
         self._begin = time.time()
         self._teller = Teller()
 
-    def run(self) -> report.Result:
+    def run(self) -> report.DemoResult:
         """Run it; whatever it started is gone afterwards, also after Ctrl-C."""
         self._events.mkdir(parents=True, exist_ok=True)
         os.environ["ODRADEK_EVENTS_DIR"] = str(self._events)
@@ -123,8 +123,8 @@ class Demo:
         self._say(f"topic {TOPIC}: {PARTITIONS} partitions, replication {replication}")
 
     @contextmanager
-    def _pipeline(self, cluster: LocalCluster) -> Iterator[Pipeline]:
-        pipeline = Pipeline(cluster.client_config(), self._output, self._events)
+    def _pipeline(self, cluster: LocalCluster) -> Iterator[DemoPipeline]:
+        pipeline = DemoPipeline(cluster.client_config(), self._output, self._events)
         try:
             pipeline.start()
             self._say("Spark runs two streaming queries on it")
@@ -132,7 +132,7 @@ class Demo:
         finally:
             pipeline.stop()
 
-    def _publish(self, cluster: LocalCluster, pipeline: Pipeline) -> report.Result:
+    def _publish(self, cluster: LocalCluster, pipeline: DemoPipeline) -> report.DemoResult:
         total = self._flights.rows
         config = {**cluster.client_config(), "client.id": PRODUCER}
         with Producer(config) as producer:
@@ -182,7 +182,7 @@ class Demo:
             f"the cluster is back, at {', '.join(cluster.broker_addresses)}", style="bold green"
         )
 
-    def _watch(self, sending: Sending, pipeline: Pipeline, start: float) -> None:
+    def _watch(self, sending: Sending, pipeline: DemoPipeline, start: float) -> None:
         aggregated, written = pipeline.landed()
         at = time.monotonic() - start
         rows = {
@@ -190,7 +190,7 @@ class Demo:
             "aggregated": aggregated,
             "written": written,
         }
-        self._samples.append(report.Sample(at, rows))
+        self._samples.append(report.Moment(at, rows))
         self._display.progress(time.time() - self._begin, rows)
         for event in self._reader.poll():
             line = self._teller.tell(event)
@@ -198,8 +198,8 @@ class Demo:
                 self._display.tell(event.time - self._begin, line)
 
     def _finish(
-        self, cluster: LocalCluster, pipeline: Pipeline, sent: int, start: float
-    ) -> report.Result:
+        self, cluster: LocalCluster, pipeline: DemoPipeline, sent: int, start: float
+    ) -> report.DemoResult:
         self._say("comparing with the data set itself")
         written, distinct = pipeline.parquet_rows()
         table = pipeline.result()

@@ -55,7 +55,7 @@ class Table:
         return found
 
 
-class Sample:
+class FlightSample:
     """The flights of the sample, the first `rows` of them; of the data set if those are more."""
 
     def __init__(self, rows: int | None = None) -> None:

@@ -20,8 +20,8 @@ from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.cli.demo import report
 from odradek.cli.demo.data import PARTITIONS, TOPIC
-from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, Picture
-from odradek.cli.demo.sample import Sample, Table
+from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, PanelPicture
+from odradek.cli.demo.sample import FlightSample, Table
 from odradek.cli.demo.timeline import Teller, TraceReader, recovery
 from odradek.simulation import SimulatedCluster, World
 
@@ -61,7 +61,7 @@ class Dialling:
 class Story:
     """Everything that is to be told."""
 
-    result: report.Result
+    result: report.DemoResult
     dialling: list[Dialling]
     timeline: list[tuple[float, str]]
     missing: list[int]
@@ -69,7 +69,7 @@ class Story:
     virtual_s: float
     wall_s: float
     seed: int
-    picture: Picture
+    picture: PanelPicture
     rates: dict[str, list[float]]
     """Rows in each virtual second, by what became of them."""
 
@@ -117,7 +117,7 @@ class Simulated:
 
     def __init__(
         self,
-        sample: Sample,
+        sample: FlightSample,
         say: Callable[[float, str], None],
         *,
         seconds: float = 60.0,
@@ -134,7 +134,7 @@ class Simulated:
         self._reader = TraceReader(self.world)
         self._teller = Teller()
         self._timeline: list[tuple[float, str]] = []
-        self._samples: list[report.Sample] = []
+        self._samples: list[report.Moment] = []
         self._table = Table()
         self._read: Counter[int] = Counter()
         self._landed = 0
@@ -176,7 +176,7 @@ class Simulated:
             self._listen()
             counts = (self._sent, self._acknowledged, self._landed)
             rows_by_fate = dict(zip(SHOWN, counts, strict=True))
-            self._samples.append(report.Sample(world.now, rows_by_fate))
+            self._samples.append(report.Moment(world.now, rows_by_fate))
             if self._landed > landed or self._sent < rows:
                 last_news = world.now
             elif world.now - last_news > PATIENCE:

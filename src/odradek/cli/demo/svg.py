@@ -1,6 +1,7 @@
 """A picture as SVG, written by hand: the first command after the installation needs no matplotlib.
 
-In: a `Picture`. Out: the text of an SVG file. Must not: import anything that isn't there anyway.
+In: a `PanelPicture`. Out: the text of an SVG file. Must not: import anything that isn't there
+anyway.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 from collections.abc import Iterator
 from html import escape
 
-from odradek.cli.demo.picture import Line, Panel, Picture
+from odradek.cli.demo.picture import Line, Panel, PanelPicture
 from odradek.cli.demo.picture import labels as picture_labels
 
 WIDTH = 1150
@@ -45,7 +46,7 @@ def ticks(high: float, most: int) -> list[float]:
     return [n * step for n in range(int(high / step + 1e-9) + 1)]
 
 
-def render(picture: Picture) -> str:
+def render(picture: PanelPicture) -> str:
     """The whole file."""
     left = LANES_LEFT if any(panel.lanes for panel in picture.panels) else LEFT
     x = Scale(0.0, picture.end, left, WIDTH - RIGHT)
@@ -75,7 +76,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom in pixels."""
 
 
-def _panel(picture: Picture, panel: Panel, x: Scale, box: Box) -> Iterator[str]:
+def _panel(picture: PanelPicture, panel: Panel, x: Scale, box: Box) -> Iterator[str]:
     left, top, right, bottom = box
     for band in picture.bands:
         start, stop = x(band.start), x(band.stop)
@@ -130,7 +131,7 @@ def _lanes(panel: Panel, x: Scale, box: Box) -> Iterator[str]:
         yield _text(right + 14, middle + 4, lane.note, "", "start")
 
 
-def _legend(picture: Picture, left: float, y: float) -> Iterator[str]:
+def _legend(picture: PanelPicture, left: float, y: float) -> Iterator[str]:
     for entry in picture.legend():
         if entry.kind == "mark":
             yield _line((left, y), (left + 24, y), entry.colour, dotted=True)

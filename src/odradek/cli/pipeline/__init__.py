@@ -76,13 +76,13 @@ def run(
     batch that had begun is named, and repeated when the pipeline runs again.
     """
     with _ending():
-        from odradek.cli.pipeline.display import JsonLines, View
+        from odradek.cli.pipeline.display import JsonLines, PipelineView
         from odradek.cli.pipeline.document import read
         from odradek.cli.pipeline.running import Running, Stop
         from odradek.cli.pipeline.spec import parse
 
         pipeline = parse(read(spec, os.environ))
-        display = JsonLines() if json else View(pipeline)
+        display = JsonLines() if json else PipelineView(pipeline)
         with display, Stop() as stop:
             status = Running(pipeline, display, stop, log=log, stop_timeout=stop_timeout).run()
     raise typer.Exit(status)

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
-from odradek.cli.pipeline.outages import Outage
+from odradek.cli.pipeline.outages import ClusterOutage
 from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.spec import Pipeline
 
@@ -47,7 +47,7 @@ class Display(Protocol):
         was read where the sink doesn't tell.
         """
 
-    def outage(self, event: str, outage: Outage) -> None:
+    def outage(self, event: str, outage: ClusterOutage) -> None:
         """`outage`, `back` or `flowing`."""
 
 
@@ -73,7 +73,7 @@ class JsonLines:
         """A batch is over."""
         self._line("batch", {**batch.to_dict(), "rows_total": rows})
 
-    def outage(self, event: str, outage: Outage) -> None:
+    def outage(self, event: str, outage: ClusterOutage) -> None:
         """An outage began, ended, or rows came again."""
         self._line(event, outage.to_dict())
 
@@ -81,7 +81,7 @@ class JsonLines:
         print(json.dumps({"time": round(time.time(), 3), "event": event, **fields}), flush=True)
 
 
-class View(LiveView):
+class PipelineView(LiveView):
     """A table of flows and a few lines of what happened."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -90,7 +90,7 @@ class View(LiveView):
         self._flows: dict[str, tuple[Batch, int]] = {}
         self._names = list(pipeline.sinks)
         self._title = pipeline.name
-        self._out: dict[str, Outage] = {}
+        self._out: dict[str, ClusterOutage] = {}
         self._plain_at: dict[str, float] = {}
 
     def say(self, event: str, text: str, **fields: Any) -> None:
@@ -111,7 +111,7 @@ class View(LiveView):
             )
             self._plainly(f"{now - self._began:8.1f} s  {words}")
 
-    def outage(self, event: str, outage: Outage) -> None:
+    def outage(self, event: str, outage: ClusterOutage) -> None:
         """Tell of an outage's beginning and end, and of the first rows after it."""
         if event == "outage":
             self._out[outage.cluster] = outage

@@ -81,10 +81,10 @@ def read(path: Path, variables: Mapping[str, str]) -> Document:
         raise SpecError(f"{path} can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{path} isn't UTF-8 text: {error.reason} at byte {error.start}") from error
-    return Reader(path, variables).document(text)
+    return YamlReader(path, variables).document(text)
 
 
-class Reader:
+class YamlReader:
     """Makes nodes of one file's YAML."""
 
     def __init__(self, path: Path, variables: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """Outages and recoveries of a pipeline's clusters, from what its clients noticed.
 
 In: the events that drivers, planners and tasks append to a folder for each cluster, and batches.
-Out: an `Outage` when nobody answered a client, its end when one had a whole picture of the cluster
-again, and when the first rows came through after it. Must not: ask a cluster.
+Out: a `ClusterOutage` when nobody answered a client, its end when one had a whole picture of the
+cluster again, and when the first rows came through after it. Must not: ask a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOST = ("round_failed", "rebootstrap")
 
 
 @dataclass(slots=True)
-class Outage:
+class ClusterOutage:
     """One outage of one cluster; times in seconds since the epoch."""
 
     cluster: str
@@ -54,23 +54,23 @@ class Outages:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._out: set[tuple[int | None, str]] = set()
-        self.found: list[Outage] = []
+        self.found: list[ClusterOutage] = []
 
     @property
-    def current(self) -> Outage | None:
+    def current(self) -> ClusterOutage | None:
         """The outage that lasts, if one does."""
         last = self.found[-1] if self.found else None
         return last if last is not None and last.over is None else None
 
-    def notice(self, events: Iterable[Noticed]) -> list[Outage]:
+    def notice(self, events: Iterable[Noticed]) -> list[ClusterOutage]:
         """Take in events, oldest first; gives the outages that began or ended with them."""
-        changed: list[Outage] = []
+        changed: list[ClusterOutage] = []
         for event in events:
             who = (event.pid, event.client)
             if event.kind in LOST:
                 if self.current is None and who not in self._out:
                     why = event.fields.get("why") or "no broker answers"
-                    self.found.append(Outage(self._cluster, event.time, str(why)))
+                    self.found.append(ClusterOutage(self._cluster, event.time, str(why)))
                     changed.append(self.found[-1])
                 self._out.add(who)
             elif event.kind == "closed":
@@ -84,7 +84,7 @@ class Outages:
                 self._out.discard(who)
         return changed
 
-    def landed(self, at: float) -> Outage | None:
+    def landed(self, at: float) -> ClusterOutage | None:
         """Take note of a batch with rows; gives the outage that it is the first one after."""
         last = self.found[-1] if self.found else None
         if last is None or last.over is None or last.flowing is not None:

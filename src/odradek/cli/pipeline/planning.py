@@ -1,7 +1,8 @@
 """What a pipeline would do: asked of its clusters, its checkpoints and Spark, with nothing started.
 
-In: a checked `Pipeline`. Out: a `Plan` to be shown; problems (a cluster that doesn't answer, a
-topic that isn't there, SQL that can't be meant) as `SpecError` with their lines. Must not: write.
+In: a checked `Pipeline`. Out: a `PipelinePlan` to be shown; problems (a cluster that doesn't
+answer, a topic that isn't there, SQL that can't be meant) as `SpecError` with their lines. Must
+not: write.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.cli.pipeline.checkpoint import look
 from odradek.cli.pipeline.graph import Graph, end_session, session
-from odradek.cli.pipeline.spec import AVAILABLE_NOW, OURS, Cluster, Pipeline, Place, Sink, Source
+from odradek.cli.pipeline.spec import (
+    AVAILABLE_NOW,
+    OURS,
+    ClusterSettings,
+    Pipeline,
+    Place,
+    Sink,
+    Source,
+)
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
@@ -31,7 +40,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """A source or a lookup as it is now."""
 
     kind: str
@@ -69,12 +78,12 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PipelinePlan:
     """All of it."""
 
     path: str
     name: str
-    readings: tuple[Reading, ...]
+    readings: tuple[SourceReading, ...]
     views: Mapping[str, str]
     """Columns by view."""
     writings: tuple[Writing, ...]
@@ -103,7 +112,7 @@ class Plan:
         return found
 
 
-def _topics(r: Reading) -> str:
+def _topics(r: SourceReading) -> str:
     named = [f"{t} ({n} partition{'' if n == 1 else 's'})" for t, n in r.topics.items()]
     if len(named) > SHOWN:
         named[SHOWN:] = [f"{len(named) - SHOWN} more"]
@@ -128,7 +137,7 @@ def describe(
     log: Path | None,
     spark: Any = None,
     say: Callable[[str], object] = lambda text: None,
-) -> Plan:
+) -> PipelinePlan:
     """Find out all of it; raises every problem of a step together. A session given goes on."""
     readings = ask_clusters(pipeline, say=say)
     if spark is not None:
@@ -163,8 +172,11 @@ def _started(pipeline: Pipeline, log: Path | None) -> Iterator[Any]:
 
 
 def _described(
-    pipeline: Pipeline, spark: Any, readings: tuple[Reading, ...], say: Callable[[str], object]
-) -> Plan:
+    pipeline: Pipeline,
+    spark: Any,
+    readings: tuple[SourceReading, ...],
+    say: Callable[[str], object],
+) -> PipelinePlan:
     graph = Graph(pipeline, spark, None, say=say)
     frames = graph.analyse()
     views = {name: _columns(spark.table(name)) for name in pipeline.views}
@@ -172,7 +184,7 @@ def _described(
         _writing(sink, _columns(frames[name]), pipeline.checkpoint(sink))
         for name, sink in pipeline.sinks.items()
     )
-    return Plan(str(pipeline.path), pipeline.name, readings, views, writings)
+    return PipelinePlan(str(pipeline.path), pipeline.name, readings, views, writings)
 
 
 def _log(pipeline: Pipeline) -> Path | None:
@@ -188,7 +200,7 @@ def ask_clusters(
     *,
     only_new: bool = False,
     say: Callable[[str], object] = lambda text: None,
-) -> tuple[Reading, ...]:
+) -> tuple[SourceReading, ...]:
     """Look at what is read, and whether each sink's cluster and topic are there.
 
     `only_new`: no more than what queries need that have no checkpoint yet. The others wait for a
@@ -215,15 +227,17 @@ def ask_clusters(
     return tuple(found)
 
 
-def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> Reading:
+def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> SourceReading:
     kind, query = ("lookup", BATCH) if place.name in pipeline.lookups else ("source", STREAM)
     if place.format != OURS or place.cluster is None:
-        return Reading(kind, place.name, place.format, None, {}, None)
+        return SourceReading(kind, place.name, place.format, None, {}, None)
     from odradek.spark.options.source_options import parse_options
 
     options = parse_options(place.options, query)
     there = _asked(pipeline, place, options.topics, options.pattern, silent)
-    return Reading(kind, place.name, place.format, place.cluster.name, *there, options.pattern)
+    return SourceReading(
+        kind, place.name, place.format, place.cluster.name, *there, options.pattern
+    )
 
 
 def _asked(
@@ -272,7 +286,7 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if expression.search(name)]
 
 
-def _address_line(cluster: Cluster) -> int:
+def _address_line(cluster: ClusterSettings) -> int:
     return cluster.lines.get("bootstrap.servers", cluster.line)
 
 

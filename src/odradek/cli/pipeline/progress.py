@@ -49,7 +49,7 @@ class Batch:
         }
 
 
-class Progress:
+class QueryProgress:
     """Turns what Spark remembers of one query into batches, each once."""
 
     def __init__(self, flow: str) -> None:

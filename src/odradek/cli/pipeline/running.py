@@ -35,7 +35,7 @@ from odradek.cli.pipeline.graph import (
 )
 from odradek.cli.pipeline.outages import Outages
 from odradek.cli.pipeline.planning import ask_clusters
-from odradek.cli.pipeline.progress import Progress
+from odradek.cli.pipeline.progress import QueryProgress
 from odradek.cli.pipeline.spec import OURS, Pipeline
 
 POLL = 0.25
@@ -107,7 +107,7 @@ class Flow:
 
     name: str
     query: Any
-    progress: Progress
+    progress: QueryProgress
     checkpoint: str | None = None
     cut: bool = False
     """Stopped within a batch."""
@@ -152,7 +152,7 @@ class Queries:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         places = checkpoints or {}
-        self.flows = [Flow(n, q, Progress(n), places.get(n)) for n, q in started.items()]
+        self.flows = [Flow(n, q, QueryProgress(n), places.get(n)) for n, q in started.items()]
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:

@@ -54,7 +54,7 @@ _UNITS = {"m": "minutes", "s": "seconds", "h": "hours", "ms": "milliseconds"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSettings:
     """Settings of clients, and the lines they stand on."""
 
     name: str
@@ -73,7 +73,7 @@ class Place:
     name: str
     line: int
     format: str
-    cluster: Cluster | None
+    cluster: ClusterSettings | None
     options: Mapping[str, Any] = field(repr=False)
     lines: Mapping[str, int]
     """Of options, by name in small letters."""
@@ -124,7 +124,7 @@ class Pipeline:
     name: str
     storage: str
     spark: Mapping[str, str]
-    clusters: Mapping[str, Cluster]
+    clusters: Mapping[str, ClusterSettings]
     sources: Mapping[str, Source]
     lookups: Mapping[str, Source]
     views: Mapping[str, View]
@@ -222,7 +222,7 @@ class _Parser:
 
     # Parts of a SPEC
 
-    def _cluster(self, name: str, node: Node) -> Cluster:
+    def _cluster(self, name: str, node: Node) -> ClusterSettings:
         entries = self._map(node, f"cluster {name}", None)
         file = entries.pop("properties", None)
         path = None if file is None else Path(self._placed(self._text(file, "properties")))
@@ -236,14 +236,14 @@ class _Parser:
         settings = sealed({key: self._text(value, key) for key, value in entries.items()})
         if path is None and "bootstrap.servers" not in settings:
             self._problems.add(node.key_line, f"cluster {name}: bootstrap.servers is missing")
-        return Cluster(name, node.key_line, settings, path, lines)
+        return ClusterSettings(name, node.key_line, settings, path, lines)
 
     def _source(
         self,
         name: str,
         node: Node,
         usual: str,
-        clusters: Mapping[str, Cluster],
+        clusters: Mapping[str, ClusterSettings],
         *,
         stream: bool,
     ) -> Source:
@@ -266,7 +266,7 @@ class _Parser:
         name: str,
         node: Node,
         trigger: str,
-        clusters: Mapping[str, Cluster],
+        clusters: Mapping[str, ClusterSettings],
         readable: Mapping[str, Any],
         lookups: Mapping[str, Source],
     ) -> Sink:
@@ -347,7 +347,7 @@ class _Parser:
     # Values
 
     def _options(
-        self, entries: Mapping[str, Node], cluster: Cluster | None, client: str
+        self, entries: Mapping[str, Node], cluster: ClusterSettings | None, client: str
     ) -> tuple[dict[str, Any], dict[str, int]]:
         found = {}
         if cluster is not None:
@@ -367,7 +367,7 @@ class _Parser:
             found[key] = self._placed(value) if small in PATHS else value
         return found, lines
 
-    def _file_of(self, cluster: Cluster, client: str) -> dict[str, Any]:
+    def _file_of(self, cluster: ClusterSettings, client: str) -> dict[str, Any]:
         from odradek.api.properties import read_properties
 
         if cluster.properties is None or not cluster.properties.is_file():
@@ -382,10 +382,10 @@ class _Parser:
         self,
         entries: Mapping[str, Node],
         where: str,
-        clusters: Mapping[str, Cluster],
+        clusters: Mapping[str, ClusterSettings],
         line: int,
         what: str,
-    ) -> Cluster | None:
+    ) -> ClusterSettings | None:
         node = entries.get("cluster")
         if where != OURS:
             if node is not None:

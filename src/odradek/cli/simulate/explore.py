@@ -46,7 +46,7 @@ Short = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SeedsTask:
     """Some seeds for one worker."""
 
     first: int
@@ -65,7 +65,7 @@ class Report:
     """Seeds with what was violated."""
 
 
-def run_task(task: Task) -> Report:
+def run_task(task: SeedsTask) -> Report:
     """Run the schedules of some seeds; in a process of its own when there are several jobs."""
     from odradek.simulation.runs.explore import explore as outcomes
 
@@ -172,7 +172,7 @@ def _family(name: str | None) -> Family | None:
 
 def _tasks(
     first: int, last: int | None, until: float | None, *, short: bool, family: Family | None
-) -> Iterator[Task]:
+) -> Iterator[SeedsTask]:
     length = CHUNK_SHORT if short else CHUNK_LONG
     for begin in count(first, length):
         if last is not None and begin > last:
@@ -180,10 +180,10 @@ def _tasks(
         if until is not None and time.monotonic() >= until:
             return
         left = length if last is None else min(length, last + 1 - begin)
-        yield Task(begin, left, short, family)
+        yield SeedsTask(begin, left, short, family)
 
 
-def _explore(tasks: Iterator[Task], jobs: int) -> tuple[Counter[str], list[tuple[int, str]]]:
+def _explore(tasks: Iterator[SeedsTask], jobs: int) -> tuple[Counter[str], list[tuple[int, str]]]:
     """Run tasks until they are done, the time is up, or one has failed."""
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     failed: list[tuple[int, str]] = []
@@ -201,7 +201,7 @@ def _explore(tasks: Iterator[Task], jobs: int) -> tuple[Counter[str], list[tuple
     return totals, sorted(failed)
 
 
-def _reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
+def _reports(tasks: Iterator[SeedsTask], jobs: int) -> Iterator[Report]:
     if jobs == 1:
         yield from map(run_task, tasks)
         return

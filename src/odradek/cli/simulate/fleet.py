@@ -25,7 +25,7 @@ from odradek.cli.simulate.fleet_report import compare, draw, ships, show
 if TYPE_CHECKING:
     from odradek.cli.simulate.fleet_tables import Book
     from odradek.simulation.measurements.fleet import Load
-    from odradek.simulation.measurements.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet_slices import FleetPlan, Slice
 
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
@@ -106,12 +106,12 @@ def fleet(
     backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (that KIP's formula word
     for word) are simulated. The result is the same however the clients are divided.
     """
-    from odradek.simulation.measurements.fleet_slices import Plan
+    from odradek.simulation.measurements.fleet_slices import FleetPlan
 
     if picture is not None and picture.suffix not in (".svg", ".png"):
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
     size = slice_size or max(1, min(LARGEST_SLICE, clients // SLICES))
-    plan = Plan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
+    plan = FleetPlan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
     workers = Workers(jobs, spark or master is not None, master, shards)
     _take(plan, workers, Outputs(json, picture, tables, events, sample))
 
@@ -144,7 +144,7 @@ def _cases(
     return tuple(cases)
 
 
-def _take(plan: Plan, workers: Workers, outputs: Outputs) -> None:
+def _take(plan: FleetPlan, workers: Workers, outputs: Outputs) -> None:
     """Simulate what isn't done yet, and show all of it."""
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
@@ -180,7 +180,7 @@ def _interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _simulate(plan: Plan, workers: Workers, book: Book) -> None:
+def _simulate(plan: FleetPlan, workers: Workers, book: Book) -> None:
     todo = book.todo()
     total = len(plan.cases) * plan.clients
     left = sum(part.clients for part in todo)
@@ -198,7 +198,7 @@ def _simulate(plan: Plan, workers: Workers, book: Book) -> None:
             print(f"{text}, {more:,.0f} s to go", file=sys.stderr, flush=True)
 
 
-def _done(plan: Plan, workers: Workers, todo: list[Slice]) -> Done:
+def _done(plan: FleetPlan, workers: Workers, todo: list[Slice]) -> Done:
     """Slices with their loads, as they come."""
     if not todo:
         return iter(())
@@ -209,7 +209,7 @@ def _done(plan: Plan, workers: Workers, todo: list[Slice]) -> Done:
     return _here(plan, todo, workers.jobs)
 
 
-def _here(plan: Plan, todo: list[Slice], jobs: int) -> Done:
+def _here(plan: FleetPlan, todo: list[Slice], jobs: int) -> Done:
     if jobs == 1:
         for part in todo:
             yield [part], [plan.run(part)]
@@ -223,12 +223,12 @@ def _here(plan: Plan, todo: list[Slice], jobs: int) -> Done:
             yield [part], [load]
 
 
-def _run(task: tuple[Plan, Slice]) -> tuple[Slice, Load]:
+def _run(task: tuple[FleetPlan, Slice]) -> tuple[Slice, Load]:
     plan, part = task
     return part, plan.run(part)
 
 
-def _write_events(plan: Plan, folder: Path, size: int) -> None:
+def _write_events(plan: FleetPlan, folder: Path, size: int) -> None:
     """Simulate some clients once more, listening: they do the same again."""
     from odradek.cli.simulate.fleet_events import write_events
 

@@ -14,12 +14,12 @@ from odradek.common.events import Event, Listener, event_line
 
 if TYPE_CHECKING:
     from odradek.simulation.measurements.fleet import Case
-    from odradek.simulation.measurements.fleet_slices import Plan
+    from odradek.simulation.measurements.fleet_slices import FleetPlan
 
 HOST = "simulated"
 
 
-def write_events(plan: Plan, folder: Path, size: int) -> list[Path]:
+def write_events(plan: FleetPlan, folder: Path, size: int) -> list[Path]:
     """Write the events of so many clients of each case."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []

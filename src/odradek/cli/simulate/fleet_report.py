@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from odradek.cli.demo.picture import Picture
+    from odradek.cli.demo.picture import PanelPicture
     from odradek.simulation.measurements.fleet import Load
 
 STEP = 10
@@ -120,8 +120,8 @@ def _named(load: Load) -> str:
     return f"{load.case.policy} {load.case.setting}".strip()
 
 
-def _arrivals(loads: Sequence[Load]) -> Picture:
-    from odradek.cli.demo.picture import BLUE, GREY, ORANGE, Band, Line, Panel, Picture
+def _arrivals(loads: Sequence[Load]) -> PanelPicture:
+    from odradek.cli.demo.picture import BLUE, GREY, ORANGE, Band, Line, Panel, PanelPicture
     from odradek.simulation.measurements.fleet_figures import DIALS
 
     panels = []
@@ -134,7 +134,7 @@ def _arrivals(loads: Sequence[Load]) -> Picture:
             )
         )
     case = loads[0].case
-    return Picture(
+    return PanelPicture(
         f"{loads[0].clients:,} clients, {case.outage:g} s without any of {case.brokers} brokers: "
         "what one broker sees",
         panels,
@@ -143,9 +143,9 @@ def _arrivals(loads: Sequence[Load]) -> Picture:
     )
 
 
-def _recoveries(loads: Sequence[Load]) -> Picture:
+def _recoveries(loads: Sequence[Load]) -> PanelPicture:
     """Which share of the clients has been acknowledged, by seconds since the return."""
-    from odradek.cli.demo.picture import BLUE, Line, Panel, Picture
+    from odradek.cli.demo.picture import BLUE, Line, Panel, PanelPicture
     from odradek.simulation.measurements.fleet_figures import spread
 
     panels = []
@@ -155,7 +155,7 @@ def _recoveries(loads: Sequence[Load]) -> Picture:
             count += clients
             points.append((at / 1000, 100 * count / max(1, load.clients)))
         panels.append(Panel(_named(load), [Line("% of clients back", BLUE, points)]))
-    return Picture(
+    return PanelPicture(
         f"{loads[0].clients:,} clients after {loads[0].case.outage:g} s without brokers: first "
         "acknowledgement",
         panels,

@@ -13,11 +13,11 @@ from odradek.cli.spark_session import spark_session
 
 if TYPE_CHECKING:
     from odradek.simulation.measurements.fleet import Load
-    from odradek.simulation.measurements.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet_slices import FleetPlan, Slice
 
 
 def on_spark(
-    plan: Plan, todo: list[Slice], master: str | None, shards: int | None
+    plan: FleetPlan, todo: list[Slice], master: str | None, shards: int | None
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
     """Simulate slices on Spark; after each wave of tasks the slices and their loads."""
     from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from odradek.simulation.measurements.fleet import Load
-    from odradek.simulation.measurements.fleet_slices import Plan, Slice
+    from odradek.simulation.measurements.fleet_slices import FleetPlan, Slice
 
 UNFINISHED = "unfinished.parquet"
 _PLAN, _DONE = b"odradek.plan", b"odradek.done"
@@ -30,7 +30,7 @@ class OtherPlanError(Exception):
 class Book:
     """What is done of a plan, kept in a folder if there is one."""
 
-    def __init__(self, plan: Plan, folder: Path | None) -> None:
+    def __init__(self, plan: FleetPlan, folder: Path | None) -> None:
         from odradek.simulation.measurements.fleet import Load
 
         self.loads = [Load(case) for case in plan.cases]

@@ -20,7 +20,7 @@ import typer
 from odradek.cli.simulate.collector import seldom_collecting
 
 if TYPE_CHECKING:
-    from odradek.simulation.measurements.recovery import Run
+    from odradek.simulation.measurements.recovery import RecoveryRun
 
 CHUNK = 10
 PROGRESS_S = 2.0
@@ -36,7 +36,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RecoveryTask:
     """Some runs of a cell for one worker."""
 
     cell: Cell
@@ -45,7 +45,7 @@ class Task:
     partitions: int | None
 
 
-def run_task(task: Task) -> tuple[Cell, list[Run]]:
+def run_task(task: RecoveryTask) -> tuple[Cell, list[RecoveryRun]]:
     """Run some seeds; in a process of its own when there are several jobs."""
     from odradek.simulation.measurements.recovery import RecoveryFault, recover
 
@@ -151,8 +151,8 @@ def _measure(
 
     seeds = [seed * 1_000_000 + n for n in range(runs)]
     chunks = [tuple(seeds[i : i + CHUNK]) for i in range(0, runs, CHUNK)]
-    tasks = [Task(cell, chunk, limit, partitions) for cell in cells for chunk in chunks]
-    collected: dict[Cell, list[Run]] = {cell: [] for cell in cells}
+    tasks = [RecoveryTask(cell, chunk, limit, partitions) for cell in cells for chunk in chunks]
+    collected: dict[Cell, list[RecoveryRun]] = {cell: [] for cell in cells}
     begin = shown = time.monotonic()
     for done, (cell, some) in enumerate(_run(tasks, jobs), 1):
         collected[cell] += some
@@ -175,7 +175,7 @@ def _measure(
     ]
 
 
-def _run(tasks: list[Task], jobs: int) -> Iterator[tuple[Cell, list[Run]]]:
+def _run(tasks: list[RecoveryTask], jobs: int) -> Iterator[tuple[Cell, list[RecoveryRun]]]:
     if jobs == 1:
         yield from map(run_task, tasks)
         return

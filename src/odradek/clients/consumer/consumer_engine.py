@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.fetching.completed_fetch import NULL_LOCK
 from odradek.clients.consumer.fetching.delivery import Delivery
-from odradek.clients.consumer.fetching.fetched import NULL_LOCK
 from odradek.clients.consumer.fetching.fetcher import Fetcher
 from odradek.clients.consumer.fetching.offsets import (
     BEGINNING,

@@ -21,7 +21,7 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Signal
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.fetching.asked import Asked
+    from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
     from odradek.clients.consumer.fetching.read_replicas import ReadReplica
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
@@ -111,7 +111,7 @@ class PartitionState:
         """Grows with each seek and reset; answers to older questions are dropped."""
         self.moves = 0
         """Grows with each move to another position that isn't a record's handing out."""
-        self.asked: Asked | None = None
+        self.asked: FetchRequestState | None = None
         self.replica: ReadReplica | None = None
         """Who is read instead of the leader."""
         self.resetting = False

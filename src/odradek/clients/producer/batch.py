@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-from odradek.clients.producer.produce_refusals import Refusals
+from odradek.clients.producer.produce_refusals import ProduceRefusals
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
 OPEN = -1
-"""The serial of a batch that isn't ripe yet."""
+"""The serial of a batch that isn't ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class RecordMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """What the broker said of a batch."""
 
     base_offset: int
@@ -92,10 +92,10 @@ class ProducerBatch:
         self.append = builder.append
         """Kept at hand: `send` calls it for each record."""
         self.serial = OPEN
-        """Given when the batch is ripe, and growing: the order of a partition's batches."""
+        """Given when the batch is ready, and growing: the order of a partition's batches."""
         self.created_at = now
         self.deadline = now + delivery
-        self.done: Completion[Outcome] = Completion()
+        self.done: Completion[BatchOutcome] = Completion()
         self.attempts = 0
         self.retry_at = 0.0
         self.reserved = 0
@@ -119,7 +119,7 @@ class ProducerBatch:
         self.out_of_order = False
         """A leader that knows its producer refused its sequence: whether it is in the log is known
         once those behind it that are in doubt have their outcome."""
-        self.refusals: Refusals | None = None
+        self.refusals: ProduceRefusals | None = None
         """What was answered to earlier attempts."""
         self.taken = False
         """It has crossed to the sender."""

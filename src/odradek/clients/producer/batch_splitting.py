@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, Part, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, Part, ProducerBatch
 from odradek.clients.producer.partition_queue import SEQUENCES
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import KafkaError, RecordTooLargeError
@@ -29,7 +29,7 @@ logger = logging.getLogger("odradek")
 FORGET_AFTER = 600.0
 """A topic's limit may be raised, or its data shrink better: then larger batches are tried again."""
 
-_SPLIT = Outcome(-1, -1)
+_SPLIT = BatchOutcome(-1, -1)
 """What `done` of a batch with parts says; nobody reads an offset from it."""
 
 

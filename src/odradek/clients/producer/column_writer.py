@@ -152,7 +152,7 @@ class ColumnWriter:
         """A claimed batch is full: it may go."""
         batch = self._claims[partition]
         self._leave(partition, batch)
-        self._accumulator.ripen_claim(batch)
+        self._accumulator.make_claim_ready(batch)
         del self._claims[partition]
         self._wake()
 

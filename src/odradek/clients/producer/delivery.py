@@ -28,7 +28,7 @@ class OffsetRange:
     records: int
 
 
-class Delivery:
+class ArrowDelivery:
     """Counts rows, and batches that have their outcome."""
 
     __slots__ = (

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.clients.producer.topic_lane import lane_for
 from odradek.common.errors import (
     AuthorizationError,
@@ -37,7 +37,7 @@ PAUSE = 0.001
 """Seconds after an error. Whoever is told of it may send again at once, and a step has to end."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
-MOVED = Outcome(-1, -1)
+MOVED = BatchOutcome(-1, -1)
 """Its outcome is that of the batch it is in now."""
 
 

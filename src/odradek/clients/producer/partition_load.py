@@ -76,10 +76,10 @@ class PartitionLoad:
 
     def _is_stuck(self, queue: PartitionQueue, leader: Address, now: float) -> bool:
         try:
-            ripe = queue.waiting[0].created_at + self._linger
+            ready = queue.waiting[0].created_at + self._linger
         except IndexError:  # it has just been sent
             return False
-        return now - max(ripe, self._sent_at.get(leader, 0.0)) > self._available
+        return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
 class _Table:

@@ -11,7 +11,7 @@ Must not: forget a partition that has a batch without an outcome.
 from __future__ import annotations
 
 from odradek.clients.producer.partition_queue import Numbering, PartitionQueue
-from odradek.clients.producer.producer_id import Identity
+from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.common.types import TopicPartition
 
 MOST_RESTING = 20_000
@@ -35,14 +35,14 @@ class PartitionQueues:
             found = self.active[partition] = PartitionQueue(numbering=numbering)
         return found
 
-    def rest(self, partition: TopicPartition, identity: Identity) -> None:
+    def rest(self, partition: TopicPartition, identity: SenderIdentity) -> None:
         """A partition has nothing on its way: keep its numbers only."""
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
             self._limit = max(MOST_RESTING, 2 * len(self._resting))  # not at each call
 
-    def _forget(self, identity: Identity) -> None:
+    def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]
         mine = [n.identity for n in self._resting.values() if n.identity[0] == producer_id]
         if identity.begin_above(max((epoch for _, epoch in mine), default=-1)):

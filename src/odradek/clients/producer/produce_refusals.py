@@ -15,7 +15,7 @@ MOST = 8
 """Kinds of failures that are kept of a batch."""
 
 
-class Refusals:
+class ProduceRefusals:
     """The failures of one batch."""
 
     __slots__ = ("_last", "latest")
@@ -39,7 +39,7 @@ class Refusals:
         return list(self._last.values())
 
 
-def together(found: Iterable[Refusals | None]) -> tuple[list[Attempt], KafkaError | None]:
+def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:
     """The attempts of several batches, those of one kind and address once; the newest error."""
     attempts: dict[tuple[Address | None, str], Attempt] = {}
     newest, latest = -1.0, None

@@ -60,7 +60,7 @@ def quick_backoff(config: Config) -> ExponentialBackoff:
     return ExponentialBackoff(min(QUICK, most), most)
 
 
-class Identity(Protocol):
+class SenderIdentity(Protocol):
     """Whose batches these are, as the sender sees it: an idempotent producer's, or those of the
     transactions of one id.
     """

@@ -1,11 +1,11 @@
 """Where records wait: one open batch per partition, under a lock the host hands in.
 
-In: records from the callers' threads, and columns through `ColumnWriter`. Out: ripe batches for the
-sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch reserves
-what it may grow to, a closed one what it holds. Must not: hop to another thread for a record;
-`append` says when the host has to be woken: for a full batch, or for the first one that lingers.
-An exception from outside may end a caller's half at any bytecode (R-HO-1): whoever has the lock
-next finds the books torn, and mends them first.
+In: records from the callers' threads, and columns through `ColumnWriter`. Out: ready batches for
+the sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch
+reserves what it may grow to, a closed one what it holds. Must not: hop to another thread for a
+record; `append` says when the host has to be woken: for a full batch, or for the first one that
+lingers. An exception from outside may end a caller's half at any bytecode (R-HO-1): whoever has the
+lock next finds the books torn, and mends them first.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class RecordAccumulator:
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
         self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
-        """What isn't ripe yet, in the order it was begun. Whoever writes to a partition writes to
+        """What isn't ready yet, in the order it was begun. Whoever writes to a partition writes to
         the newest of them, so this is the order of his rows; they may be closed in another."""
-        self._ripe: deque[ProducerBatch] = deque()
+        self._ready: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
 
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
@@ -121,12 +121,12 @@ class RecordAccumulator:
         self._doubted = True
 
     def _mend(self) -> None:
-        """Make one of what an exception left half done: `_begun` and `_ripe` say what there is."""
+        """Make one of what an exception left half done: `_begun` and `_ready` say what there is."""
         self._doubted = True
-        ripe = set(self._ripe)
-        ripe.update(b for b in self._live if b.taken)
+        ready = set(self._ready)
+        ready.update(b for b in self._live if b.taken)
         for partition, begun in list(self._begun.items()):
-            while begun and begun[0] in ripe:
+            while begun and begun[0] in ready:
                 begun.popleft()
             for batch in list(begun):
                 open_here = self._lanes.get(partition.topic, {}).get(partition.partition) is batch
@@ -136,14 +136,14 @@ class RecordAccumulator:
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
         # What nobody else has will never have an outcome, and flush() would wait for one.
-        self._live = {b: None for b in self._live if b in kept or b in ripe or b in self._ripe}
+        self._live = {b: None for b in self._live if b in kept or b in ready or b in self._ready}
         self._claimed = {b: None for b in self._claimed if b in kept}
-        self._lingering = deque(b for b in self._lingering if b in kept or b in ripe or b.taken)
+        self._lingering = deque(b for b in self._lingering if b in kept or b in ready or b.taken)
         for lane in self._lanes.values():
             for number, batch in list(lane.items()):
                 if batch not in kept or batch.builder.closed:
                     del lane[number]
-        for batch in [*self._ripe, *ripe]:
+        for batch in [*self._ready, *ready]:
             if batch.serial != OPEN:
                 self._serial = max(self._serial, batch.serial + batch.count)
 
@@ -244,10 +244,10 @@ class RecordAccumulator:
                 index = batch.append(key, value, headers, timestamp_ms)
             if index is not None:
                 if batch.builder.estimated_size >= most:
-                    self._ripen(batch)
+                    self._make_ready(batch)
                     wake = True
                 return Appended(batch, index, wake)
-            self._ripen(batch)
+            self._make_ready(batch)
             wake = True
         wake = wake or not self._lingering
         batch = self._open(partition, size, most, now, granted, turn=turn)
@@ -256,7 +256,7 @@ class RecordAccumulator:
         lane[partition.partition] = batch
         index = batch.append(key, value, headers, timestamp_ms) or 0
         if batch.builder.estimated_size >= most:
-            self._ripen(batch)
+            self._make_ready(batch)
             wake = True
         return Appended(batch, index, wake)
 
@@ -321,7 +321,7 @@ class RecordAccumulator:
         builder.limit_bytes = wanted
         return True
 
-    def _ripen(self, batch: ProducerBatch) -> None:
+    def _make_ready(self, batch: ProducerBatch) -> None:
         """Close a batch of a lane; what it reserved and doesn't need is free again."""
         lane = self._lanes[batch.partition.topic]
         lane.pop(batch.partition.partition, None)
@@ -334,14 +334,14 @@ class RecordAccumulator:
         self._let_go(batch.partition)
 
     def _let_go(self, partition: TopicPartition) -> bool:
-        """Let closed batches be ripe up to the oldest that somebody still writes to."""
+        """Let closed batches be ready up to the oldest that somebody still writes to."""
         begun = self._begun.get(partition)
         went = False
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
             self._serial += batch.count  # so that there are serials between, for its parts
-            self._ripe.append(batch)  # without records as well: somebody may wait for it
+            self._ready.append(batch)  # without records as well: somebody may wait for it
             begun.popleft()
             went = True
         if not begun:
@@ -399,15 +399,15 @@ class RecordAccumulator:
             self._torn = False
         return batch
 
-    def ripen_claim(self, batch: ProducerBatch) -> None:
+    def make_claim_ready(self, batch: ProducerBatch) -> None:
         """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
         with self.lock:
             self._open_books()
             if batch in self._claimed:
-                self._ripen_claim(batch)
+                self._make_claim_ready(batch)
             self._torn = False
 
-    def _ripen_claim(self, batch: ProducerBatch) -> None:
+    def _make_claim_ready(self, batch: ProducerBatch) -> None:
         batch.reserved = batch.builder.estimated_size - HEADER_SIZE
         self._close(batch)
         self._claimed.pop(batch, None)
@@ -436,10 +436,10 @@ class RecordAccumulator:
                 elif (
                     hurry
                     or self.ended is not None
-                    or now >= self._ripe_at(batch)
+                    or now >= self._ready_at(batch)
                     or self._begun[batch.partition][-1] is not batch
                 ):
-                    self._ripen_claim(batch)
+                    self._make_claim_ready(batch)
                     wake = True
                 else:
                     self._claimed.pop(batch, None)
@@ -460,7 +460,7 @@ class RecordAccumulator:
     @property
     def has_batches(self) -> bool:
         """Batches are here that the sender hasn't taken."""
-        return bool(self._ripe or self._lingering or self._torn)
+        return bool(self._ready or self._lingering or self._torn)
 
     def take(self, now: float) -> list[ProducerBatch]:
         """The batches that should go out now; those of a partition in the order of their rows."""
@@ -471,16 +471,16 @@ class RecordAccumulator:
             hurry = self._hurry
             while self._lingering:
                 batch = self._lingering[0]
-                if not batch.builder.closed and not hurry and now < self._ripe_at(batch):
+                if not batch.builder.closed and not hurry and now < self._ready_at(batch):
                     break
                 self._lingering.popleft()
                 batch.lingers = False
                 if not batch.builder.closed and batch not in self._claimed:
-                    self._ripen(batch)
-            taken = list(self._ripe)
+                    self._make_ready(batch)
+            taken = list(self._ready)
             for batch in taken:
                 batch.taken = True
-            self._ripe.clear()
+            self._ready.clear()
             self._close_books()
         return taken
 
@@ -503,7 +503,7 @@ class RecordAccumulator:
             self._open_books()
             self.flushes += 1
             for batch in self._open_ones():
-                self._ripen(batch)
+                self._make_ready(batch)
             self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
@@ -540,16 +540,16 @@ class RecordAccumulator:
             self._close_books()
         self.release(batch)
 
-    def next_ripe(self) -> float:
+    def next_ready_at(self) -> float:
         """When the oldest open batch has lingered long enough."""
-        if self._ripe:
+        if self._ready:
             return -math.inf
         try:
-            return self._ripe_at(self._lingering[0])
+            return self._ready_at(self._lingering[0])
         except IndexError:
             return math.inf
 
-    def _ripe_at(self, batch: ProducerBatch) -> float:
+    def _ready_at(self, batch: ProducerBatch) -> float:
         return batch.created_at + self._linger
 
     def live(self) -> list[ProducerBatch]:
@@ -561,4 +561,4 @@ class RecordAccumulator:
         """Batches that the sender doesn't have yet."""
         with self.lock:
             begun = [b for batches in self._begun.values() for b in batches]
-            return [*self._ripe, *begun]
+            return [*self._ready, *begun]

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from odradek.clients.producer.batch import Outcome, Part, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.clients.producer.batch_splitting import rows_of
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import KafkaError
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
-_REPLACED = Outcome(-1, -1)
+_REPLACED = BatchOutcome(-1, -1)
 _WIDER = 32
 """Bytes by which a record may grow that is counted from another first one."""
 

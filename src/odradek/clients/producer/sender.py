@@ -1,4 +1,4 @@
-"""The sender: ripe batches to Produce requests, in order; idempotent unless options say otherwise.
+"""The sender: ready batches to Produce requests, in order; idempotent unless options say otherwise.
 
 In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
 go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to
@@ -15,7 +15,7 @@ from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
 from odradek.clients.producer.early_records import EarlyRecords
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
@@ -23,7 +23,7 @@ from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
 )
-from odradek.clients.producer.producer_id import Identity
+from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
@@ -40,7 +40,7 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
 )
 
-NOTHING = Outcome(-1, -1)
+NOTHING = BatchOutcome(-1, -1)
 """Of a batch without records; somebody may wait for it nevertheless (flush)."""
 
 
@@ -73,12 +73,12 @@ class Sender:
         engine.network.on_lost.append(self._on_lost)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> SenderIdentity:
         """Whose batches these are; with a transactional.id, the transaction manager."""
         return self.settling.identity
 
     @identity.setter
-    def identity(self, identity: Identity) -> None:
+    def identity(self, identity: SenderIdentity) -> None:
         self.settling.identity = identity
 
     # The component's part
@@ -102,7 +102,7 @@ class Sender:
                 self._accumulator.release(batch)
                 batch.done.complete(NOTHING)
                 self.batch_done.notify()
-        self._wake_at = self._accumulator.next_ripe()
+        self._wake_at = self._accumulator.next_ready_at()
         for partition, queue in list(self.queues.items()):
             if queue.idle:
                 self._partitions.rest(partition, self.identity)

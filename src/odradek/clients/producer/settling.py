@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.producer.batch import NO_SEQUENCE, Outcome, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
 from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
-from odradek.clients.producer.produce_refusals import Refusals, together
-from odradek.clients.producer.producer_id import Identity, ProducerIdentity, quick_backoff
+from odradek.clients.producer.produce_refusals import ProduceRefusals, together
+from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity, quick_backoff
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.refused_records import leave_out, refused
 from odradek.clients.refusal_words import of_batch
@@ -63,7 +63,7 @@ class Settling:
         self._retries: int = config["retries"]
         self._answered = bool(config["acks"])
         self._splitter = BatchSplitter(accumulator, engine.events)
-        self.identity: Identity = ProducerIdentity(engine)
+        self.identity: SenderIdentity = ProducerIdentity(engine)
         self.batch_done = Signal()
         self.acknowledged_as = (-1, -1)
         """The id and epoch of the batch that was acknowledged last."""
@@ -88,7 +88,7 @@ class Settling:
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
             offset = answer.base_offset if not code else NO_OFFSET
-            self._acknowledge(queue, batch, Outcome(offset, answer.log_append_time_ms), now)
+            self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms), now)
             return
         doubtful = batch.doubtful
         batch.doubtful = doubtful or leaves_doubt(code)
@@ -97,7 +97,7 @@ class Settling:
             return
         failure = self._failure(batch, answer, error)
         if batch.refusals is None:
-            batch.refusals = Refusals()
+            batch.refusals = ProduceRefusals()
         batch.refusals.note(address, f"Produce to {batch.partition}", failure, now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
         if about_sequence and self.identity.idempotent:
@@ -150,7 +150,7 @@ class Settling:
         if code == OutOfOrderSequenceNumberError.code:
             numbering = queue.numbering
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
-                self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
+                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
                 return
         elif self.identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
@@ -173,7 +173,7 @@ class Settling:
         queue.gaps = 0
         for batch in waiting:
             batch.out_of_order = False
-            refusals = cast("Refusals", batch.refusals)
+            refusals = cast("ProduceRefusals", batch.refusals)
             failure = cast("KafkaError", refusals.latest)
             why = type(failure).__name__
             self._end(queue, f"{batch.partition}: {why}")
@@ -207,7 +207,7 @@ class Settling:
     # Outcomes
 
     def _acknowledge(
-        self, queue: PartitionQueue, batch: ProducerBatch, outcome: Outcome, now: float
+        self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome, now: float
     ) -> None:
         numbering = queue.numbering
         # An answer of the topic that had this name before says nothing of the one that has it now.
@@ -235,7 +235,7 @@ class Settling:
                 batch.out_of_order = False
                 queue.gaps -= 1
                 queue.waiting.remove(batch)
-                self._acknowledge(queue, batch, Outcome(NO_OFFSET, NO_OFFSET), now)
+                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
         self._resolve(queue, now)
 
     def expire(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:

@@ -37,7 +37,7 @@ from odradek.network.sasl.mechanism import (
     Outside,
     cut,
 )
-from odradek.network.sasl.session import Session
+from odradek.network.sasl.session import SaslSession
 from odradek.protocol.message import Message
 from odradek.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -70,7 +70,7 @@ def authenticate(
     first = yield from next_token(network, connection, mechanism, talk, deadline)
     lifetime, began = yield from exchange(network, connection, mechanism, talk, first, deadline)
     if lifetime > 0.0:
-        connection.session = Session(lifetime, began, network.rng)
+        connection.session = SaslSession(lifetime, began, network.rng)
     return network.engine.now
 
 

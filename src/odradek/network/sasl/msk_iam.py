@@ -44,7 +44,7 @@ class AwsCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SigningScope:
     """Where and when a signature counts."""
 
     region: str
@@ -65,7 +65,7 @@ class Scope:
 
 
 def presigned(
-    host: str, query: Mapping[str, str], credentials: AwsCredentials, scope: Scope
+    host: str, query: Mapping[str, str], credentials: AwsCredentials, scope: SigningScope
 ) -> dict[str, str]:
     """The query of `GET https://host/?…` with its signature (SigV4, query parameters)."""
     signed = dict(query)
@@ -90,7 +90,7 @@ def encoded(query: Mapping[str, str]) -> str:
     return "&".join(f"{name}={value}" for name, value in pairs)
 
 
-def _signature(key: Secret, scope: Scope, message: str) -> str:
+def _signature(key: Secret, scope: SigningScope, message: str) -> str:
     day, region, service, last = scope.text.split("/")
     derived = hmac.digest(f"AWS4{key.reveal()}".encode(), day.encode(), "sha256")
     for part in (region, service, last):
@@ -100,7 +100,7 @@ def _signature(key: Secret, scope: Scope, message: str) -> str:
 
 def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> Secret:
     """The JSON for a broker: the signed query with small names, its version, and who asks."""
-    scope = Scope(region, SERVICE, now)
+    scope = SigningScope(region, SERVICE, now)
     signed = presigned(host, dict([ACTION]), credentials, scope)
     fields = {"version": VERSION, "host": host, "user-agent": USER_AGENT}
     fields |= {name.lower(): value for name, value in signed.items()}
@@ -110,7 +110,7 @@ def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> 
 def bearer_token(credentials: AwsCredentials, region: str, now: float) -> tuple[Secret, float]:
     """The signed URL as OAUTHBEARER carries it, and when it ends."""
     host = f"kafka.{region}.amazonaws.com"
-    scope = Scope(region, SERVICE, float(int(now)))
+    scope = SigningScope(region, SERVICE, float(int(now)))
     signed = presigned(host, dict([ACTION]), credentials, scope)
     signature = signed.pop("X-Amz-Signature")
     url = f"https://{host}/?{encoded(signed)}&X-Amz-Signature={signature}&User-Agent={USER_AGENT}"

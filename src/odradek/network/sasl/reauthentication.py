@@ -19,7 +19,7 @@ from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.sasl.authenticate import exchange, next_token, shake_hands
 from odradek.network.sasl.mechanism import Conversation, Mechanism
-from odradek.network.sasl.session import Session
+from odradek.network.sasl.session import SaslSession
 
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
@@ -30,7 +30,7 @@ that a session may still last."""
 
 
 def reauthenticate(
-    network: NetworkClient, connection: Connection, mechanism: Mechanism, session: Session
+    network: NetworkClient, connection: Connection, mechanism: Mechanism, session: SaslSession
 ) -> Flow[None]:
     """One re-authentication; the next one is due when the session says so."""
     now = yield START
@@ -70,7 +70,7 @@ def _first_token(
     network: NetworkClient,
     connection: Connection,
     mechanism: Mechanism,
-    session: Session,
+    session: SaslSession,
     now: float,
 ) -> Flow[tuple[Conversation, bytes | None]]:
     """The credentials anew. While the session lasts, a token server may fail for a while."""

@@ -18,7 +18,7 @@ LEAST_BETWEEN = 1.05
 """Seconds between two re-authentications; brokers refuse two within one."""
 
 
-class Session:
+class SaslSession:
     """The session of one connection."""
 
     __slots__ = ("_rng", "begun_at", "due_at", "ends_at", "gated", "held", "renewing")

@@ -45,7 +45,7 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TokenTimeouts:
     """How long things may take, in seconds."""
 
     budget: float
@@ -70,7 +70,7 @@ class TokenServer:
     def __init__(
         self,
         url: str,
-        limits: Limits,
+        limits: TokenTimeouts,
         backoff: ExponentialBackoff,
         rng: Rng,
         tls: Callable[[], ssl.SSLContext],

@@ -35,8 +35,8 @@ from odradek.runtime.credentials.jwt_assertion import (
 from odradek.runtime.credentials.oidc import (
     CLIENT_CREDENTIALS,
     JWT_BEARER,
-    Limits,
     TokenServer,
+    TokenTimeouts,
     basic,
     from_file,
     token_of,
@@ -144,7 +144,7 @@ def oidc(config: Config) -> TokenFunction:
         )
     server = TokenServer(
         url,
-        Limits(
+        TokenTimeouts(
             config["socket.connection.setup.timeout.ms"] * SHARE_OF_SETUP,
             config["sasl.login.connect.timeout.ms"],
             config["sasl.login.read.timeout.ms"],

@@ -36,7 +36,7 @@ DROPPED = "events_dropped"
 """Kind of the line that says how many were dropped before it: count."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Where the lines go."""
 
     def send(self, line: bytes, at: float) -> None:
@@ -51,7 +51,7 @@ class EventQueue:
 
     def __init__(
         self,
-        open_sink: Callable[[], Sink],
+        open_sink: Callable[[], EventSink],
         client: str,
         *,
         where: str,
@@ -127,7 +127,7 @@ class EventQueue:
             if not self._failed:
                 self._give_up(error)
 
-    def _empty(self, sink: Sink) -> None:
+    def _empty(self, sink: EventSink) -> None:
         """Hand lines on until the client is closed and all are gone, or its time is up."""
         while True:
             self._changed.wait()
@@ -141,7 +141,7 @@ class EventQueue:
             if self._ends_at is not None and not self._waiting:
                 return
 
-    def _sent(self, sink: Sink, line: bytes, at: float) -> bool:
+    def _sent(self, sink: EventSink, line: bytes, at: float) -> bool:
         """Try until it is taken; False when the time is up."""
         begun = time.monotonic()
         while True:

@@ -65,7 +65,7 @@ class Store(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StoreSource:
     """A store as the configuration names it: options and what they are set to."""
 
     option: str
@@ -147,7 +147,7 @@ def certificates_of(text: str, where: str) -> list[bytes]:
     return found
 
 
-def read_file(source: Source) -> bytes:
+def read_file(source: StoreSource) -> bytes:
     """Read a whole file; what can't be read is a `ConfigurationError` with option and name."""
     try:
         path = Path(source.path)
@@ -170,7 +170,7 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def is_pem(source: Source, data: bytes) -> bool:
+def is_pem(source: StoreSource, data: bytes) -> bool:
     """Whether the bytes are PEM; refuses what no reader here knows."""
     if OTHERS_MAGIC.get(data[:4]):
         raise source.problem(
@@ -180,7 +180,7 @@ def is_pem(source: Source, data: bytes) -> bool:
     return b"-----BEGIN " in data
 
 
-def read_store(source: Source, data: bytes, *, for_trust: bool = False) -> Store:
+def read_store(source: StoreSource, data: bytes, *, for_trust: bool = False) -> Store:
     """Read the bytes of a PKCS12 or JKS store; for trust its certificates only."""
     problem: str
     try:
@@ -195,7 +195,7 @@ def read_store(source: Source, data: bytes, *, for_trust: bool = False) -> Store
     raise source.problem(problem)
 
 
-def _read(source: Source, data: bytes, *, for_trust: bool) -> Store:
+def _read(source: StoreSource, data: bytes, *, for_trust: bool) -> Store:
     from odradek.runtime.tls.jks import MAGIC, read_jks
 
     if data[:4] == MAGIC:
@@ -207,7 +207,7 @@ def _read(source: Source, data: bytes, *, for_trust: bool) -> Store:
     return read_pkcs12(data, source.password, for_trust=for_trust)
 
 
-def trusted(source: Source) -> list[bytes]:
+def trusted(source: StoreSource) -> list[bytes]:
     """The certificates to trust, as DER."""
     data = read_file(source)
     if is_pem(source, data):
@@ -224,7 +224,7 @@ def _pem_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def own_key(source: Source) -> Secret:
+def own_key(source: StoreSource) -> Secret:
     """This client's key and certificates, as one PEM text; the key may be encrypted still."""
     data = read_file(source)
     if is_pem(source, data):
@@ -246,7 +246,7 @@ def own_key(source: Source) -> Secret:
     return Secret(entry.key.reveal() + entry.chain)
 
 
-def checked_key(source: Source, data: bytes) -> Secret:
+def checked_key(source: StoreSource, data: bytes) -> Secret:
     """A PEM file with a key as a secret; warns once where everybody can read it."""
     text = Secret(_pem_text(data))
     kind = _KEY_BLOCK.search(text.reveal())
@@ -258,7 +258,7 @@ def checked_key(source: Source, data: bytes) -> Secret:
     return text
 
 
-def _warn_of_mode(source: Source) -> None:
+def _warn_of_mode(source: StoreSource) -> None:
     if os.name == "posix" and Path(source.path).stat().st_mode & stat.S_IROTH:
         _told.add(source.path)
         logger.warning(

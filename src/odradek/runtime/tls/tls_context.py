@@ -24,7 +24,7 @@ from odradek.runtime.private_files import warn_of_readers
 from odradek.runtime.tls.ciphers import NOT_SUITES, is_tls13, openssl_name
 from odradek.runtime.tls.key_log import key_log_path, log_keys, warn_of_key_log
 from odradek.runtime.tls.stores import (
-    Source,
+    StoreSource,
     certificates_of,
     checked_key,
     own_key,
@@ -243,7 +243,7 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
         found, where = certificates_of(text, inline), inline
     else:
         password = config[location.replace(".location", ".password")]
-        found = trusted(Source(location, path, password))
+        found = trusted(StoreSource(location, path, password))
         where = f"{location}: {path}"
     for number, certificate in enumerate(found, 1):
         try:
@@ -326,7 +326,7 @@ def _key_and_chain(config: Config) -> Secret:
     if store is not None:
         warn_of_readers("ssl.keystore.location", store)
         return own_key(
-            Source(
+            StoreSource(
                 "ssl.keystore.location",
                 store,
                 config["ssl.keystore.password"],
@@ -337,12 +337,12 @@ def _key_and_chain(config: Config) -> Secret:
     key: Secret | None = config["ssl.keystore.key"]
     if key_file is not None:
         warn_of_readers("ssl.key.location", key_file)
-        source = Source("ssl.key.location", key_file)
+        source = StoreSource("ssl.key.location", key_file)
         key = checked_key(source, read_file(source))
     if chain_file is None:
         chain = config["ssl.keystore.certificate.chain"]
         return Secret(f"{'' if key is None else key.reveal()}\n{chain}\n")
-    source = Source("ssl.certificate.location", chain_file)
+    source = StoreSource("ssl.certificate.location", chain_file)
     if key is None:
         warn_of_readers("ssl.certificate.location", chain_file)
         return checked_key(source, read_file(source))  # one file holds both

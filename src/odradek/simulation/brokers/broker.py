@@ -18,7 +18,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.registry import api_name
-from odradek.simulation.brokers.broker_handlers import BY_KEY, Picture, api_versions
+from odradek.simulation.brokers.broker_handlers import BY_KEY, ClusterPicture, api_versions
 from odradek.simulation.brokers.fetch_sessions import FetchSessions
 from odradek.simulation.brokers.injected_errors import OUT_OF_ORDER, Injection, find
 from odradek.simulation.brokers.produce_handler import written_before
@@ -187,7 +187,7 @@ class SimulatedBroker:
         """It closes on a version of ApiVersions that it doesn't know, as Azure Event Hubs does."""
         self.cut_from: dict[str, None] = {}
         """Clients between which and this broker nothing travels."""
-        self.picture: Picture | None = None
+        self.picture: ClusterPicture | None = None
         """What metadata answers show instead of the present (`stale_metadata`)."""
         self.requests: Counter[str] = Counter()
         """Requests worked on, by the API's name."""

@@ -53,7 +53,7 @@ from odradek.simulation.brokers.epoch_handlers import EPOCH_HANDLERS
 from odradek.simulation.brokers.produce_handler import produce
 from odradek.simulation.brokers.record_handlers import fetch, list_offsets
 from odradek.simulation.brokers.sasl import SASL_HANDLERS
-from odradek.simulation.brokers.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
 from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
 
@@ -117,7 +117,7 @@ def metadata(
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ClusterPicture:
     """What a broker knew of its cluster at some time: brokers, leaders, epochs."""
 
     controller_id: int
@@ -125,11 +125,11 @@ class Picture:
     topics: Mapping[str, MetadataResponseTopic]
 
 
-def picture(broker: SimulatedBroker) -> Picture:
+def picture(broker: SimulatedBroker) -> ClusterPicture:
     """What metadata answers say now."""
     cluster = broker.cluster
     topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
-    return Picture(cluster.controller_id, tuple(_brokers(broker)), topics)
+    return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics)
 
 
 def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
@@ -140,7 +140,7 @@ def _brokers(broker: SimulatedBroker) -> list[MetadataResponseBroker]:
     ]
 
 
-def _topic_metadata(broker: SimulatedBroker, topic: Topic) -> MetadataResponseTopic:
+def _topic_metadata(broker: SimulatedBroker, topic: SimulatedTopic) -> MetadataResponseTopic:
     old = broker.picture.topics.get(topic.name) if broker.picture is not None else None
     if old is not None and old.topic_id == topic.id:
         return old
@@ -148,7 +148,9 @@ def _topic_metadata(broker: SimulatedBroker, topic: Topic) -> MetadataResponseTo
     return MetadataResponseTopic(0, topic.name, topic.id, topic.internal, partitions)
 
 
-def _partition_metadata(broker: SimulatedBroker, partition: Partition) -> MetadataResponsePartition:
+def _partition_metadata(
+    broker: SimulatedBroker, partition: SimulatedPartition
+) -> MetadataResponsePartition:
     brokers = broker.cluster.brokers
     there = [r for r in partition.replicas if brokers[r].registered]
     missing = partition.leader == NO_LEADER
@@ -247,7 +249,7 @@ def delete_topics(
 
 
 def _delete(
-    broker: SimulatedBroker, name: str | None, topic: Topic | None, version: int
+    broker: SimulatedBroker, name: str | None, topic: SimulatedTopic | None, version: int
 ) -> DeletableTopicResult:
     if topic is None:
         return DeletableTopicResult(name, error_code=errors.UnknownTopicOrPartitionError.code)

@@ -18,10 +18,10 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
 from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS, picture
-from odradek.simulation.brokers.front_door import FrontDoor as FrontDoor
+from odradek.simulation.brokers.front_door import SimulatedFrontDoor as SimulatedFrontDoor
 from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.brokers.sasl import SaslListener
-from odradek.simulation.brokers.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.coordinators.shards import GROUP, TRANSACTION, CoordinatorTopic
 from odradek.simulation.coordinators.transaction_coordinator import TransactionTopic
@@ -51,7 +51,7 @@ class SimulatedCluster:
         bootstrap_name: str | None = "kafka.simulated",
         auto_create: bool = False,
         versions: Mapping[int, tuple[int, int]] | None = None,
-        front_door: FrontDoor | None = None,
+        front_door: SimulatedFrontDoor | None = None,
         start: bool = True,
     ) -> None:
         self.environment = environment
@@ -75,12 +75,12 @@ class SimulatedCluster:
         self.answers_empty_brokers = False
         self.answers_129 = False
         self.sasl: SaslListener | None = None  # what clients have to show, if anything
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, SimulatedTopic] = {}
         self.observers: list[Observer] = []
         """Told of every request that is worked on (ApiVersions apart)."""
         self.on_change: dict[Callable[[], None], None] = {}  # when a leader or a topic changes
         self.duplicates_refused = 0
-        self.deleted: list[Topic] = []  # by faults; see `disturbances`
+        self.deleted: list[SimulatedTopic] = []  # by faults; see `disturbances`
         self.injected: set[int] = set()  # codes that were answered by order of a schedule
         self.transactions = TransactionTopic(self)
         self.group_settings = GroupSettings()
@@ -90,7 +90,7 @@ class SimulatedCluster:
             TRANSACTION: self.transactions,
         }
         """By FindCoordinator's key type."""
-        self._topics_by_id: dict[bytes, Topic] = {}
+        self._topics_by_id: dict[bytes, SimulatedTopic] = {}
         self._black_holes: list[Address] = []
         self._next_producer_id = FIRST_PRODUCER_ID
         self._rng = environment.rng(f"{name}/cluster")
@@ -99,7 +99,7 @@ class SimulatedCluster:
         }
         if front_door is None:
             address = environment.new_address()
-            front_door = FrontDoor(address, environment.rng(f"{name}/front door"))
+            front_door = SimulatedFrontDoor(address, environment.rng(f"{name}/front door"))
             environment.listen(address, front_door)
             front_door.cluster = self
         self.front_door = front_door
@@ -119,7 +119,7 @@ class SimulatedCluster:
         """The first registered broker, -1 without one."""
         return next((b.id for b in self.brokers.values() if b.registered), -1)
 
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+    def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
         """The topic with this id."""
         return self._topics_by_id.get(topic_id)
 
@@ -128,11 +128,11 @@ class SimulatedCluster:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
-    def in_sync(self, partition: Partition) -> int:
+    def in_sync(self, partition: SimulatedPartition) -> int:
         """How many replicas of a partition could take a batch now."""
         return sum(self.brokers[r].reachable for r in partition.replicas)
 
-    def replicate(self, partition: Partition, batch: StoredBatch) -> None:
+    def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
         """Commit a batch a moment from now, unless its leader is lost before.
 
         A replica that is gone holds it up until the controller has given that broker up.
@@ -160,7 +160,7 @@ class SimulatedCluster:
         replication_factor: int | None = None,
         *,
         assignments: Mapping[int, Sequence[int]] | None = None,
-    ) -> Topic:
+    ) -> SimulatedTopic:
         """Create a topic; leaders go round the brokers."""
         ids = [b.id for b in self.brokers.values() if b.registered] or list(self.brokers)
         factor = min(replication_factor or self.default_replication, len(ids))
@@ -169,9 +169,9 @@ class SimulatedCluster:
             replicas = [ids[(index + k) % len(ids)] for k in range(factor)]
             if assignments:
                 replicas = list(assignments[index])
-            made.append(Partition(index, replicas, NO_LEADER, leader_epoch=-1))
+            made.append(SimulatedPartition(index, replicas, NO_LEADER, leader_epoch=-1))
             made[-1].elect(self._candidates())
-        topic = Topic(name, self._rng.randbytes(16), made)
+        topic = SimulatedTopic(name, self._rng.randbytes(16), made)
         self.topics[name] = topic
         self._topics_by_id[topic.id] = topic
         self._changed()
@@ -181,7 +181,9 @@ class SimulatedCluster:
         """Give a topic so many partitions more, on the replicas of its first one."""
         partitions = self.topics[name].partitions
         for index in range(len(partitions), len(partitions) + count):
-            partitions.append(Partition(index, list(partitions[0].replicas), NO_LEADER, -1))
+            partitions.append(
+                SimulatedPartition(index, list(partitions[0].replicas), NO_LEADER, -1)
+            )
             partitions[-1].elect(self._candidates())
         self._changed()
 
@@ -470,10 +472,10 @@ class SimulatedCluster:
             if pending:
                 partition.log.commit(pending[-1])
 
-    def _all_partitions(self) -> list[Partition]:
+    def _all_partitions(self) -> list[SimulatedPartition]:
         return [p for topic in self.topics.values() for p in topic.partitions]
 
-    def _led_by(self, broker: SimulatedBroker) -> list[Partition]:
+    def _led_by(self, broker: SimulatedBroker) -> list[SimulatedPartition]:
         return [p for p in self._all_partitions() if p.leader == broker.id]
 
     def _changed(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from odradek.protocol.api_keys import API_NAMES
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.brokers.partition_log import MAX_MESSAGE_BYTES, PartitionLog
-from odradek.simulation.brokers.topics import Partition, Topic
+from odradek.simulation.brokers.topics import SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -138,7 +138,7 @@ def _speak(broker: SimulatedBroker, newest: Mapping[int, int]) -> None:
 # Topics and logs
 
 
-def _log(cluster: SimulatedCluster, topic: str, index: int) -> Partition | None:
+def _log(cluster: SimulatedCluster, topic: str, index: int) -> SimulatedPartition | None:
     found = cluster.topics.get(topic)
     return found.partitions[index] if found and index < len(found.partitions) else None
 
@@ -208,7 +208,7 @@ def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
 # The end of it
 
 
-def _dead(cluster: SimulatedCluster, topic: str) -> list[Topic]:
+def _dead(cluster: SimulatedCluster, topic: str) -> list[SimulatedTopic]:
     return [old for old in cluster.deleted if old.name == topic]
 
 

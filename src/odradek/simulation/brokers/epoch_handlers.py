@@ -18,7 +18,7 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from odradek.simulation.brokers.record_handlers import find_topic, led_partition
-from odradek.simulation.brokers.topics import Partition
+from odradek.simulation.brokers.topics import SimulatedPartition
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -50,7 +50,7 @@ def offset_for_leader_epoch(
     return response
 
 
-def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
+def end_of_epoch(partition: SimulatedPartition, epoch: int) -> tuple[int, int]:
     """The epoch and its end, as a broker's cache of leader epochs gives it."""
     if epoch > partition.leader_epoch:
         return UNDEFINED

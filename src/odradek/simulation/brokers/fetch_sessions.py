@@ -16,7 +16,7 @@ LARGEST_CACHE = 50
 Key = tuple[str, bytes, int]
 
 
-class FetchSession:
+class BrokerFetchSession:
     """One session, or a single fetch without one (`id` 0)."""
 
     def __init__(self, number: int) -> None:
@@ -74,7 +74,7 @@ class FetchSessions:
     """All sessions of one broker's process."""
 
     def __init__(self) -> None:
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, BrokerFetchSession] = {}
         self._last = 0
 
     def __len__(self) -> int:
@@ -84,14 +84,14 @@ class FetchSessions:
         """The process has ended."""
         self._sessions.clear()
 
-    def session(self, request: f.FetchRequest) -> FetchSession:
+    def session(self, request: f.FetchRequest) -> BrokerFetchSession:
         """The session that a request belongs to, brought up to date. Raises what Kafka answers."""
         if request.session_epoch <= 0:
             self._sessions.pop(request.session_id, None)
             single = request.session_epoch < 0
             if not single:
                 self._last += 1
-            session = FetchSession(0 if single else self._last)
+            session = BrokerFetchSession(0 if single else self._last)
             if not single:
                 self._sessions[session.id] = session
             while len(self._sessions) > LARGEST_CACHE:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from odradek.simulation.brokers.cluster import SimulatedCluster
 
 
-class FrontDoor:
+class SimulatedFrontDoor:
     """A fixed address that leads to any broker that lives now, as a load balancer does."""
 
     def __init__(self, address: Address, rng: random.Random) -> None:

@@ -26,7 +26,7 @@ from odradek.simulation.brokers.partition_log import (
     check_keys,
 )
 from odradek.simulation.brokers.record_handlers import MOVED, find_topic, led_partition, place
-from odradek.simulation.brokers.topics import Partition, Topic
+from odradek.simulation.brokers.topics import SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -118,7 +118,7 @@ class _Produce:
         except BrokerError as error:
             self._refused(answer, None, error)
             return
-        found: Topic = topic
+        found: SimulatedTopic = topic
 
         def appended(result: StoredBatch | BrokerError) -> None:
             if isinstance(result, BrokerError):
@@ -133,7 +133,9 @@ class _Produce:
 
         append(self._broker, self._request, self._version, found, data, appended)
 
-    def _settled(self, answer: p.PartitionProduceResponse, topic: Topic, committed: bool) -> None:
+    def _settled(
+        self, answer: p.PartitionProduceResponse, topic: SimulatedTopic, committed: bool
+    ) -> None:
         if committed:
             self._ended()
         else:
@@ -141,7 +143,7 @@ class _Produce:
             self._refused(answer, topic, error)
 
     def _refused(
-        self, answer: p.PartitionProduceResponse, topic: Topic | None, error: BrokerError
+        self, answer: p.PartitionProduceResponse, topic: SimulatedTopic | None, error: BrokerError
     ) -> None:
         self._failed = True
         _refuse(self._broker, answer, topic, error, self._version, self._response)
@@ -157,7 +159,7 @@ def append(
     broker: SimulatedBroker,
     request: p.ProduceRequest,
     version: int,
-    topic: Topic,
+    topic: SimulatedTopic,
     data: p.PartitionProduceData,
     then: Then,
 ) -> None:
@@ -195,7 +197,7 @@ def append(
         )
 
 
-def _knows(partition: Partition, header: BatchHeader) -> bool:
+def _knows(partition: SimulatedPartition, header: BatchHeader) -> bool:
     """The batch belongs to a transaction that is open here, or is the repetition of another."""
     state = partition.log.producers.get(header.producer_id)
     if state is None or state.epoch != header.producer_epoch:
@@ -218,7 +220,9 @@ def _as_producers_know(error: BrokerError, version: int) -> BrokerError:
     return error
 
 
-def _writable(broker: SimulatedBroker, topic: Topic, index: int, acks: int) -> Partition:
+def _writable(
+    broker: SimulatedBroker, topic: SimulatedTopic, index: int, acks: int
+) -> SimulatedPartition:
     partition = led_partition(broker, topic, index)
     cluster = broker.cluster
     if acks == -1 and cluster.in_sync(partition) < cluster.min_insync_replicas:
@@ -228,7 +232,7 @@ def _writable(broker: SimulatedBroker, topic: Topic, index: int, acks: int) -> P
 
 def _append(
     broker: SimulatedBroker,
-    topic: Topic,
+    topic: SimulatedTopic,
     index: int,
     acks: int,
     data: bytes,
@@ -255,7 +259,7 @@ def _as_bytes(records: Records) -> bytes:
 def _refuse(
     broker: SimulatedBroker,
     answer: p.PartitionProduceResponse,
-    topic: Topic | None,
+    topic: SimulatedTopic | None,
     error: BrokerError,
     version: int,
     response: p.ProduceResponse,

@@ -21,7 +21,7 @@ from odradek.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.simulation.brokers.topics import NO_LEADER, Partition, Topic
+from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -34,8 +34,8 @@ READ_COMMITTED = 1
 
 
 def led_partition(
-    broker: SimulatedBroker, topic: Topic, index: int, leader_epoch: int = -1
-) -> Partition:
+    broker: SimulatedBroker, topic: SimulatedTopic, index: int, leader_epoch: int = -1
+) -> SimulatedPartition:
     """The partition, if this broker leads it under the epoch that the client believes in."""
     if not 0 <= index < len(topic.partitions):
         raise errors.UnknownTopicOrPartitionError(f"{topic.name} has no partition {index}")
@@ -48,7 +48,7 @@ def led_partition(
     return partition
 
 
-def _check_epoch(partition: Partition, leader_epoch: int) -> None:
+def _check_epoch(partition: SimulatedPartition, leader_epoch: int) -> None:
     if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
         raise errors.FencedLeaderEpochError(f"{leader_epoch} after {partition.leader_epoch}")
     if leader_epoch > partition.leader_epoch:
@@ -56,8 +56,8 @@ def _check_epoch(partition: Partition, leader_epoch: int) -> None:
 
 
 def _fetched_partition(
-    broker: SimulatedBroker, topic: Topic, asked: f.FetchPartition, version: int
-) -> Partition:
+    broker: SimulatedBroker, topic: SimulatedTopic, asked: f.FetchPartition, version: int
+) -> SimulatedPartition:
     """As `led_partition`, but from version 11 on followers with a rack serve consumers as well."""
     if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
         found = topic.partitions[asked.partition]
@@ -68,7 +68,7 @@ def _fetched_partition(
 
 
 def _closer_replica(
-    broker: SimulatedBroker, partition: Partition, rack: str, offset: int
+    broker: SimulatedBroker, partition: SimulatedPartition, rack: str, offset: int
 ) -> SimulatedBroker | None:
     """The follower in a client's rack that a leader sends it to: one that has the offset."""
     if not rack or partition.leader != broker.id or broker.rack in (None, rack):
@@ -80,7 +80,9 @@ def _closer_replica(
     return None
 
 
-def find_topic(broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bool) -> Topic:
+def find_topic(
+    broker: SimulatedBroker, name: str, topic_id: bytes, *, by_id: bool
+) -> SimulatedTopic:
     """The topic by what the version carries."""
     found = broker.cluster.topic_by_id(topic_id) if by_id else broker.cluster.topics.get(name)
     if found is None:
@@ -130,7 +132,7 @@ class _LongPoll:
     ) -> None:
         self._broker, self._request, self._version = broker, request, version
         self._reply = reply
-        self._partitions: list[Partition] = []
+        self._partitions: list[SimulatedPartition] = []
         for asked in request.topics:
             topic = find_topic(broker, asked.topic, asked.topic_id, by_id=version >= 13)
             self._partitions += [topic.partitions[a.partition] for a in asked.partitions]
@@ -205,7 +207,7 @@ def _read_all(
 
 def _read(
     broker: SimulatedBroker,
-    partition: Partition,
+    partition: SimulatedPartition,
     asked: f.FetchPartition,
     answer: f.PartitionData,
     room: int,
@@ -238,7 +240,7 @@ def _read(
 def _refuse_fetch(
     broker: SimulatedBroker,
     answer: f.PartitionData,
-    topic: Topic | None,
+    topic: SimulatedTopic | None,
     error: BrokerError,
     version: int,
     response: f.FetchResponse,
@@ -284,7 +286,11 @@ def list_offsets(
 
 
 def _offset(
-    broker: SimulatedBroker, topic: Topic, asked: ListOffsetsPartition, *, committed_only: bool
+    broker: SimulatedBroker,
+    topic: SimulatedTopic,
+    asked: ListOffsetsPartition,
+    *,
+    committed_only: bool,
 ) -> tuple[int, int, int] | None:
     partition = led_partition(broker, topic, asked.partition_index, asked.current_leader_epoch)
     log = partition.log

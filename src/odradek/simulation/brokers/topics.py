@@ -15,7 +15,7 @@ NO_LEADER = -1
 
 
 @dataclass(slots=True)
-class Partition:
+class SimulatedPartition:
     """One partition: its replicas, its leader and its log."""
 
     index: int
@@ -47,12 +47,12 @@ class Partition:
 
 
 @dataclass(slots=True)
-class Topic:
+class SimulatedTopic:
     """One topic with its id and partitions."""
 
     name: str
     id: bytes
-    partitions: list[Partition]
+    partitions: list[SimulatedPartition]
 
     @property
     def internal(self) -> bool:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from odradek.common.types import TopicPartition
 
 
-class Outcome(StrEnum):
+class TransactionOutcome(StrEnum):
     """What the client was told of a transaction's end."""
 
     COMMITTED = "committed"
@@ -46,7 +46,7 @@ class Transaction:
     """Counts the `init_transactions` of a producer: a higher one has fenced the lower ones."""
     group: str | None = None
     """The group whose offsets it commits."""
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: TransactionOutcome = TransactionOutcome.UNKNOWN
     writes: list[Write] = field(default_factory=list)
     inputs: list[tuple[TopicPartition, int]] = field(default_factory=list)
     """Offsets of the records that it was made from, and whose positions it commits."""
@@ -63,7 +63,7 @@ class Transaction:
 
 
 @dataclass(slots=True)
-class Reading:
+class Observation:
     """What one reader saw of one partition, from one place on, in its order."""
 
     reader: str
@@ -82,7 +82,7 @@ class History:
 
     def __init__(self) -> None:
         self.transactions: list[Transaction] = []
-        self.readings: list[Reading] = []
+        self.readings: list[Observation] = []
         self.committed: dict[str, dict[TopicPartition, int]] = {}
         """Group → partition → the offset that was committed at the end."""
 
@@ -101,9 +101,9 @@ class History:
         made.wrote(partition, value)
         return made
 
-    def reading(self, reader: str, partition: TopicPartition) -> Reading:
+    def reading(self, reader: str, partition: TopicPartition) -> Observation:
         """Note that a reader begins to read, or begins anew elsewhere."""
-        made = Reading(reader, partition)
+        made = Observation(reader, partition)
         self.readings.append(made)
         return made
 
@@ -135,14 +135,14 @@ class History:
             entry = json.loads(line)
             if "transaction" in entry:
                 name, producer, incarnation, group, outcome = entry["transaction"]
-                made = Transaction(name, producer, incarnation, group, Outcome(outcome))
+                made = Transaction(name, producer, incarnation, group, TransactionOutcome(outcome))
                 made.writes = [Write(TopicPartition(t, p), v, o) for t, p, v, o in entry["writes"]]
                 made.inputs = [(TopicPartition(t, p), o) for t, p, o in entry["inputs"]]
                 history.transactions.append(made)
             elif "reading" in entry:
                 reader, topic, index, complete = entry["reading"]
                 seen = [(offset, value) for offset, value in entry["seen"]]
-                read = Reading(reader, TopicPartition(topic, index), seen, complete)
+                read = Observation(reader, TopicPartition(topic, index), seen, complete)
                 history.readings.append(read)
             else:
                 rows = [(TopicPartition(t, p), o) for t, p, o in entry["committed"]]

@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from odradek.common.types import TopicPartition
-from odradek.simulation.checkers.history import History, Outcome, Reading, Transaction
+from odradek.simulation.checkers.history import (
+    History,
+    Observation,
+    Transaction,
+    TransactionOutcome,
+)
 
 
 class Kind(StrEnum):
@@ -104,13 +109,13 @@ class _Judge:
         yield from self._cycles()
 
     def _is_visible(self, made: Transaction) -> bool:
-        if made.outcome is Outcome.UNKNOWN:
+        if made.outcome is TransactionOutcome.UNKNOWN:
             return any(write.value in self._places for write in made.writes)
-        return made.outcome is Outcome.COMMITTED
+        return made.outcome is TransactionOutcome.COMMITTED
 
     # Readers
 
-    def _reading(self, reading: Reading) -> Iterator[Anomaly]:
+    def _reading(self, reading: Observation) -> Iterator[Anomaly]:
         log = self._logs[reading.partition]
         who = f"{reading.reader} at {reading.partition}"
         last = -1
@@ -141,7 +146,7 @@ class _Judge:
             made = self._writers.get(value)
             if made is None:
                 yield Anomaly(Kind.UNWRITTEN_READ, f"{value!r} in {where}")
-            elif made.outcome is Outcome.ABORTED:
+            elif made.outcome is TransactionOutcome.ABORTED:
                 yield Anomaly(Kind.ABORTED_READ, f"{value!r} of {made.name} in {where}")
 
     # Writers
@@ -160,7 +165,7 @@ class _Judge:
                         f"at {write.offset}"
                     )
                     yield Anomaly(Kind.WRONG_PLACE, text)
-        if made.outcome is Outcome.COMMITTED:
+        if made.outcome is TransactionOutcome.COMMITTED:
             for write in missing:
                 text = f"{write.value!r} of {made.name}, {write.partition} at {write.offset}"
                 yield Anomaly(Kind.LOST_WRITE, text)
@@ -222,7 +227,9 @@ class _Judge:
         return {
             (made.group, partition, offset)
             for made in self._history.transactions
-            if made.group is not None and made.outcome is Outcome.UNKNOWN and not made.writes
+            if made.group is not None
+            and made.outcome is TransactionOutcome.UNKNOWN
+            and not made.writes
             for partition, offset in made.inputs
         }
 

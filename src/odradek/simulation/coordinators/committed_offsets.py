@@ -21,7 +21,7 @@ class Committed:
     metadata: str | None = ""
 
 
-class CommittedOffsets:
+class StoredGroupOffsets:
     """What one group has committed."""
 
     def __init__(self) -> None:

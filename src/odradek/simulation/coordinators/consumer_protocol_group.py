@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
-from odradek.simulation.brokers.topics import Topic
+from odradek.simulation.brokers.topics import SimulatedTopic
 from odradek.simulation.coordinators.server_assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place
 from odradek.simulation.coordinators.shards import ShardTimer
 
@@ -108,7 +108,7 @@ class StoredConsumerGroup:
     target: tuple[tuple[str, Places], ...]
 
 
-class Lender(Protocol):
+class ConsumerProtocolLender(Protocol):
     """What a shard lends to a group of the consumer protocol."""
 
     @property
@@ -120,7 +120,7 @@ class Lender(Protocol):
         """Commits are taken under the present epoch only, as before KIP-1251."""
 
     @property
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, SimulatedTopic]:
         """All topics of the cluster."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
@@ -131,11 +131,11 @@ class Lender(Protocol):
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerProtocolGroup:
     """One group. `epoch` grows with every change of who subscribes to what."""
 
     id: str
-    lender: Lender
+    lender: ConsumerProtocolLender
     epoch: int = 0
     target_epoch: int = 0
     counts: dict[bytes, int] = field(default_factory=dict)

@@ -17,15 +17,15 @@ from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.simulation.coordinators.classic_group import ClassicGroup
 from odradek.simulation.coordinators.classic_members import ClassicState, StoredGroup
-from odradek.simulation.coordinators.committed_offsets import Committed, CommittedOffsets
+from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.simulation.coordinators.consumer_protocol_group import (
-    ConsumerGroup,
+    ConsumerProtocolGroup,
     StoredConsumerGroup,
 )
 from odradek.simulation.coordinators.shards import Entry, Key, Leadership, ShardTimer
 
 if TYPE_CHECKING:
-    from odradek.simulation.brokers.topics import Topic
+    from odradek.simulation.brokers.topics import SimulatedTopic
 
 GROUP_TOPIC = "__consumer_offsets"
 Settled = Callable[[BrokerError | None], None]
@@ -54,8 +54,8 @@ class GroupShard:
         self.leadership = leadership
         self.rng = leadership.rng
         self.settings: GroupSettings = leadership.cluster.group_settings
-        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
-        self.offsets: dict[str, CommittedOffsets] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerProtocolGroup] = {}
+        self.offsets: dict[str, StoredGroupOffsets] = {}
 
     # A shard's life
 
@@ -77,7 +77,7 @@ class GroupShard:
             classic = self.groups[group_id] = ClassicGroup(group_id, self)
             classic.restore(value)
         elif isinstance(value, StoredConsumerGroup):
-            consumer = self.groups[group_id] = ConsumerGroup(group_id, self)
+            consumer = self.groups[group_id] = ConsumerProtocolGroup(group_id, self)
             consumer.restore(value)
 
     def loaded(self) -> None:
@@ -108,7 +108,7 @@ class GroupShard:
         return self.settings.strict_epochs
 
     @property
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, SimulatedTopic]:
         """All topics of the cluster."""
         return self.leadership.cluster.topics
 
@@ -125,7 +125,7 @@ class GroupShard:
     def classic(self, group_id: str, *, create: bool) -> ClassicGroup:
         """The group, to be spoken to in the classic protocol."""
         found = self.groups.get(group_id)
-        if isinstance(found, ConsumerGroup) and found.members:
+        if isinstance(found, ConsumerProtocolGroup) and found.members:
             raise errors.InconsistentGroupProtocolError(f"{group_id} uses the consumer protocol")
         if isinstance(found, ClassicGroup):
             return found
@@ -134,25 +134,25 @@ class GroupShard:
         made = self.groups[group_id] = ClassicGroup(group_id, self)
         return made
 
-    def consumer(self, group_id: str, *, create: bool) -> ConsumerGroup:
+    def consumer(self, group_id: str, *, create: bool) -> ConsumerProtocolGroup:
         """The group, to be spoken to in the consumer protocol."""
         found = self.groups.get(group_id)
-        if isinstance(found, ConsumerGroup):
+        if isinstance(found, ConsumerProtocolGroup):
             return found
         empty = found is None or (found.state is ClassicState.EMPTY and not found.pending)
         if not create or not empty:
             raise errors.GroupIdNotFoundError(f"{group_id} isn't a consumer group")
-        made = self.groups[group_id] = ConsumerGroup(group_id, self)
+        made = self.groups[group_id] = ConsumerProtocolGroup(group_id, self)
         return made
 
     # Offsets
 
-    def _of(self, group_id: str) -> CommittedOffsets:
-        return self.offsets.setdefault(group_id, CommittedOffsets())
+    def _of(self, group_id: str) -> StoredGroupOffsets:
+        return self.offsets.setdefault(group_id, StoredGroupOffsets())
 
-    def committed(self, group_id: str) -> CommittedOffsets:
+    def committed(self, group_id: str) -> StoredGroupOffsets:
         """What a group has committed; nothing for one that isn't there."""
-        return self.offsets.get(group_id, CommittedOffsets())
+        return self.offsets.get(group_id, StoredGroupOffsets())
 
     def commit(
         self,
@@ -229,7 +229,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             group.check_commit(member_id, instance_id, generation, transactional=transactional)
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, ConsumerProtocolGroup):
             group.check_commit(
                 member_id,
                 generation,

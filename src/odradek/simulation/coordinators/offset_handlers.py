@@ -15,9 +15,9 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages import offset_commit as c
 from odradek.protocol.messages import offset_fetch as f
-from odradek.simulation.brokers.topics import Topic
-from odradek.simulation.coordinators.committed_offsets import Committed, CommittedOffsets
-from odradek.simulation.coordinators.consumer_protocol_group import ConsumerGroup
+from odradek.simulation.brokers.topics import SimulatedTopic
+from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
+from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
 from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.shards import GROUP
 
@@ -77,7 +77,9 @@ def offset_commit(
     return None
 
 
-def _topic(broker: SimulatedBroker, name: str, topic_id: bytes, version: int) -> Topic | None:
+def _topic(
+    broker: SimulatedBroker, name: str, topic_id: bytes, version: int
+) -> SimulatedTopic | None:
     cluster = broker.cluster
     return cluster.topic_by_id(topic_id) if version >= BY_ID else cluster.topics.get(name)
 
@@ -104,7 +106,7 @@ def offset_fetch(
     try:
         offsets = _shard(broker, request.group_id).committed(request.group_id)
     except BrokerError as error:
-        code, offsets = error.code or -1, CommittedOffsets()
+        code, offsets = error.code or -1, StoredGroupOffsets()
         if version >= 2:
             response.error_code = code
             return response
@@ -131,7 +133,7 @@ def _group(
     try:
         shard = _shard(broker, asked.group_id)
         group = shard.groups.get(asked.group_id)
-        if version >= 9 and isinstance(group, ConsumerGroup):
+        if version >= 9 and isinstance(group, ConsumerProtocolGroup):
             group.check_fetch(asked.member_id, asked.member_epoch)
     except BrokerError as error:
         response.error_code = error.code if error.code is not None else -1
@@ -178,7 +180,7 @@ def _unknown_topic(asked: f.OffsetFetchRequestTopics) -> f.OffsetFetchResponseTo
 
 
 def _wanted(
-    asked: Iterable[tuple[str, list[int]]] | None, offsets: CommittedOffsets
+    asked: Iterable[tuple[str, list[int]]] | None, offsets: StoredGroupOffsets
 ) -> Iterable[tuple[str, list[int]]]:
     """The partitions asked for; all that have offsets when none are named."""
     if asked is not None:
@@ -190,7 +192,7 @@ def _wanted(
 
 
 def _offset(
-    offsets: CommittedOffsets, partition: TopicPartition, *, stable: bool
+    offsets: StoredGroupOffsets, partition: TopicPartition, *, stable: bool
 ) -> tuple[Committed, int]:
     if stable and offsets.unstable(partition):
         return Committed(NO_OFFSET), errors.UnstableOffsetCommitError.code

@@ -22,7 +22,7 @@ from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from odradek.record import BatchBuilder, read_header
-from odradek.simulation.brokers.topics import NO_LEADER, Partition
+from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition
 from odradek.simulation.world.virtual_time import Timer
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ShardTimer:
 class Leadership(Generic[S]):
     """What one leader of an internal partition may do under its epoch; each shard has one."""
 
-    def __init__(self, topic: CoordinatorTopic[S], partition: Partition) -> None:
+    def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster
         self.cluster = cluster
         self.broker: SimulatedBroker = cluster.brokers[partition.leader]
@@ -238,7 +238,7 @@ class CoordinatorTopic(Generic[S]):
             if partition.leader != NO_LEADER:
                 self._load(partition)
 
-    def _load(self, partition: Partition) -> None:
+    def _load(self, partition: SimulatedPartition) -> None:
         leadership = Leadership(self, partition)
         self._leaderships[partition.index] = (leadership, None)
 

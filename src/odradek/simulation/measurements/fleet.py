@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from odradek.clients.producer.batch import Outcome
+from odradek.clients.producer.batch import BatchOutcome
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
 from odradek.common.events import Listener
@@ -181,7 +181,7 @@ class _Client:
         place.batch.done.when_done(self._done)
         self._host.wake()
 
-    def _done(self, done: Completion[Outcome]) -> None:
+    def _done(self, done: Completion[BatchOutcome]) -> None:
         done.result()
         self._waits = False
         world = self._world

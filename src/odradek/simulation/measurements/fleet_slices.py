@@ -32,7 +32,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """Everything that there is to simulate."""
 
     cases: tuple[Case, ...]

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.events import Event
 from odradek.common.types import Address, TopicPartition
@@ -24,7 +24,7 @@ from odradek.network.flow import Completion
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import api_versions
-from odradek.simulation.brokers.cluster import FrontDoor, SimulatedCluster
+from odradek.simulation.brokers.cluster import SimulatedCluster, SimulatedFrontDoor
 from odradek.simulation.measurements.strategies import STRATEGIES
 from odradek.simulation.world.environment import Endpoint, Peer, ReceivedRequest, Session, Verdict
 from odradek.simulation.world.host import SimulatedHost
@@ -80,7 +80,7 @@ class RecoveryFault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecoveryRun:
     """What one run showed. Seconds; None where it didn't happen within the limit."""
 
     contact: float | None
@@ -103,7 +103,7 @@ def recover(
     strategy: str = "odradek",
     limit: float = 60.0,
     partitions: int | None = None,
-) -> Run:
+) -> RecoveryRun:
     """Run one client through one fault.
 
     `partitions` is the number of partitions that it writes to, and so of brokers that it is
@@ -155,7 +155,7 @@ class _Recovery:
         self.live: set[str] = set()
         """Addresses where the cluster can be reached now that the fault is there."""
 
-    def run(self) -> Run:
+    def run(self) -> RecoveryRun:
         """From the start of the client to the first acknowledgement behind the fault."""
         self._establish()
         if self.idle:
@@ -172,7 +172,7 @@ class _Recovery:
         self.world.run_while(lambda: self.ack is None, self.limit)
         since, contact = self.since, self.contact
         before = [d for d in self.dials if contact is None or d <= contact]
-        return Run(
+        return RecoveryRun(
             None if contact is None else max(0.0, contact - since),
             None if self.ack is None else self.ack - since,
             sum(d < self.outage_ends for d in self.dials) if self.fault.total else len(self.dials),
@@ -213,7 +213,7 @@ class _Recovery:
         self._send()
         self.world.after(SLOWLY if self.fault.total else INTERVAL, self._begin_traffic)
 
-    def _settled(self, done: Completion[Outcome]) -> None:
+    def _settled(self, done: Completion[BatchOutcome]) -> None:
         if self.ack is None and self.contact is not None and done.error is None:
             self.ack = self.world.now
 
@@ -297,7 +297,7 @@ class _Recovery:
         """The bootstrap name leads to another address from now on, the old one to nothing."""
         world, old = self.world, self.cluster.front_door
         world.unlisten(old.address)
-        door = FrontDoor(world.new_address(), world.rng("new door"))
+        door = SimulatedFrontDoor(world.new_address(), world.rng("new door"))
         door.cluster = self.cluster
         self.cluster.front_door = door
         world.listen(door.address, door)

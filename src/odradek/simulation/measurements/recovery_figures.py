@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.simulation.measurements.recovery import RecoveryFault, Run
+from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun
 
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000)
 """Numbers of brokers that the goal names."""
@@ -50,7 +50,7 @@ def percentile(values: Iterable[float | None], share: float) -> float | None:
     return None if found == math.inf else round(found, 4)
 
 
-def figures(fault: RecoveryFault, runs: Sequence[Run]) -> dict[str, Any]:
+def figures(fault: RecoveryFault, runs: Sequence[RecoveryRun]) -> dict[str, Any]:
     """The distribution of all runs, and what of the goal is missed."""
     contacts = [r.contact for r in runs]
     acks = [r.ack for r in runs]

@@ -28,7 +28,7 @@ from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import Rebootstrap
 from odradek.metadata.metadata_updater import MetadataUpdater
-from odradek.metadata.round import Asked
+from odradek.metadata.round import PendingRequest
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import Connection
 from odradek.network.dial_governor import DialGovernor
@@ -92,7 +92,7 @@ class JavaUpdater(MetadataUpdater):
         self._rng: Rng = arguments[-1]
         self._policy = self._config.backoff("retry.backoff")
         self._base: float = self._config["reconnect.backoff.ms"]
-        self._asked: Asked | None = None
+        self._asked: PendingRequest | None = None
         self._last_refresh = -math.inf
         self._failures = 0
         self._same = 0
@@ -200,7 +200,7 @@ class JavaUpdater(MetadataUpdater):
             return
         serial = self.metadata.sent(topics)
         bootstrap = self.metadata.snapshot is None
-        self._asked = Asked(connection, reply, topics, partial, bootstrap, serial, now)
+        self._asked = PendingRequest(connection, reply, topics, partial, bootstrap, serial, now)
         self.rounds += 1
         self._events.emit(
             now,
@@ -213,7 +213,7 @@ class JavaUpdater(MetadataUpdater):
 
     # What comes back
 
-    def _answered(self, asked: Asked, now: float) -> None:
+    def _answered(self, asked: PendingRequest, now: float) -> None:
         self._asked = None
         if asked.reply.error is not None:
             self.metadata.failed()

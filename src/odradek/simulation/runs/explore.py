@@ -1,7 +1,7 @@
 """Runs a schedule with every checker on, and random schedules by the thousand.
 
-In: a schedule, or seeds. Out: an `Outcome`: what was violated, if anything, and what the run cost.
-Must not: read a clock; who runs this by time looks at his own.
+In: a schedule, or seeds. Out: a `RunOutcome`: what was violated, if anything, and what the run
+cost. Must not: read a clock; who runs this by time looks at his own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.simulation.world.link import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What came of one run."""
 
     schedule: Schedule
@@ -36,7 +36,9 @@ class Outcome:
         return self.violation is None
 
 
-def run_schedule(schedule: Schedule, *, mode: Mode | None = None, trace: bool = False) -> Outcome:
+def run_schedule(
+    schedule: Schedule, *, mode: Mode | None = None, trace: bool = False
+) -> RunOutcome:
     """Run a schedule; `mode` overrides the schedule's own, `trace` keeps every client's events."""
     run = run_of(schedule, mode=mode)
     violation = None
@@ -44,7 +46,7 @@ def run_schedule(schedule: Schedule, *, mode: Mode | None = None, trace: bool = 
         run.play()
     except AssertionError as found:  # a violation, or virtual time that doesn't move on
         violation = f"{type(found).__name__}: {found}"
-    return Outcome(
+    return RunOutcome(
         schedule,
         violation,
         run.world.now,
@@ -62,7 +64,7 @@ def explore(
     short: bool = True,
     family: Family | None = None,
     go_on: Callable[[], bool] = lambda: True,
-) -> Iterator[Outcome]:
+) -> Iterator[RunOutcome]:
     """Run the random schedules of these seeds, one after the other, for as long as `go_on` says.
 
     `family` keeps to one kind of schedule, whichever the seeds would have.

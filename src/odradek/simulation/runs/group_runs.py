@@ -18,7 +18,7 @@ from odradek.simulation.brokers.partition_log import check_batch
 from odradek.simulation.brokers.topics import NO_LEADER
 from odradek.simulation.checkers.call_checkers import listening
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import History, Outcome
+from odradek.simulation.checkers.history import History, TransactionOutcome
 from odradek.simulation.checkers.history_check import check
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.faults.verbs import heal
@@ -30,8 +30,8 @@ from odradek.simulation.runs.schedule import (
     GROUPED,
     PROCESSOR,
     TOPIC,
-    Client,
     Schedule,
+    ScheduledClient,
     settings,
 )
 from odradek.simulation.world.link import Mode
@@ -48,7 +48,7 @@ ORDERLY = frozenset(("leave", "grow_topic"))
 class Seat:
     """A member's place in the schedule: who sits there may die, and another one comes."""
 
-    def __init__(self, run: GroupRun, client: Client) -> None:
+    def __init__(self, run: GroupRun, client: ScheduledClient) -> None:
         self.run, self.client = run, client
         self.driver: MemberDriver | None = None
 
@@ -116,11 +116,11 @@ class GroupRun(Run):
         self._busy_until = 0.0
         self.world.at(0.0, lambda: self.write(self.world.rng("writer")))
 
-    def _plan(self, client: Client) -> None:
+    def _plan(self, client: ScheduledClient) -> None:
         seat = self.stage.members[client.name] = Seat(self, client)
         self.world.at(client.start, seat.begin)
 
-    def member(self, client: Client) -> MemberDriver:
+    def member(self, client: ScheduledClient) -> MemberDriver:
         """Make a member."""
         common = (self.stage, client, self.mode, self.checkers, self.ledger, self.inputs)
         if client.kind == PROCESSOR:
@@ -163,7 +163,7 @@ class GroupRun(Run):
         partition.log.commit(stored)
         for offset, value in enumerate(values, stored.base_offset):
             made = self.history.sent("source", place, value)
-            made.outcome, made.writes[0].offset = Outcome.COMMITTED, offset
+            made.outcome, made.writes[0].offset = TransactionOutcome.COMMITTED, offset
 
     # The run
 
@@ -293,7 +293,7 @@ class GroupRun(Run):
         if anomalies:
             raise Violation("; ".join(map(str, anomalies[:3])))
 
-    def _writers(self) -> list[Client]:
+    def _writers(self) -> list[ScheduledClient]:
         return [c.writer for c in self.schedule.clients if c.kind == PROCESSOR]
 
     def _each_once(self) -> None:

@@ -23,7 +23,7 @@ from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.habits import Habits
-from odradek.simulation.runs.schedule import Client
+from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC, Driver
 from odradek.simulation.world.link import Mode
 
@@ -44,7 +44,7 @@ class MemberDriver(Driver):
     def __init__(
         self,
         stage: Stage,
-        client: Client,
+        client: ScheduledClient,
         mode: Mode,
         checkers: Checkers,
         ledger: GroupLedger,

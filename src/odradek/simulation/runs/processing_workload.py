@@ -21,11 +21,11 @@ from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion, Flow
 from odradek.record import estimate_record_size
 from odradek.simulation.checkers.group_checkers import GroupLedger
-from odradek.simulation.checkers.history import History, Outcome, Transaction, Write
+from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome, Write
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.group_workload import MemberDriver
-from odradek.simulation.runs.schedule import GROUP_ID, TOPIC, Client
+from odradek.simulation.runs.schedule import GROUP_ID, TOPIC, ScheduledClient
 from odradek.simulation.runs.transaction_workload import CALL, PAUSE, TransactionalDriver
 from odradek.simulation.runs.workload import Driver
 from odradek.simulation.world.link import Mode
@@ -37,7 +37,7 @@ class Writer(TransactionalDriver):
     """The producer of a processor; it does what that one says."""
 
     def __init__(
-        self, owner: ProcessorDriver, client: Client, mode: Mode, checkers: Checkers
+        self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
     ) -> None:
         self.owner = owner
         super().__init__(owner.stage, client, mode, checkers)
@@ -70,7 +70,7 @@ class ProcessorDriver(MemberDriver):
     def __init__(
         self,
         stage: Stage,
-        client: Client,
+        client: ScheduledClient,
         mode: Mode,
         checkers: Checkers,
         ledger: GroupLedger,
@@ -180,7 +180,7 @@ class ProcessorDriver(MemberDriver):
             return
         self._polling = True
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
-        made.outcome = Outcome.ABORTED  # until its commit is asked for
+        made.outcome = TransactionOutcome.ABORTED  # until its commit is asked for
         for record in records:
             made.consumed(TopicPartition(record.topic, record.partition), record.offset)
 
@@ -250,7 +250,7 @@ class ProcessorDriver(MemberDriver):
 
     def _commit_of(self, writer: Writer, made: Transaction, sent: list[Acknowledged]) -> None:
         def committed() -> None:
-            made.outcome = Outcome.COMMITTED
+            made.outcome = TransactionOutcome.COMMITTED
             for write, batch, index in sent:
                 offset = batch.metadata(index, 0).offset
                 write.offset = offset if offset >= 0 else None
@@ -264,12 +264,12 @@ class ProcessorDriver(MemberDriver):
             else:
                 self.replace_writer()
 
-        made.outcome = Outcome.UNKNOWN
+        made.outcome = TransactionOutcome.UNKNOWN
         writer.do("commit", writer.manager.commit, committed, failed)
 
     def _abort(self, writer: Writer, made: Transaction) -> None:
         def aborted() -> None:
-            made.outcome = Outcome.ABORTED
+            made.outcome = TransactionOutcome.ABORTED
             self._back_to_committed = True
             self._go_on()
 

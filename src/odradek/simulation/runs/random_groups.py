@@ -15,7 +15,14 @@ from typing import Any
 
 from odradek.simulation.faults.verbs import APPLICATION, HOSTILE, PLAIN, Fault, Verb, draw
 from odradek.simulation.runs.sasl_runs import random_session
-from odradek.simulation.runs.schedule import CUTS, MEMBER, PROCESSOR, TOPIC, Client, Schedule
+from odradek.simulation.runs.schedule import (
+    CUTS,
+    MEMBER,
+    PROCESSOR,
+    TOPIC,
+    Schedule,
+    ScheduledClient,
+)
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.virtual_time import derived_rng
 
@@ -125,7 +132,7 @@ def _common(rng: random.Random) -> dict[str, Any]:
 
 def _client(
     rng: random.Random, number: int, common: Mapping[str, Any], heal_at: float, *, writes: bool
-) -> Client:
+) -> ScheduledClient:
     config = dict(common)
     habits: dict[str, Any] = {
         "poll": rng.choice([0.2, 1.0, 3.0]),
@@ -143,7 +150,7 @@ def _client(
     late = number > 1 and rng.random() < 0.7
     start = round(rng.uniform(0.0, heal_at / 2), 3) if late else 0.0
     kind = PROCESSOR if writes else MEMBER
-    return Client(f"{kind}-{number}", kind, 0, start, config, 0, habits, given)
+    return ScheduledClient(f"{kind}-{number}", kind, 0, start, config, 0, habits, given)
 
 
 def _cluster(rng: random.Random, *, writes: bool) -> dict[str, float]:

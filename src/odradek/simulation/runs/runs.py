@@ -23,8 +23,8 @@ from odradek.simulation.runs.sasl_runs import listener
 from odradek.simulation.runs.schedule import (
     METADATA,
     TRANSACTIONAL,
-    Client,
     Schedule,
+    ScheduledClient,
 )
 from odradek.simulation.runs.transaction_workload import TransactionalDriver
 from odradek.simulation.runs.workload import (
@@ -84,7 +84,7 @@ class Run:
         """What is there before the first client comes."""
         _write_some(self.stage.cluster)
 
-    def _plan(self, client: Client) -> None:
+    def _plan(self, client: ScheduledClient) -> None:
         """Have the client made at its start and its operations called at their times."""
         world = self.world
         rng = world.rng(f"times/{client.name}")
@@ -107,7 +107,7 @@ class Run:
         else:
             begin()
 
-    def driver(self, client: Client) -> Driver:
+    def driver(self, client: ScheduledClient) -> Driver:
         """Make a client."""
         return DRIVERS[client.kind](
             self.stage, client, self.mode, self.checkers, patient=self.schedule.patient

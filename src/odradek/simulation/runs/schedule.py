@@ -175,7 +175,7 @@ as much as ten to twenty others, and seeds stay what they were."""
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ScheduledClient:
     """One client of a schedule."""
 
     name: str
@@ -191,10 +191,10 @@ class Client:
     """Of processors: the settings of their producers."""
 
     @property
-    def writer(self) -> Client:
+    def writer(self) -> ScheduledClient:
         """A processor's producer, whose transactional id is the processor's name."""
         config = {"transactional.id": self.name, **self.writes}
-        return Client(f"{self.name}/writer", TRANSACTIONAL, 0, config=config)
+        return ScheduledClient(f"{self.name}/writer", TRANSACTIONAL, 0, config=config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Schedule:
     """One run, as data."""
 
     seed: int
-    clients: tuple[Client, ...]
+    clients: tuple[ScheduledClient, ...]
     faults: tuple[Fault, ...] = ()
     brokers: int = 3
     partitions: int = 1
@@ -283,7 +283,7 @@ def from_json(text: str) -> Schedule:
     if number != FORMAT:
         raise ScheduleError(f"format {number!r} isn't known; this release reads {FORMAT}")
     plain["clients"] = tuple(
-        _made(Client, item, f"client {n}")
+        _made(ScheduledClient, item, f"client {n}")
         for n, item in enumerate(_list(plain.get("clients"), "clients"), 1)
     )
     plain["faults"] = tuple(
@@ -365,7 +365,7 @@ def _check_topics(schedule: Schedule) -> None:
             _number(f"cluster: {name}", value)
 
 
-def _check_client(client: Client) -> None:
+def _check_client(client: ScheduledClient) -> None:
     if not isinstance(client.name, str) or not client.name:
         raise ScheduleError(f"a client's name must be a text, not {client.name!r}")
     if client.kind not in KINDS:
@@ -401,7 +401,7 @@ def _number(what: str, value: Any) -> None:
 _settled: dict[tuple[str, str], Config] = {}
 
 
-def settings(client: Client) -> Config:
+def settings(client: ScheduledClient) -> Config:
     """A client's checked configuration; kept, because thousands of runs have the same few."""
     transactional = client.kind == TRANSACTIONAL
     key = (client.name if transactional else client.kind, repr(client.config))
@@ -497,7 +497,7 @@ def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
     verbs = HOSTILE
     if transactions:
         clients = [
-            Client(
+            ScheduledClient(
                 f"{TRANSACTIONAL}-{number}",
                 TRANSACTIONAL,
                 rng.randint(1, 4) if short else rng.randint(5, 20),
@@ -541,7 +541,9 @@ def _slow(seed: int, *, short: bool) -> Schedule:
     clients = []
     for number in range(1, (1 if short else rng.randint(1, 3)) + 1):
         kind = rng.choice((*PLAIN_KINDS, TRANSACTIONAL))
-        clients.append(Client(f"{kind}-{number}", kind, 1, 0.0, rng.choice(_SLOW_CONFIGS[kind])))
+        clients.append(
+            ScheduledClient(f"{kind}-{number}", kind, 1, 0.0, rng.choice(_SLOW_CONFIGS[kind]))
+        )
     api = rng.choice(SLOW_APIS[rng.choice([c.kind for c in clients])])
     # What is asked on one connection is answered in order, each so late: busy APIs add up.
     seconds = 3.0 if api in ("Produce", "Fetch") else rng.choice((3.0, 10.0, 25.0))
@@ -557,7 +559,9 @@ def _slow(seed: int, *, short: bool) -> Schedule:
     )
 
 
-def _random_clients(rng: random.Random, heal_at: float, *, short: bool) -> tuple[Client, ...]:
+def _random_clients(
+    rng: random.Random, heal_at: float, *, short: bool
+) -> tuple[ScheduledClient, ...]:
     kinds = rng.choices(PLAIN_KINDS, (5, 4, 1, 2), k=rng.choice((1, 1, 2) if short else (2, 3, 5)))
     clients = []
     for number, kind in enumerate(kinds, 1):
@@ -565,5 +569,5 @@ def _random_clients(rng: random.Random, heal_at: float, *, short: bool) -> tuple
         config = rng.choice(options[KINDS[kind]])
         operations = rng.randint(1, 4) if short else rng.randint(20, 80)
         start = 0.0 if rng.random() < 0.8 else round(rng.uniform(0.0, heal_at), 3)
-        clients.append(Client(f"{kind}-{number}", kind, operations, start, config))
+        clients.append(ScheduledClient(f"{kind}-{number}", kind, operations, start, config))
     return tuple(clients)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from odradek.common.errors import ConfigurationError
 from odradek.simulation.faults.verbs import VERBS, Fault
-from odradek.simulation.runs.schedule import Client, Schedule, settings
+from odradek.simulation.runs.schedule import Schedule, ScheduledClient, settings
 from odradek.simulation.world.link import LinkProfile
 
 Fails = Callable[[Schedule], bool]
@@ -95,7 +95,7 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
                 yield replace(schedule, clients=clients)
 
 
-def _possible(client: Client) -> bool:
+def _possible(client: ScheduledClient) -> bool:
     """Whether its options go together; some ask for others."""
     try:
         settings(client)

@@ -24,7 +24,7 @@ from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.sasl_runs import mechanism
-from odradek.simulation.runs.schedule import PATIENCE, Client, settings
+from odradek.simulation.runs.schedule import PATIENCE, ScheduledClient, settings
 from odradek.simulation.runs.schedule import TOPIC as TOPIC
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import Mode
@@ -43,7 +43,7 @@ class Driver(ABC):
     def __init__(
         self,
         stage: Stage,
-        client: Client,
+        client: ScheduledClient,
         mode: Mode,
         checkers: Checkers,
         *,

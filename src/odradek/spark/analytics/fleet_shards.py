@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odradek.simulation.measurements.fleet import Load
-from odradek.simulation.measurements.fleet_slices import Plan, Slice
+from odradek.simulation.measurements.fleet_slices import FleetPlan, Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ TASKS_PER_CORE = 8
 class _Task:
     """What a task does with the numbers of its slices."""
 
-    def __init__(self, plan: Plan, wave: Sequence[Slice]) -> None:
+    def __init__(self, plan: FleetPlan, wave: Sequence[Slice]) -> None:
         self._plan = plan
         self._wave = wave
 
@@ -61,7 +61,7 @@ def default_shards(spark: SparkSession) -> int:
 
 
 def simulate_shards(
-    spark: SparkSession, plan: Plan, todo: Sequence[Slice], shards: int
+    spark: SparkSession, plan: FleetPlan, todo: Sequence[Slice], shards: int
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
     """Simulate slices in waves of so many tasks; after each wave the slices and their loads."""
     from pyspark.sql import functions as f
@@ -73,7 +73,7 @@ def simulate_shards(
         yield wave, _loads(plan, wave, merged.toArrow())
 
 
-def _loads(plan: Plan, wave: Sequence[Slice], merged: pa.Table) -> list[Load]:
+def _loads(plan: FleetPlan, wave: Sequence[Slice], merged: pa.Table) -> list[Load]:
     """The loads of a wave, one for each of its cases."""
     loads = {part.case: Load(plan.cases[part.case]) for part in wave}
     for part in wave:

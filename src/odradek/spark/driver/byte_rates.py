@@ -44,7 +44,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleFetch:
     """A fetch of a few records that is under way."""
 
     begin: int
@@ -72,7 +72,7 @@ class ByteRates:
         self._sizes: dict[TopicPartition, float] = {}
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
         """Where it was weighed, and the first offset that was there."""
-        self._under_way: dict[TopicPartition, Sample] = {}
+        self._under_way: dict[TopicPartition, SampleFetch] = {}
         self._last_error: KafkaError | None = None
         self._told: set[str] = set()
         """Topics that the log says can't be weighed."""
@@ -84,7 +84,7 @@ class ByteRates:
         chosen = [tp for tp in self._worth_most(lags) if self._at(tp) != begins[tp]]
         now = self._clock.now()
         try:
-            self._ask(config, {tp: Sample(begins[tp], ends[tp], now) for tp in chosen})
+            self._ask(config, {tp: SampleFetch(begins[tp], ends[tp], now) for tp in chosen})
         except KafkaError as error:
             self._last_error = error
             self.close()
@@ -119,7 +119,7 @@ class ByteRates:
         leading = set(leads.values())
         return heapq.nlargest(SAMPLED, free, key=lambda tp: (tp in leading, free[tp], tp))
 
-    def _ask(self, config: Mapping[str, Any], wanted: Mapping[TopicPartition, Sample]) -> None:
+    def _ask(self, config: Mapping[str, Any], wanted: Mapping[TopicPartition, SampleFetch]) -> None:
         self._under_way |= wanted
         anew: Iterable[TopicPartition] = wanted
         if self._client is None:

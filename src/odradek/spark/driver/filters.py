@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.types import TopicPartition
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.option_values import LONG_MAX
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Narrowing:
         least, below, exact = bounds
         return replace(self, least=max(self.least, least), below=min(self.below, below)), exact
 
-    def narrowed(self, ranges: Iterable[OffsetRange], times: Times) -> list[OffsetRange]:
+    def narrowed(self, ranges: Iterable[KafkaOffsetRange], times: Times) -> list[KafkaOffsetRange]:
         """Give the parts of ranges that may hold wanted rows."""
         kept = [
             replace(r, start=max(r.start, self.least), until=min(r.until, self.below))

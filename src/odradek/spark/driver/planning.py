@@ -30,7 +30,7 @@ class TopicsSnapshot:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class OffsetRange:
+class KafkaOffsetRange:
     """Offsets of one partition: `start` is read, `until` isn't."""
 
     tp: TopicPartition
@@ -43,9 +43,11 @@ class OffsetRange:
         return self.until - self.start
 
 
-def ranges(begins: Positions, ends: Positions) -> list[OffsetRange]:
+def ranges(begins: Positions, ends: Positions) -> list[KafkaOffsetRange]:
     """Pair begins and ends, in order of partitions; those with nothing to read are left out."""
-    return [OffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]]
+    return [
+        KafkaOffsetRange(tp, begins[tp], ends[tp]) for tp in sorted(ends) if begins[tp] < ends[tp]
+    ]
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 
 
 def split(
-    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
-) -> list[OffsetRange]:
+    ranges: Sequence[KafkaOffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[KafkaOffsetRange]:
     """Divide what is too large, then, where that is too few tasks, the large in proportion."""
     found = list(ranges)
     if max_records is not None:
@@ -41,12 +41,12 @@ def _parts(size: int, total: int, wanted: int) -> int:
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 
-def _divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+def _divided(whole: KafkaOffsetRange, parts: int) -> list[KafkaOffsetRange]:
     found, start, left = [], whole.start, whole.size
     for part in range(parts):
         size = left // (parts - part)  # the last ones take what doesn't divide evenly
         left -= size
         if size:
-            found.append(OffsetRange(whole.tp, start, start + size))
+            found.append(KafkaOffsetRange(whole.tp, start, start + size))
         start += size
     return found

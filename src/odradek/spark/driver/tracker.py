@@ -28,7 +28,7 @@ from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.contact import Clients, Contact, StillOutError
 from odradek.spark.driver.discovery import Discovery, Doubt
 from odradek.spark.driver.offsets import Positions, StreamOffset, parse_offset
-from odradek.spark.driver.planning import OffsetRange, TopicsSnapshot
+from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
@@ -41,22 +41,22 @@ MEMORY_S = 0.1
 HINT_PARTITIONS = 500
 """Above so many partitions tasks get the brokers only (the size grows with the square)."""
 
-Narrow = Callable[[list[OffsetRange]], list[OffsetRange]]
+Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
 """What a batch query's filters leave of its ranges."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The ranges of one batch and what its tasks need to start without asking for metadata."""
 
-    ranges: list[OffsetRange]
+    ranges: list[KafkaOffsetRange]
     cluster: str
     topic_ids: Mapping[str, str]
     hint: Hint | None
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PartitionEnds:
     """One look at the cluster: which partitions there are and where they end."""
 
     topics: TopicsSnapshot
@@ -75,7 +75,7 @@ class OffsetTracker:
         self._ends: Positions | None = None
         self._ends_at = 0.0
         self._freezing = False
-        self._frozen: View | None = None
+        self._frozen: PartitionEnds | None = None
         self._initial: dict[TopicPartition, int] | None = None
         self._checked_missing = False
         self._warned_of_change = False
@@ -124,12 +124,12 @@ class OffsetTracker:
         """Give the newest ends that are known, for the query's progress; asks nobody."""
         view, topics = self._frozen, self._discovery.last
         if view is None and topics is not None and self._ends is not None:
-            view = View(topics, self._ends)
+            view = PartitionEnds(topics, self._ends)
         if view is None:
             return None
         return StreamOffset(view.ends, view.topics.cluster, view.topics.topic_ids).to_json()
 
-    def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> Plan:
+    def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> BatchPlan:
         """Give the ranges between two journalled offsets; the same ones on every replay."""
         end = self._parse(end_json)
         if end is None:
@@ -144,7 +144,7 @@ class OffsetTracker:
         found = [r for r in found if r.tp not in gone and r.tp.topic not in losses.recreated]
         return self._plan(found, topics)
 
-    def plan_batch(self, narrow: Narrow | None = None) -> Plan:
+    def plan_batch(self, narrow: Narrow | None = None) -> BatchPlan:
         """Resolve the starting and ending options of a batch query to ranges."""
         topics = self._discovery.topics(None)
         self._refuse_missing(topics.missing, topics)
@@ -188,7 +188,7 @@ class OffsetTracker:
     def _end(
         self,
         start: StreamOffset | None,
-        view: View,
+        view: PartitionEnds,
         losses: loss.Losses,
         everything: bool,
         until: float | None,
@@ -218,7 +218,7 @@ class OffsetTracker:
     def _holds_back(self, begins: Positions, ends: Positions) -> bool:
         return self._pacing.holds_back(begins, ends, self._clock.now())
 
-    def _limited(self, begins: Positions, view: View) -> Positions:
+    def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
         found = view.ends
         if self._options.max_offsets_per_trigger is not None:
@@ -235,7 +235,7 @@ class OffsetTracker:
         return found
 
     def _joined(
-        self, start: StreamOffset, view: View, losses: loss.Losses, until: float | None
+        self, start: StreamOffset, view: PartitionEnds, losses: loss.Losses, until: float | None
     ) -> dict[TopicPartition, int]:
         """Where partitions begin that the query didn't have before, or has to read anew."""
         wanted = [
@@ -247,7 +247,7 @@ class OffsetTracker:
         self._lose(loss.headless(found, losses.recreated))
         return found
 
-    def _first_begins(self, view: View) -> dict[TopicPartition, int]:
+    def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
         """Resolve startingOffsets once; partitions that joined since start at their beginning."""
         if self._initial is None:
             tps = view.topics.partitions
@@ -265,7 +265,7 @@ class OffsetTracker:
 
     def _confirmed_view(
         self, start: StreamOffset | None, start_json: Mapping[str, Any], until: float | None
-    ) -> tuple[View, loss.Losses]:
+    ) -> tuple[PartitionEnds, loss.Losses]:
         """Look at the cluster; look again for a while before a loss is believed."""
         if self._freezing and self._frozen is None:
             self._frozen = self._look(None)
@@ -283,7 +283,7 @@ class OffsetTracker:
             self._contact.pause()
 
     def _confirmed_losses(
-        self, end: StreamOffset, found: list[OffsetRange]
+        self, end: StreamOffset, found: list[KafkaOffsetRange]
     ) -> tuple[TopicsSnapshot, loss.Losses]:
         """What of a journalled batch is no more; looks again for a while before it is believed."""
         doubt = Doubt(self._options, self._clock)
@@ -299,21 +299,21 @@ class OffsetTracker:
             self._forget()
             self._contact.pause()
 
-    def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> View:
+    def _fresh_view(self, start_json: Mapping[str, Any], until: float | None) -> PartitionEnds:
         """Answer from memory while it is young; an idle caller waits until it isn't."""
         age = self._clock.now() - self._ends_at
         topics = self._discovery.last
         if topics is not None and self._ends is not None and age < MEMORY_S:
             if self._idle != start_json:
-                return View(topics, self._ends)
+                return PartitionEnds(topics, self._ends)
             self._clock.pause(MEMORY_S - age)
         return self._look(until)
 
-    def _look(self, until: float | None) -> View:
-        def ends(client: ClusterConsumer, timeout: float) -> View:
+    def _look(self, until: float | None) -> PartitionEnds:
+        def ends(client: ClusterConsumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             left = min(timeout, self._contact.timeout(until))
-            return View(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
+            return PartitionEnds(topics, dict(client.end_offsets(topics.partitions, timeout=left)))
 
         view = self._contact.ask("asking where partitions end", ends, until)
         self._ends, self._ends_at = view.ends, self._clock.now()
@@ -347,7 +347,7 @@ class OffsetTracker:
             until,
         )
 
-    def _plan(self, found: list[OffsetRange], topics: TopicsSnapshot) -> Plan:
+    def _plan(self, found: list[KafkaOffsetRange], topics: TopicsSnapshot) -> BatchPlan:
         """Divide ranges for tasks, and add the client's picture of the cluster for them."""
         options = self._options
         found = split(found, options.min_partitions, options.max_records_per_partition)
@@ -356,7 +356,7 @@ class OffsetTracker:
         if not needed <= set(hint.get("topics", ())):
             self._look(None)  # a restarted driver: its client hasn't met the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
-        return Plan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
+        return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed))
 
     # -- which cluster, and what is lost --------------------------------------------------
 

@@ -32,7 +32,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.row_digest import MASK, VERSION, digest
-from odradek.spark.sink.sink_messages import SinkCommit, Task
+from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
@@ -146,7 +146,7 @@ class TransactionalTask:
         self,
         options: SinkOptions,
         columns: SinkColumns,
-        task: Task,
+        task: SinkTask,
         *,
         make: Make,
         clock: Clock,

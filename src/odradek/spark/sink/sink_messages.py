@@ -34,7 +34,7 @@ class SinkCommit(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SinkTask:
     """Which task this is, as far as Spark says."""
 
     partition: int = 0
@@ -51,7 +51,7 @@ class Task:
         return self.query, self.batch
 
 
-def stream_task() -> Task:
+def stream_task() -> SinkTask:
     """Ask Spark which task of a stream this is; it must know its batch and query."""
     from pyspark import TaskContext
 
@@ -66,10 +66,10 @@ def stream_task() -> Task:
             f"({QUERY_ID}: {query!r}) any more. These properties are internal to Spark; PySpark "
             "4.2 and 4.3 have them. Without them a retry can't be told from a new batch."
         )
-    return Task(task.partition, task.attempt, int(batch or 0), query, run)
+    return SinkTask(task.partition, task.attempt, int(batch or 0), query, run)
 
 
-def batch_task(options: SinkOptions | None = None) -> Task:
+def batch_task(options: SinkOptions | None = None) -> SinkTask:
     """Ask Spark which task this is; a batch query is named by the options, if at all."""
     from pyspark import TaskContext
 
@@ -78,8 +78,8 @@ def batch_task(options: SinkOptions | None = None) -> Task:
         raise SinkContextError("the sink's write() runs outside of a Spark task")
     partition, attempt = context.partitionId(), context.attemptNumber()
     if options is None or options.job_id is None:
-        return Task(partition, attempt)
+        return SinkTask(partition, attempt)
     # In foreachBatch the job is the query (`write_batch`), and its run can be told from the last.
     is_query = context.getLocalProperty(QUERY_ID) == options.job_id
     run = context.getLocalProperty(RUN_ID) if is_query else None
-    return Task(partition, attempt, options.batch_id, options.job_id, run)
+    return SinkTask(partition, attempt, options.batch_id, options.job_id, run)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.sink.exactly_once import TransactionalTask, check_batch, end_open
 from odradek.spark.sink.sink_clients import make_producer, process_producers
-from odradek.spark.sink.sink_messages import SinkCommit, Task, batch_task, stream_task
+from odradek.spark.sink.sink_messages import SinkCommit, SinkTask, batch_task, stream_task
 from odradek.spark.sink.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from odradek.spark.sink.sink_problems import SinkSchemaError
 from odradek.spark.sink.sink_schema import SinkColumns, check_columns
@@ -36,7 +36,7 @@ logger = logging.getLogger("odradek.spark")
 
 
 def write_rows(
-    options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, columns: SinkColumns, task: SinkTask, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
     """Write one task's rows at least once: all are acknowledged by all replicas in sync."""
     clients, config = process_producers(), options.producer_config()
@@ -64,7 +64,7 @@ def write_rows(
 
 
 def write_task(
-    options: SinkOptions, columns: SinkColumns, task: Task, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, columns: SinkColumns, task: SinkTask, batches: Iterator[pa.RecordBatch]
 ) -> SinkCommit:
     """Write one task's rows with the guarantee that was asked for."""
     task_begins()

@@ -28,8 +28,8 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.bounds import OffsetSpec
 from odradek.spark.driver.contact import Clients
 from odradek.spark.driver.offsets import LATEST
-from odradek.spark.driver.planning import OffsetRange
-from odradek.spark.driver.tracker import OffsetTracker, Plan
+from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import MissingTopicError
 from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
@@ -59,7 +59,7 @@ class Share:
     """All partitions with a range, for the one task that reads the others; None for the rest."""
 
 
-def shares(ranges: Sequence[OffsetRange], planned_at: int) -> list[Share]:
+def shares(ranges: Sequence[KafkaOffsetRange], planned_at: int) -> list[Share]:
     """Give each range its share; one share for nobody's partitions where nothing was there."""
     tps = [r.tp for r in ranges]
     if not tps:
@@ -94,12 +94,12 @@ def is_later(share: Share, query_id: str | None, batch_id: str | None) -> bool:
 
 def plan_anew(
     options: SourceOptions,
-    wanted: OffsetRange | None,
+    wanted: KafkaOffsetRange | None,
     share: Share,
     cluster: str,
     clients: Clients,
     clock: Clock,
-) -> Plan:
+) -> BatchPlan:
     """Resolve the options as a planner does, and keep what one task reads of it.
 
     Raises what planning raises: `OptionError`, `DataLossError`, `MissingTopicError`, `OutageError`.
@@ -114,17 +114,19 @@ def plan_anew(
     except MissingTopicError:
         if share.planned is not None:
             raise  # for the whole query
-        return Plan([], cluster, {}, None)
+        return BatchPlan([], cluster, {}, None)
     kept = [part for r in plan.ranges for part in _share_of(r, wanted, share)]
     return replace(plan, ranges=kept)
 
 
-def _share_of(found: OffsetRange, wanted: OffsetRange | None, share: Share) -> list[OffsetRange]:
+def _share_of(
+    found: KafkaOffsetRange, wanted: KafkaOffsetRange | None, share: Share
+) -> list[KafkaOffsetRange]:
     if wanted is None or found.tp != wanted.tp:
         return [] if found.tp in (share.planned or ()) else [found]
     start = found.start if share.first else max(found.start, wanted.start)
     until = found.until if share.last else min(found.until, wanted.until)
-    return [OffsetRange(found.tp, start, until)] if start < until else []
+    return [KafkaOffsetRange(found.tp, start, until)] if start < until else []
 
 
 def _only(options: SourceOptions, tp: TopicPartition) -> SourceOptions:
@@ -160,7 +162,7 @@ class OldPlans:
     def look(
         self,
         options: SourceOptions,
-        wanted: OffsetRange,
+        wanted: KafkaOffsetRange,
         share: Share,
         consumer: ClusterConsumer,
         date_ms: int,

@@ -18,7 +18,7 @@ from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.discovery import CONFIRM_S
-from odradek.spark.driver.planning import OffsetRange
+from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import (
     DataLossError,
     NoProgressError,
@@ -26,7 +26,7 @@ from odradek.spark.problems import (
     UndecodableValueError,
 )
 from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, known_topic_id
-from odradek.spark.values.decoding import Decoder, ValueDecodeError
+from odradek.spark.values.decoding import ValueDecodeError, ValueDecoder
 from odradek.spark.values.event_times import check_times
 from odradek.spark.values.schema import fit
 
@@ -116,7 +116,7 @@ class ReadLimits:
     """Whether a timestamp that Spark can't hold is null; else it is an error."""
 
 
-class Silence:
+class PartitionSilence:
     """How long a partition gave nothing, told apart: an outage, a silent broker, a topic gone.
 
     Only what lies between two looks that were answered counts against pollTimeoutMs: the broker may
@@ -126,7 +126,7 @@ class Silence:
     def __init__(
         self,
         consumer: ClusterConsumer,
-        wanted: OffsetRange,
+        wanted: KafkaOffsetRange,
         limits: ReadLimits,
         clock: Clock,
         goes_on: Callable[[int], bool],
@@ -232,18 +232,18 @@ class RangeReader:
     def __init__(
         self,
         consumer: ClusterConsumer,
-        wanted: OffsetRange,
+        wanted: KafkaOffsetRange,
         topic_id: str | None,
         limits: ReadLimits,
         clock: Clock,
     ) -> None:
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._limits, self._clock = limits, clock
-        self._silence = Silence(consumer, wanted, limits, clock, self._goes_on)
+        self._silence = PartitionSilence(consumer, wanted, limits, clock, self._goes_on)
         self._has_rows = False
 
     def batches(
-        self, columns: Sequence[str], target: pa.Schema, decoder: Decoder | None = None
+        self, columns: Sequence[str], target: pa.Schema, decoder: ValueDecoder | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Give the range's records in batches of exactly the target schema."""
         named = decoder is not None or self._checks_times(columns)
@@ -293,7 +293,7 @@ class RangeReader:
         batch: pa.RecordBatch,
         columns: Sequence[str],
         target: pa.Schema,
-        decoder: Decoder | None,
+        decoder: ValueDecoder | None,
     ) -> pa.RecordBatch:
         if self._checks_times(columns):
             check_times(batch, self._wanted.tp, self._consumer, self._clock)

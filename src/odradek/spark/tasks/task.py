@@ -14,8 +14,8 @@ from pyspark.sql.datasource import InputPartition
 
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.driver.planning import OffsetRange
-from odradek.spark.driver.tracker import Plan
+from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.driver.tracker import BatchPlan
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.tasks.later_runs import (
     BATCH_ID,
@@ -34,7 +34,7 @@ from odradek.spark.tasks.worker_clients import (
     process_clients,
 )
 from odradek.spark.tasks.worker_process import task_begins
-from odradek.spark.values.decoding import Decoder
+from odradek.spark.values.decoding import ValueDecoder
 from odradek.spark.values.schema import arrow_schema, check_schema
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class KafkaInputPartition(InputPartition):
 
     def __init__(
         self,
-        wanted: OffsetRange | None,
+        wanted: KafkaOffsetRange | None,
         cluster: str,
         topic_id: str | None,
         hint: Hint | None,
@@ -67,7 +67,7 @@ class KafkaInputPartition(InputPartition):
         self.share = share
 
 
-def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
+def input_partitions(plan: BatchPlan) -> list[KafkaInputPartition]:
     """Pack a plan for its tasks: one partition of Spark for each range."""
     return [
         KafkaInputPartition(wanted, plan.cluster, plan.topic_ids.get(wanted.tp.topic), plan.hint)
@@ -75,7 +75,7 @@ def input_partitions(plan: Plan) -> list[KafkaInputPartition]:
     ]
 
 
-def batch_partitions(plan: Plan, planned_at: int) -> list[KafkaInputPartition]:
+def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartition]:
     """Pack a batch query's plan, made at a time in ms, so that later runs of it can be told."""
     found: list[KafkaInputPartition] = input_partitions(plan)
     found = found or [KafkaInputPartition(None, plan.cluster, None, plan.hint)]
@@ -175,7 +175,7 @@ def _read_range(
 
 def decoder_of(
     options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
-) -> Decoder | None:
+) -> ValueDecoder | None:
     """What decodes the values, where that is asked for and the query reads them at all."""
     if options.value_format is None or "value" not in columns:
         return None

@@ -43,7 +43,7 @@ class ValueDecodeError(KafkaError):
         super().__init__(f"value {row} of a batch: {why}")
 
 
-class Decoder(Protocol):
+class ValueDecoder(Protocol):
     """Decodes the values of one task."""
 
     def decode(self, values: pa.Array) -> pa.Array:

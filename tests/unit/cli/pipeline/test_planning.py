@@ -11,7 +11,7 @@ import pytest
 
 from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.document import SpecError, read
-from odradek.cli.pipeline.planning import Plan, ask_clusters
+from odradek.cli.pipeline.planning import PipelinePlan, ask_clusters
 from odradek.cli.pipeline.spec import Pipeline, parse
 from odradek.common.errors import ConfigurationError
 from odradek.testing import KafkaSimulation
@@ -85,7 +85,7 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
         2,
     )
     assert (names.kind, names.topics, names.records) == ("lookup", {"names": 1}, 0)
-    first, second, third = Plan("p.yml", "p", found, {}, ()).lines()
+    first, second, third = PipelinePlan("p.yml", "p", found, {}, ()).lines()
     assert first == "p.yml: pipeline p could start"
     assert "topics like event.*, now events-a (2 partitions), events-b (1 partition), 2 r" in second
     assert third.startswith("  lookup names: odradek at cluster main: names (1 partition), 0 rec")
@@ -146,7 +146,7 @@ def test_storage_elsewhere_is_not_taken_for_new(world: KafkaSimulation, spec: An
         pipeline.sinks["near"], "", pipeline.checkpoint(pipeline.sinks["near"])
     )
     assert not writing.looked_at
-    lines = Plan("p.yml", "p", (), {}, (writing,)).lines()
+    lines = PipelinePlan("p.yml", "p", (), {}, (writing,)).lines()
     assert "can't be looked at from here" in lines[-1]
 
 

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from odradek.cli.pipeline.progress import Progress
+from odradek.cli.pipeline.progress import QueryProgress
 
 
 def progress(number: int, rows: int, end: Any, latest: Any, at: str = "") -> dict[str, Any]:
@@ -25,7 +25,7 @@ def own(**offsets: int) -> str:
 
 def test_lag_is_what_waits_in_each_partition() -> None:
     first = progress(0, 10, own(p0=5, p1=7), own(p0=9, p1=7, p2=4))
-    [batch] = Progress("copy").fresh(first, lambda: [first])
+    [batch] = QueryProgress("copy").fresh(first, lambda: [first])
     assert dict(batch.lag) == {"t-0": 4, "t-1": 0}
     assert (batch.rate, batch.stages) == (20.0, {"addBatch": 0.3})
     assert batch.to_dict()["lag_total"] == 4
@@ -36,7 +36,7 @@ def unasked() -> list[Any]:
 
 
 def test_a_batch_behind_an_idle_look_at_its_number_is_not_missed() -> None:
-    seen = Progress("copy")
+    seen = QueryProgress("copy")
     idle = progress(5, 0, own(p0=4), own(p0=4), at="t5a")
     assert [b.rows for b in seen.fresh(idle, lambda: [idle])] == [0]
     five = progress(5, 3, own(p0=7), own(p0=9), at="t5b")
@@ -46,7 +46,7 @@ def test_a_batch_behind_an_idle_look_at_its_number_is_not_missed() -> None:
 
 
 def test_each_batch_comes_once_and_none_is_missed() -> None:
-    seen = Progress("copy")
+    seen = QueryProgress("copy")
     all_of_them = [progress(n, n, own(p0=n), own(p0=n)) for n in range(5)]
     assert [b.number for b in seen.fresh(all_of_them[1], lambda: all_of_them)] == [0, 1]
     assert seen.fresh(all_of_them[1], unasked) == []
@@ -60,7 +60,7 @@ def test_each_batch_comes_once_and_none_is_missed() -> None:
 
 def test_rows_in_all_are_what_the_sink_has_written_where_it_tells() -> None:
     """A filter leaves rows out, an aggregation writes fewer; a sink of files says -1."""
-    filtered, files = Progress("copy"), Progress("files")
+    filtered, files = QueryProgress("copy"), QueryProgress("files")
     for number, written in ((0, 3), (1, 0)):
         one = progress(number, 10, own(p0=number), own(p0=number))
         one["sink"] = {"description": "odradek", "numOutputRows": written}

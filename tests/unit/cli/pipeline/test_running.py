@@ -13,9 +13,9 @@ import pytest
 
 from odradek.cli.demo.pipeline import written
 from odradek.cli.pipeline.checkpoint import Checkpoint
-from odradek.cli.pipeline.display import JsonLines, View, lag_in_words
+from odradek.cli.pipeline.display import JsonLines, PipelineView, lag_in_words
 from odradek.cli.pipeline.document import read
-from odradek.cli.pipeline.outages import Outage
+from odradek.cli.pipeline.outages import ClusterOutage
 from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.running import Queries, Running, Stop
 from odradek.cli.pipeline.spec import Pipeline, parse
@@ -311,8 +311,8 @@ def test_a_flow_whose_python_process_did_not_connect_is_started_once_more(
 
 
 def test_people_see_lines_of_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
-    outage = Outage("main", 100.0, "all known brokers fail")
-    with View(pipeline()) as view:
+    outage = ClusterOutage("main", 100.0, "all known brokers fail")
+    with PipelineView(pipeline()) as view:
         view.batch(Batch("files", 3, 5000, 2.0, {"t-0": 10, "t-1": 0}), 9000)
         view.outage("outage", outage)
         outage.over, outage.flowing = 104.0, 105.5

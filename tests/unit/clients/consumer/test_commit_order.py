@@ -10,7 +10,7 @@ import pytest
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.group.commit_queue import CommitQueue
 from odradek.clients.consumer.group.committed_offsets import CommittedOffsets
-from odradek.clients.consumer.group.offset_lookup import Identity
+from odradek.clients.consumer.group.offset_lookup import GroupIdentity
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import Coordinator
 from odradek.common.errors import (
@@ -98,7 +98,7 @@ class Scene:
         self.engine = Counting(EventLog("x"))
         self.now = 0.0
         self.asked = Asked(self.engine)
-        self.who = Identity("m", 1)
+        self.who = GroupIdentity("m", 1)
         self.owner: object = object()
         self.accepted: list[tuple[str, int]] = []
         self.stored = CommittedOffsets(
@@ -180,7 +180,7 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
     assert scene.sent == [1]
     scene.commit(4)
     scene.step()
-    scene.who = Identity("m", 2)  # the same member, a later generation
+    scene.who = GroupIdentity("m", 2)  # the same member, a later generation
     fifth = scene.commit(5)
     scene.answer()
     scene.answer()
@@ -192,7 +192,7 @@ def test_a_commit_is_its_callers_of_the_moment_in_which_it_was_asked_for() -> No
 def test_a_generation_that_ends_while_a_join_is_out_is_no_loss(joining_since: str) -> None:
     """The group has the next one, and the answer that tells of it is on its way."""
     scene = Scene()
-    joining = Identity("m", 1, joining=True)
+    joining = GroupIdentity("m", 1, joining=True)
     if joining_since == "before":
         scene.who = joining
     done = scene.commit(1)
@@ -200,7 +200,7 @@ def test_a_generation_that_ends_while_a_join_is_out_is_no_loss(joining_since: st
     scene.who = joining
     scene.answer({"t-0": ILLEGAL})
     assert scene.sent == [1, 1]
-    scene.who = Identity("m", 2)
+    scene.who = GroupIdentity("m", 2)
     scene.answer()
     assert done.done
     assert done.error is None
@@ -213,11 +213,11 @@ def test_a_generation_that_ends_while_no_join_is_out_is_a_loss() -> None:
     scene.step()
     scene.answer({"t-0": ILLEGAL})
     assert isinstance(done.error, CommitFailedError)
-    scene.who = Identity("m", 1, joining=True)
+    scene.who = GroupIdentity("m", 1, joining=True)
     done = scene.commit(1)
     scene.step()
     scene.answer({"t-0": ILLEGAL})
-    scene.who = Identity("", -1, joining=True)  # and the join was refused
+    scene.who = GroupIdentity("", -1, joining=True)  # and the join was refused
     scene.answer({"t-0": ILLEGAL})
     assert isinstance(done.error, CommitFailedError)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from odradek.clients.consumer.fetching.fetched import Fetched, survey
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, survey
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import CorruptRecordError
@@ -32,10 +32,12 @@ def state(position: int = 0) -> PartitionState:
     return made
 
 
-def fetched(made: PartitionState, data: bytes, start: int = 0) -> Fetched:
+def fetched(made: PartitionState, data: bytes, start: int = 0) -> CompletedFetch:
     view = memoryview(data)
     found = survey(view, start)
-    return Fetched(made, view, found, start=start, aborted=(), address=Address("b", 1), arrived=0.0)
+    return CompletedFetch(
+        made, view, found, start=start, aborted=(), address=Address("b", 1), arrived=0.0
+    )
 
 
 def test_whole_batches() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.clients.consumer.test_fetched import ALL, fetched
 
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.fetching.hand_over import HandOver
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
@@ -25,7 +25,7 @@ def subscription() -> SubscriptionState:
     return made
 
 
-def take(hand_over: HandOver, entry: Fetched, most: int) -> list[int]:
+def take(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
     hand_over.note(entry)
     return [row[0] for row in entry.take(most)]
 

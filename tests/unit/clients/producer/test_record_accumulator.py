@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.producer.batch import Outcome, ProducerBatch
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.clients.producer.record_accumulator import (
     COLUMN_BATCH,
     FIRST_ROOM,
@@ -39,18 +39,18 @@ def add(
     return place
 
 
-def test_a_batch_ripens_when_its_linger_is_over() -> None:
+def test_a_batch_is_ready_when_its_linger_is_over() -> None:
     mine = accumulator()
-    assert mine.next_ripe() == math.inf
+    assert mine.next_ready_at() == math.inf
     first = add(mine, at=10.0)
-    assert mine.next_ripe() == 10.0 + LINGER
+    assert mine.next_ready_at() == 10.0 + LINGER
     second = add(mine, at=10.3)
     assert (second.batch, first.index, second.index) == (first.batch, 0, 1)
     assert mine.take(10.0 + LINGER - 0.001) == []
     assert mine.take(10.0 + LINGER) == [first.batch]
     assert first.batch.taken
     assert first.batch.builder.closed
-    assert mine.next_ripe() == math.inf
+    assert mine.next_ready_at() == math.inf
     assert mine.take(99.0) == []
 
 
@@ -67,7 +67,7 @@ def test_a_full_batch_goes_at_once_and_the_next_record_opens_another() -> None:
     mine = accumulator()
     places = [add(mine, bytes(300)) for _ in range(4)]
     assert len({p.batch.serial for p in places}) == 2
-    assert mine.next_ripe() == -math.inf
+    assert mine.next_ready_at() == -math.inf
     assert mine.take(0.0) == [places[0].batch]
     assert mine.untaken() == [places[-1].batch]
     assert mine.take(LINGER) == [places[-1].batch]
@@ -83,12 +83,12 @@ def test_a_record_larger_than_a_batch_goes_alone() -> None:
     assert large.batch.count == 1
 
 
-def test_batches_of_all_partitions_come_in_the_order_they_ripen() -> None:
+def test_batches_of_all_partitions_come_in_the_order_they_are_ready() -> None:
     mine = accumulator()
     first = add(mine, partition=P1, at=1.0)
     second = add(mine, partition=P0, at=1.2)
     assert mine.take(1.0 + LINGER) == [first.batch]
-    assert mine.next_ripe() == 1.2 + LINGER
+    assert mine.next_ready_at() == 1.2 + LINGER
     assert mine.take(1.2 + LINGER) == [second.batch]
 
 
@@ -175,7 +175,7 @@ def test_a_claimed_batch_is_out_of_everybodys_reach() -> None:
     elsewhere = add(mine, partition=P1).batch
     assert mine.take(99.0) == [elsewhere]  # though all have lingered for long
     assert mine.untaken() == [batch, other]  # in its rows' order: the other goes behind it
-    assert mine.next_ripe() == math.inf
+    assert mine.next_ready_at() == math.inf
     mine.yield_claims([batch], 0, 99.0, hurry=False)
     assert mine.take(99.0) == [batch, other]
     assert mine.untaken() == []
@@ -195,7 +195,7 @@ def test_a_claim_given_back_lingers_on_and_takes_more() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_a_claim_ripens_where_others_opened_a_batch_or_someone_hurries() -> None:
+def test_a_claim_is_ready_where_others_opened_a_batch_or_someone_hurries() -> None:
     mine = accumulator()
     for hurry in (False, True):
         batch = mine.claim(P0, 100, 0.0)
@@ -219,7 +219,7 @@ def test_a_batch_with_earlier_rows_goes_first_whoever_closes_his_first() -> None
     later = add(mine).batch
     mine.close_all()
     assert mine.take(0.0) == []
-    mine.ripen_claim(claimed)
+    mine.make_claim_ready(claimed)
     assert mine.take(0.0) == [claimed, later]
     assert claimed.serial < later.serial
 
@@ -263,7 +263,7 @@ def test_each_writer_keeps_its_order_however_writers_take_turns(seed: int) -> No
             claims[writer].append(None, b"v", (), 77)
             note(writer, claims[writer])
         elif claims[writer].count and what < 0.7:
-            mine.ripen_claim(claims.pop(writer))
+            mine.make_claim_ready(claims.pop(writer))
         else:
             mine.yield_claims([claims.pop(writer)], 0, now, hurry=what > 0.95)
     mine.yield_claims(claims.values(), 0, now, hurry=False)
@@ -292,7 +292,7 @@ def test_flush_lets_nothing_linger() -> None:
     mine = accumulator()
     places = [add(mine, partition=p) for p in (P0, P1)]
     mine.close_all()
-    assert mine.next_ripe() == -math.inf
+    assert mine.next_ready_at() == -math.inf
     assert mine.take(0.0) == [p.batch for p in places]
     assert add(mine).wake
 
@@ -304,7 +304,7 @@ def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:
     batch.sequence, batch.producer = 7, (5, 2)
     rows = list(decode(batch.sealed(), start_offset=0).columns)
     assert [row[4] for row in rows] == [b"0", b"1", b"2"]
-    batch.done.complete(Outcome(40, -1))
+    batch.done.complete(BatchOutcome(40, -1))
     assert [p.batch.metadata(p.index, 77).offset for p in places] == [40, 41, 42]
     assert batch.metadata(0, 77).timestamp_ms == 77
 
@@ -313,7 +313,7 @@ def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:
 def test_the_brokers_own_time_wins(said: int, expected: int) -> None:
     """`message.timestamp.type=LogAppendTime`; and a duplicate has no offset any more."""
     place = add(accumulator())
-    place.batch.done.complete(Outcome(-1, said))
+    place.batch.done.complete(BatchOutcome(-1, said))
     found = place.batch.metadata(0, 77)
     assert (found.offset, found.timestamp_ms) == (-1, expected)
 

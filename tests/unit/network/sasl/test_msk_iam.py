@@ -16,7 +16,7 @@ from odradek.network.sasl.mechanism import Outside
 from odradek.network.sasl.msk_iam import (
     AwsCredentials,
     MskIam,
-    Scope,
+    SigningScope,
     bearer_token,
     payload,
     presigned,
@@ -54,7 +54,7 @@ BROKER = Address("b-1.mine.abcdef.c2.kafka.eu-central-1.amazonaws.com", 9098)
 def test_published_signatures(
     credentials: AwsCredentials, query: dict[str, str], signature: str
 ) -> None:
-    scope = Scope("us-east-1", "service", THEN, 3600)
+    scope = SigningScope("us-east-1", "service", THEN, 3600)
     signed = presigned("example.amazonaws.com", query, credentials, scope)
     assert signed["X-Amz-Signature"] == signature
 
@@ -75,7 +75,7 @@ def test_the_payload_has_the_documented_layout() -> None:
         "x-amz-signedheaders": "host",
         "x-amz-expires": "900",
     }
-    scope = Scope("eu-central-1", "kafka-cluster", THEN)
+    scope = SigningScope("eu-central-1", "kafka-cluster", THEN)
     query = {"Action": "kafka-cluster:Connect"}
     assert signature == presigned(BROKER.host, query, TEMPORARY, scope)["X-Amz-Signature"]
     assert "x-amz-security-token" not in payload(BROKER.host, PLAIN, "x", THEN).reveal()
@@ -89,7 +89,7 @@ def test_the_bearer_token_is_a_signed_url() -> None:
     assert (url.scheme, url.netloc, url.path) == ("https", "kafka.us-west-2.amazonaws.com", "/")
     query = {name: values[0] for name, values in parse_qs(url.query).items()}
     assert query.pop("User-Agent") == "odradek"
-    scope = Scope("us-west-2", "kafka-cluster", THEN)
+    scope = SigningScope("us-west-2", "kafka-cluster", THEN)
     action = {"Action": "kafka-cluster:Connect"}
     assert query == presigned(url.netloc, action, TEMPORARY, scope)
 

@@ -6,20 +6,20 @@ import math
 import random
 
 from odradek.network.in_flight_requests import InFlightRequests
-from odradek.network.sasl.session import LEAST_BETWEEN, Session
+from odradek.network.sasl.session import LEAST_BETWEEN, SaslSession
 from odradek.protocol.messages.fetch import FetchRequest
 
 
 def test_between_85_and_95_per_cent_and_spread() -> None:
     rng = random.Random(1)
-    due = [Session(100.0, 7.0, rng).due_at - 7.0 for _ in range(200)]
+    due = [SaslSession(100.0, 7.0, rng).due_at - 7.0 for _ in range(200)]
     assert min(due) >= 85.0
     assert max(due) <= 95.0
     assert max(due) - min(due) > 8.0
 
 
 def test_no_two_within_a_second() -> None:
-    session = Session(0.5, 10.0, random.Random(1))
+    session = SaslSession(0.5, 10.0, random.Random(1))
     session.begun_at = 10.4
     session.renewed(0.5, 10.4)
     assert session.due_at == 10.4 + LEAST_BETWEEN
@@ -27,14 +27,14 @@ def test_no_two_within_a_second() -> None:
 
 
 def test_a_session_without_an_end() -> None:
-    session = Session(5.0, 0.0, random.Random(1))
+    session = SaslSession(5.0, 0.0, random.Random(1))
     session.renewed(0.0, 4.0)
     assert session.due_at == session.ends_at == math.inf
     assert not session.holds(1e9, InFlightRequests())
 
 
 def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
-    session, in_flight = Session(10.0, 0.0, random.Random(1)), InFlightRequests()
+    session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     assert not session.holds(9.0, in_flight)
     in_flight.note(in_flight.make(FetchRequest(), 12, 9.0, timeout=30.0, patience=0.5))
     assert not session.holds(9.0, in_flight)
@@ -49,7 +49,7 @@ def test_a_request_waits_behind_a_fetch_that_may_outlast_the_session() -> None:
 
 
 def test_while_it_renews_itself_nothing_begins_once_more() -> None:
-    session, in_flight = Session(10.0, 0.0, random.Random(1)), InFlightRequests()
+    session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     session.due_at, session.renewing = math.inf, True
     session.hold(in_flight.make(FetchRequest(), 12, 9.0, timeout=1.0, patience=0.0), 9.0)
     assert session.due_at == math.inf

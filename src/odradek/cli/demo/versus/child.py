@@ -14,18 +14,18 @@ import time
 from pathlib import Path
 
 from odradek.cli.demo.data import PARTITIONS, TOPIC
-from odradek.cli.demo.versus.outcome import Heard
-from odradek.cli.demo.versus.peers import Peer
+from odradek.cli.demo.versus.outcome import ReaderReport
+from odradek.cli.demo.versus.peers import PeerLibrary
 
 KILL_S = 10.0
 
 
-class Child:
+class ReaderProcess:
     """A reader that runs, and what it has said so far."""
 
-    def __init__(self, peer: Peer, bootstrap: str, log: Path, events: Path) -> None:
+    def __init__(self, peer: PeerLibrary, bootstrap: str, log: Path, events: Path) -> None:
         self.peer = peer
-        self.heard = Heard(peer.title, peer.colour)
+        self.heard = ReaderReport(peer.title, peer.colour)
         command = [sys.executable, "-m", "odradek.cli.demo.versus.reader"]
         command += [peer.reader, bootstrap, TOPIC, str(PARTITIONS)]
         with log.open("wb") as stderr:

@@ -1,8 +1,9 @@
 """What became of each reader, in words, numbers and a picture.
 
-In: what each reader said, what was published when, when the cluster was away. Out: an `Outcome`.
-A reader has *come back* when it hands out a row that was published after the last old broker had
-ended: that row can only come from the new brokers. Must not: let the others decide anything.
+In: what each reader said, what was published when, when the cluster was away. Out: an
+`VersusOutcome`. A reader has *come back* when it hands out a row that was published after the last
+old broker had ended: that row can only come from the new brokers. Must not: let the others decide
+anything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.cli.demo.picture import GREEN, GREY, RED, Band, Lane, Line, Panel, Picture
+from odradek.cli.demo.picture import GREEN, GREY, RED, Band, Lane, Line, Panel, PanelPicture
 
 QUIET_S = 1.0
 """A reader that gets nothing for so long is shown as not reading."""
@@ -23,7 +24,7 @@ WIDTHS = (5.0, 3.6, 2.8, 1.1)
 
 
 @dataclass(slots=True)
-class Heard:
+class ReaderReport:
     """What one reader said; times by the wall clock."""
 
     title: str
@@ -55,7 +56,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class VersusReader:
     """One client's fate."""
 
     client: str
@@ -79,17 +80,17 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VersusOutcome:
     """Everything that is to be told. Ours is the first reader."""
 
-    readers: list[Reader]
+    readers: list[VersusReader]
     rows_sent: int
     outage_s: float
     observed_s: float
     """Seconds from the cluster's return to the end."""
     not_installed: list[str]
     timeline: list[tuple[float, str]]
-    picture: Picture
+    picture: PanelPicture
 
     @property
     def ok(self) -> bool:
@@ -144,11 +145,11 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def judge(heard: Heard, course: Course) -> Reader:
+def judge(heard: ReaderReport, course: Course) -> VersusReader:
     """What became of a reader."""
     rows = Counter(row for _, row in heard.rows)
     came_back = heard.came_back(course.first_new_row)
-    return Reader(
+    return VersusReader(
         heard.title,
         # It can be a little sooner than the cluster's keeper saw all brokers answer.
         back_after_s=None if came_back is None else max(0.0, came_back - course.back),
@@ -162,7 +163,7 @@ def judge(heard: Heard, course: Course) -> Reader:
     )
 
 
-def picture(everybody: Sequence[Heard], course: Course) -> Picture:
+def picture(everybody: Sequence[ReaderReport], course: Course) -> PanelPicture:
     """Who read when, and how many rows each was behind."""
     lanes = []
     for heard in everybody:
@@ -179,7 +180,7 @@ def picture(everybody: Sequence[Heard], course: Course) -> Picture:
         for heard, width in zip(everybody, WIDTHS, strict=False)
     ]
     gone, back = course.gone - course.begin, course.back - course.begin
-    return Picture(
+    return PanelPicture(
         "Plain readers of one topic while the whole cluster moves to other addresses",
         [
             Panel("", lanes=lanes, height=0.2 + 0.18 * len(lanes)),
@@ -195,7 +196,7 @@ def _moments(course: Course) -> list[float]:
 
 
 def _behind(
-    heard: Heard, course: Course, moments: Sequence[float], published: Sequence[int]
+    heard: ReaderReport, course: Course, moments: Sequence[float], published: Sequence[int]
 ) -> list[tuple[float, float]]:
     seen: set[int] = set()
     arrivals = []
@@ -209,7 +210,7 @@ def _behind(
     ]
 
 
-def _reading(heard: Heard, course: Course) -> list[tuple[float, float]]:
+def _reading(heard: ReaderReport, course: Course) -> list[tuple[float, float]]:
     """Spans in which rows came without a pause of more than `QUIET_S`."""
     spans: list[list[float]] = []
     for at, _ in heard.rows:

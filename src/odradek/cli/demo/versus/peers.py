@@ -1,6 +1,7 @@
 """The clients that can take part, and which of them are installed.
 
-In: nothing. Out: `Peer`s. Must not: import any of them; each is imported in its own process only.
+In: nothing. Out: `PeerLibrary`s. Must not: import any of them; each is imported in its own process
+only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from importlib.util import find_spec
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerLibrary:
     """One client library."""
 
     name: str
@@ -36,20 +37,20 @@ class Peer:
             return self.name
 
 
-OURS = Peer("odradek", "odradek", "odradek.cli.demo.versus.odradek_reader", "#1f77b4")
+OURS = PeerLibrary("odradek", "odradek", "odradek.cli.demo.versus.odradek_reader", "#1f77b4")
 OTHERS = (
-    Peer(
+    PeerLibrary(
         "confluent-kafka",
         "confluent_kafka",
         "odradek.cli.demo.versus.confluent_reader",
         "#e67e00",
     ),
-    Peer("aiokafka", "aiokafka", "odradek.cli.demo.versus.aiokafka_reader", "#7d3c98"),
-    Peer("kafka-python", "kafka", "odradek.cli.demo.versus.kafka_python_reader", "#2a8a3e"),
+    PeerLibrary("aiokafka", "aiokafka", "odradek.cli.demo.versus.aiokafka_reader", "#7d3c98"),
+    PeerLibrary("kafka-python", "kafka", "odradek.cli.demo.versus.kafka_python_reader", "#2a8a3e"),
 )
 
 
-def how_to_install(missing: list[Peer]) -> str:
+def how_to_install(missing: list[PeerLibrary]) -> str:
     """A sentence about those that aren't there."""
     names = [peer.name for peer in missing]
     return (

@@ -1,8 +1,8 @@
 """The run of `--versus`: brokers, one publisher (ours), a reader of each client, the move.
 
-In: the number of brokers, patience. Out: an `Outcome`. All readers read by assignment, because ours
-doesn't have groups yet; a group would only add to the others' delay. Must not: leave a process
-behind, or tell any client anything but the front door's address.
+In: the number of brokers, patience. Out: a `VersusOutcome`. All readers read by assignment: a
+group would only add to the others' delay. Must not: leave a process running, or tell any client
+anything but the front door's address.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.cli.demo.data import PARTITIONS, TOPIC
-from odradek.cli.demo.sample import Sample
+from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.timeline import EventReader, Teller
-from odradek.cli.demo.versus.child import Child
-from odradek.cli.demo.versus.outcome import Course, Outcome, judge, picture
-from odradek.cli.demo.versus.peers import OTHERS, OURS, Peer, how_to_install
+from odradek.cli.demo.versus.child import ReaderProcess
+from odradek.cli.demo.versus.outcome import Course, VersusOutcome, judge, picture
+from odradek.cli.demo.versus.peers import OTHERS, OURS, PeerLibrary, how_to_install
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster
@@ -51,7 +51,7 @@ class Publishing(threading.Thread):
     def __init__(self, producer: Producer) -> None:
         super().__init__(name="demo-publisher", daemon=True)
         self._producer = producer
-        self._sample = Sample()
+        self._sample = FlightSample()
         self._stopped = threading.Event()
         self.published: list[float] = []
         self.error: BaseException | None = None
@@ -95,7 +95,7 @@ class Versus:
         self._timeline: list[tuple[float, str]] = []
         self._missing = [peer for peer in OTHERS if not peer.installed]
 
-    def run(self) -> Outcome:
+    def run(self) -> VersusOutcome:
         """Run it; whatever it started is gone afterwards, also after Ctrl-C."""
         self._events.mkdir(parents=True, exist_ok=True)
         os.environ["ODRADEK_EVENTS_DIR"] = str(self._events)
@@ -114,8 +114,8 @@ class Versus:
                 return self._play(cluster, Publishing(producer), children)
 
     @contextmanager
-    def _children(self, bootstrap: str) -> Iterator[list[Child]]:
-        children: list[Child] = []
+    def _children(self, bootstrap: str) -> Iterator[list[ReaderProcess]]:
+        children: list[ReaderProcess] = []
         try:
             for peer in (OURS, *(p for p in OTHERS if p.installed)):
                 children.append(self._child(peer, bootstrap))
@@ -125,12 +125,12 @@ class Versus:
             for child in children:
                 child.end()
 
-    def _child(self, peer: Peer, bootstrap: str) -> Child:
-        return Child(peer, bootstrap, self._folder / f"{peer.name}.log", self._events)
+    def _child(self, peer: PeerLibrary, bootstrap: str) -> ReaderProcess:
+        return ReaderProcess(peer, bootstrap, self._folder / f"{peer.name}.log", self._events)
 
     def _play(
-        self, cluster: LocalCluster, publishing: Publishing, children: list[Child]
-    ) -> Outcome:
+        self, cluster: LocalCluster, publishing: Publishing, children: list[ReaderProcess]
+    ) -> VersusOutcome:
         begin = time.time()
         publishing.start()
         self._wait(children, START_S, lambda: all(child.heard.rows for child in children))
@@ -157,7 +157,7 @@ class Versus:
         return self._outcome(course, children)
 
     def _move(
-        self, cluster: LocalCluster, publishing: Publishing, children: list[Child]
+        self, cluster: LocalCluster, publishing: Publishing, children: list[ReaderProcess]
     ) -> tuple[float, int]:
         """Move the cluster; say when it was gone, and which row was the first to come after."""
         self._say("the whole cluster goes away")
@@ -175,7 +175,7 @@ class Versus:
         )
         return min(exits), first
 
-    def _watch(self, children: list[Child], first_new_row: int, back: float) -> None:
+    def _watch(self, children: list[ReaderProcess], first_new_row: int, back: float) -> None:
         """Wait until all have come back, or for `patience`."""
         waiting = list(children)
         reminded = time.time()
@@ -201,7 +201,10 @@ class Versus:
             self._wait(children, STEADY_S)
 
     def _wait(
-        self, children: list[Child], seconds: float, until: Callable[[], bool] = lambda: False
+        self,
+        children: list[ReaderProcess],
+        seconds: float,
+        until: Callable[[], bool] = lambda: False,
     ) -> None:
         end = time.time() + seconds
         while time.time() < end and not until():
@@ -213,9 +216,9 @@ class Versus:
                 if line is not None:
                     self._say(line, event.time)
 
-    def _outcome(self, course: Course, children: list[Child]) -> Outcome:
+    def _outcome(self, course: Course, children: list[ReaderProcess]) -> VersusOutcome:
         everybody = [child.heard for child in children]
-        return Outcome(
+        return VersusOutcome(
             readers=[judge(heard, course) for heard in everybody],
             rows_sent=len(course.published),
             outage_s=course.back - course.gone,

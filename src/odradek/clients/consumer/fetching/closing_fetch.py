@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.fetching.asked import Asked
+from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.network.connection import BESIDE, DATA
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message
@@ -26,7 +26,7 @@ CLOSING_PATIENCE = 0.25
 
 
 def close_sessions(
-    engine: ConsumerEngine, sessions: Iterable[Asked], deadline: float
+    engine: ConsumerEngine, sessions: Iterable[FetchRequestState], deadline: float
 ) -> Flow[None]:
     """Tell each broker that is there and answers."""
     now = yield START
@@ -50,6 +50,6 @@ def close_sessions(
         now = yield Wait((*replies, network.changed), deadline)
 
 
-def _answers(engine: ConsumerEngine, asked: Asked) -> bool:
+def _answers(engine: ConsumerEngine, asked: FetchRequestState) -> bool:
     connection = engine.network.connection(asked.address)
     return connection is not None and connection.ready and not connection.suspect

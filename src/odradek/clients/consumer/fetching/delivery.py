@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
 from odradek.common.errors import (
     CorruptRecordError,
@@ -154,7 +154,7 @@ class Delivery:
             entry = self._next()
         return None
 
-    def _head(self) -> Fetched | None:
+    def _head(self) -> CompletedFetch | None:
         """What comes next; errors that wait for the caller come before it."""
         with self._lock:
             if self._engine.ended is not None:
@@ -177,25 +177,25 @@ class Delivery:
         """The caller has what the call took: to be said when nothing can come between any more."""
         self._subscription.hand_over.done()
 
-    def _note_taking(self, entry: Fetched) -> None:
+    def _note_taking(self, entry: CompletedFetch) -> None:
         with self._lock:
             self._subscription.hand_over.note(entry)
 
-    def _note_hand(self, entry: Fetched) -> None:
+    def _note_hand(self, entry: CompletedFetch) -> None:
         """The caller has records of this partition until it asks for more."""
         if self._engine.group is not None:
             self._subscription.in_hand[entry.state] = None
 
-    def _next(self) -> Fetched | None:
+    def _next(self) -> CompletedFetch | None:
         with self._lock:
             return self._next_head()
 
-    def _next_head(self) -> Fetched | None:
+    def _next_head(self) -> CompletedFetch | None:
         """Nothing is handed out while a callback waits: it may be about these very records."""
         group = self._engine.group
         return None if group is not None and group.calls else self._fetcher.head()
 
-    def _leave_out(self, entry: Fetched, error: KafkaError, now: float) -> None:
+    def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """Go on behind what can't be read, where that is asked for; else raise.
 
         The error says which partition, and how to go on; the position stays before the bad batch.
@@ -250,14 +250,14 @@ class Delivery:
             self._disturbed_at = event.at
             self._undelivered = True
 
-    def _note_delivery(self, entry: Fetched, now: float) -> None:
+    def _note_delivery(self, entry: CompletedFetch, now: float) -> None:
         if self._undelivered and entry.arrived >= self._disturbed_at:
             self._undelivered = False
             topic, partition = entry.state.partition
             self._engine.events.emit(now, "first_record", topic=topic, partition=partition)
 
 
-def _rows(entry: Fetched, columns: RecordColumns) -> list[ConsumerRecord]:
+def _rows(entry: CompletedFetch, columns: RecordColumns) -> list[ConsumerRecord]:
     topic, partition = entry.state.partition
     epochs = entry.leader_epochs(columns)
     return build_rows(ConsumerRecord, topic, partition, columns, epochs, UnreadRecord)

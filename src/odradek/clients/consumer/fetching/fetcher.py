@@ -1,7 +1,7 @@
 """Fetches: one in flight per broker, and the next one as soon as an answer has come.
 
-In: positions, the snapshot, fetch answers. Out: `Fetched` records in the order they came, leader
-hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
+In: positions, the snapshot, fetch answers. Out: `CompletedFetch` records in the order they came,
+leader hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
 version 13 on. Must not: decode records, or move a position.
 
 How many bytes at once, `waiting_records` says.
@@ -15,9 +15,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.consumer.fetching.asked import Asked
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, survey
+from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
 from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
-from odradek.clients.consumer.fetching.fetched import Fetched, survey
 from odradek.clients.consumer.fetching.read_replicas import ReadReplicas
 from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
@@ -83,7 +83,7 @@ class Fetcher:
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.waiting = WaitingRecords(subscription, self._room)
-        self._asked: dict[Address, Asked] = {}
+        self._asked: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
         self._wake_at = math.inf
@@ -131,7 +131,7 @@ class Fetcher:
                 self._settled = None
                 continue
             if before is None:
-                before = self._asked[address] = Asked(address)
+                before = self._asked[address] = FetchRequestState(address)
             moved = self._send(before, connection, parts, share, now) or moved
         return moved
 
@@ -146,7 +146,7 @@ class Fetcher:
         self.waiting.clear()
         self.changed.notify()
 
-    def halt(self) -> list[Asked]:
+    def halt(self) -> list[FetchRequestState]:
         """Fetch nothing any more; gives those that brokers keep a session for."""
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
@@ -250,7 +250,7 @@ class Fetcher:
 
     def _send(
         self,
-        asked: Asked,
+        asked: FetchRequestState,
         connection: Connection,
         parts: list[tuple[PartitionState, Topic, Partition]],
         most: int,
@@ -300,7 +300,7 @@ class Fetcher:
 
     # Answers
 
-    def _answered(self, asked: Asked, reply: Completion[Message]) -> None:
+    def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
         self._settled = None
         asked.under_way = False
@@ -370,7 +370,7 @@ class Fetcher:
         state: PartitionState,
         offset: int,
         data: PartitionData,
-        asked: Asked,
+        asked: FetchRequestState,
         brokers: list[Broker],
         now: float,
     ) -> None:
@@ -402,7 +402,7 @@ class Fetcher:
         state.fetched_well()
         aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
         whole = records if found.odd else records[: found.size]
-        entry = Fetched(
+        entry = CompletedFetch(
             state,
             whole,
             found,
@@ -504,7 +504,7 @@ class Fetcher:
 
     # Handing out (in the caller's thread)
 
-    def head(self) -> Fetched | None:
+    def head(self) -> CompletedFetch | None:
         """What is to be handed out next; drops what a seek made useless."""
         return self.waiting.head()
 
@@ -516,14 +516,14 @@ class Fetcher:
         """There is room again for what some leader has."""
         self._settled = None
 
-    def discard(self, entry: Fetched, error: KafkaError, now: float) -> None:
+    def discard(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """A batch that can't be decoded is fetched again, once the caller knows."""
         self.waiting.drop(entry)
         state = entry.state
         state.move_to(state.position)
         self._subscription.fail(state, error, now)
 
-    def skip(self, entry: Fetched, position: int) -> None:
+    def skip(self, entry: CompletedFetch, position: int) -> None:
         """Go on elsewhere, as a seek does: asked anew, brokers say which transactions count."""
         self.waiting.drop(entry)
         self._subscription.changes += 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.fetching.fetched import Fetched, Progress
+    from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
     from odradek.clients.consumer.subscription_state import PartitionState
 
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Before:
     """One partition before records of it were taken."""
 
-    entry: Fetched
-    progress: Progress
+    entry: CompletedFetch
+    progress: DecodingProgress
     position: int | None
     epoch: int
     moves: int
@@ -36,7 +36,7 @@ class HandOver:
     def __init__(self) -> None:
         self._before: dict[PartitionState, Before] = {}
 
-    def note(self, entry: Fetched) -> None:
+    def note(self, entry: CompletedFetch) -> None:
         """Before anything of an entry moves; only the first one of its partition counts."""
         state = entry.state
         before = self._before.get(state)
@@ -66,7 +66,7 @@ class HandOver:
             return state.position, state.position_epoch
         return before.position, before.epoch
 
-    def take_back(self, waits: Callable[[Fetched], bool]) -> bool:
+    def take_back(self, waits: Callable[[CompletedFetch], bool]) -> bool:
         """Put everything back; `waits` says what is buffered still, the rest is fetched again.
 
         Interrupted, it begins again at the next call. Says whether something is fetched again.

@@ -1,7 +1,7 @@
 """What was fetched and waits for the caller, in the order it came; what is paused waits aside.
 
-In: `Fetched` records, the assignment. Out: which are handed out next, and which leaders may be
-asked for more. Must not: decode, ask, or know the network.
+In: `CompletedFetch` records, the assignment. Out: which are handed out next, and which leaders may
+be asked for more. Must not: decode, ask, or know the network.
 
 Bytes: every leader has an equal share of `fetch.max.bytes`, half of it for the request that is
 under way and half for what waits; so nobody is starved and the sum is kept. While something of a
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from odradek.clients.consumer.fetching.fetched import Fetched
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.types import Address
 
@@ -32,8 +32,8 @@ class WaitingRecords:
         """`room` is called when a leader may be asked again."""
         self._subscription = subscription
         self._room = room
-        self.fetched: deque[Fetched] = deque()
-        self.paused: dict[PartitionState, deque[Fetched]] = {}
+        self.fetched: deque[CompletedFetch] = deque()
+        self.paused: dict[PartitionState, deque[CompletedFetch]] = {}
         """Who was paused first comes first."""
         self._buffered: dict[Address, int] = {}
         self._aside: dict[Address, int] = {}
@@ -46,7 +46,7 @@ class WaitingRecords:
 
     # For the fetcher
 
-    def add(self, entry: Fetched) -> None:
+    def add(self, entry: CompletedFetch) -> None:
         """Something came; its partition may have been paused since it was asked for.
 
         What waits is sorted first: were this put aside before what came earlier, it would be
@@ -93,7 +93,7 @@ class WaitingRecords:
 
     # For the caller of `poll()`
 
-    def head(self) -> Fetched | None:
+    def head(self) -> CompletedFetch | None:
         """What is to be handed out next; drops what a seek made useless."""
         self._sort()
         while self.fetched:
@@ -108,19 +108,19 @@ class WaitingRecords:
         made, self._room_made = self._room_made, False
         return made
 
-    def drop(self, entry: Fetched) -> None:
+    def drop(self, entry: CompletedFetch) -> None:
         """Forget it. Another thread may have paused it since it was at the head."""
         self._mend()
         self._torn = True
         self._drop(entry)
         self._torn = False
 
-    def holds(self, entry: Fetched) -> bool:
+    def holds(self, entry: CompletedFetch) -> bool:
         """Whether it waits here, at the head or aside."""
         self._mend()
         return entry in self.fetched or entry in self.paused.get(entry.state, ())
 
-    def _drop(self, entry: Fetched) -> None:
+    def _drop(self, entry: CompletedFetch) -> None:
         if not self.fetched or self.fetched[0] is not entry:
             aside = self.paused.get(entry.state)
             if aside is None or entry not in aside:
@@ -189,7 +189,7 @@ class WaitingRecords:
         self._room()
         self._torn = False
 
-    def _put_aside(self, entry: Fetched) -> None:
+    def _put_aside(self, entry: CompletedFetch) -> None:
         self.paused.setdefault(entry.state, deque()).append(entry)
         self._count(self._aside, entry.address, entry.size)
 
@@ -198,7 +198,7 @@ class WaitingRecords:
         entries = self.paused[state]
         if all(entry.valid for entry in entries):
             return
-        self.paused[state] = kept = deque[Fetched]()
+        self.paused[state] = kept = deque[CompletedFetch]()
         for entry in entries:
             if entry.valid:
                 kept.append(entry)

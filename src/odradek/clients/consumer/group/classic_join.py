@@ -1,7 +1,7 @@
 """JoinGroup and SyncGroup: the two questions of every classic rebalance.
 
-In: who asks (`Identity`), what it can do and wants. Out: what the coordinator made of it. Errors
-that mean the end of the membership are raised as they are. Must not: touch what is owned.
+In: who asks (`ClassicIdentity`), what it can do and wants. Out: what the coordinator made of it.
+Errors that mean the end of the membership are raised as they are. Must not: touch what is owned.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_MEMBER = ""
 
 
 @dataclass(slots=True)
-class Identity:
+class ClassicIdentity:
     """What the coordinator knows this member by."""
 
     member_id: str = NO_MEMBER
@@ -58,7 +58,9 @@ class Identity:
 class Joining:
     """The questions of one membership."""
 
-    def __init__(self, group: Group, identity: Identity, assignors: Sequence[Assignor]) -> None:
+    def __init__(
+        self, group: Group, identity: ClassicIdentity, assignors: Sequence[Assignor]
+    ) -> None:
         self._group = group
         self._identity = identity
         self._assignors = assignors

@@ -14,7 +14,12 @@ import math
 from typing import Any
 
 from odradek.clients.consumer.group.assignors import COOPERATIVE, find, rebalance_protocol
-from odradek.clients.consumer.group.classic_join import NO_GENERATION, NO_MEMBER, Identity, Joining
+from odradek.clients.consumer.group.classic_join import (
+    NO_GENERATION,
+    NO_MEMBER,
+    ClassicIdentity,
+    Joining,
+)
 from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.classic_state import MemberEvent, move
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
@@ -64,7 +69,7 @@ class ClassicMembership:
         config = group.config
         assignors = find(config["partition.assignment.strategy"])
         self._cooperative = rebalance_protocol(assignors) is COOPERATIVE
-        self._identity = Identity()
+        self._identity = ClassicIdentity()
         self._joining = Joining(group, self._identity, assignors)
         self._leader = Leader(group, assignors)
         self.state = MemberState.UNJOINED

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from odradek.clients.consumer.group.commit_queue import CommitQueue
 from odradek.clients.consumer.group.offset_lookup import (
     AgainError,
-    Identity,
+    GroupIdentity,
     OffsetLookup,
     OnOffset,
     by_topic,
@@ -82,7 +82,7 @@ class CommittedOffsets:
         engine: ClientEngine,
         coordinator: Coordinator,
         *,
-        identity: Callable[[], Identity],
+        identity: Callable[[], GroupIdentity],
         owner: Callable[[TopicPartition], object],
     ) -> None:
         """`owner`: what stands for a partition while it is this member's, and another thing when it
@@ -93,7 +93,7 @@ class CommittedOffsets:
         self.group_id = coordinator.key
         self.identity = identity
         self.owner = owner
-        self.refused: Identity | None = None
+        self.refused: GroupIdentity | None = None
         """Who the last commit was refused to."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
@@ -172,7 +172,7 @@ class CommittedOffsets:
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         names: Mapping[bytes, str],
-        who: Identity,
+        who: GroupIdentity,
     ) -> OffsetCommitRequest:
         """The request, in the version of the connection that it goes out on."""
         ids = {name: topic_id for topic_id, name in names.items()}
@@ -269,7 +269,7 @@ class _Commit:
             f"these partitions of it: {', '.join(map(str, list(self._left)[:5]))}{rest}",
         )
 
-    def _still(self, now: Identity) -> bool:
+    def _still(self, now: GroupIdentity) -> bool:
         """Whether it is the same member, and has had the partitions all the time."""
         if not self._sent.member_id:
             return not now.member_id
@@ -311,7 +311,7 @@ def lost_membership(group_id: str, why: object) -> CommitFailedError:
     )
 
 
-def _refusal(group_id: str, who: Identity, error: KafkaError) -> CommitFailedError:
+def _refusal(group_id: str, who: GroupIdentity, error: KafkaError) -> CommitFailedError:
     if not who.member_id:
         return CommitFailedError(
             f"the commit to group {group_id!r} was refused ({error}): the group has members that "

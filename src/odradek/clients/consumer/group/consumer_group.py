@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.group_commits import GroupCommits
 from odradek.clients.consumer.group.membership import Membership, MemberState, PollOverdueError
-from odradek.clients.consumer.group.offset_lookup import Identity
+from odradek.clients.consumer.group.offset_lookup import GroupIdentity
 from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.group.turns import (
     COMMIT_CALLBACK,
@@ -115,9 +115,9 @@ class ConsumerGroup:
         self._polling = False
         self.dispossessed = False
         """Partitions were lost since some were assigned: what was handed out can't be committed."""
-        self._owner: Identity | None = None
+        self._owner: GroupIdentity | None = None
         """Who this consumer was when partitions were assigned to it last."""
-        self._outlived: Identity | None = None
+        self._outlived: GroupIdentity | None = None
         """Who it was when it lost partitions whose records the caller may still have in hand."""
 
     @property
@@ -373,12 +373,12 @@ class ConsumerGroup:
 
     # Commits
 
-    def identity(self) -> Identity:
+    def identity(self) -> GroupIdentity:
         """Who commits now."""
         membership = self.membership
         if membership is None:
-            return Identity()
-        return Identity(
+            return GroupIdentity()
+        return GroupIdentity(
             membership.member_id,
             membership.generation,
             self.instance_id,

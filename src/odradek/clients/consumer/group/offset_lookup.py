@@ -50,7 +50,7 @@ class OffsetFetchByName(OffsetFetchRequest):
     MAX_VERSION: ClassVar[int] = TOPIC_IDS_FROM - 1
 
 
-class Identity(NamedTuple):
+class GroupIdentity(NamedTuple):
     """Who asks, or commits, right now."""
 
     member_id: str = ""

@@ -20,8 +20,8 @@ from odradek.metadata.cluster import Partition, Topic
 Name = tuple[str, int]
 
 
-class Asked:
-    """One leader's partitions; each state refers to the `Asked` that it stands in."""
+class FetchRequestState:
+    """One leader's partitions; each state refers to the `FetchRequestState` that it stands in."""
 
     __slots__ = (
         "_changes",

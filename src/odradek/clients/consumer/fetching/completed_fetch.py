@@ -50,7 +50,7 @@ def survey(records: memoryview, offset: int) -> Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DecodingProgress:
     """How far an answer was decoded and handed out."""
 
     records: memoryview
@@ -64,7 +64,7 @@ class Progress:
     done: bool
 
 
-class Fetched:
+class CompletedFetch:
     """One partition's part of an answer. Made in the step, decoded by the caller of `poll()`."""
 
     __slots__ = (
@@ -134,9 +134,9 @@ class Fetched:
         """All was handed out."""
         return self._done
 
-    def progress(self) -> Progress:
+    def progress(self) -> DecodingProgress:
         """How far this is; `put_back` goes back to it, whatever has come between."""
-        return Progress(
+        return DecodingProgress(
             self._records,
             self._at,
             self._start,
@@ -148,7 +148,7 @@ class Fetched:
             self._done,
         )
 
-    def put_back(self, to: Progress) -> None:
+    def put_back(self, to: DecodingProgress) -> None:
         """What was taken since then wasn't handed out."""
         self._records, self._at, self._start = to.records, to.at, to.start
         self._aborted, self._before, self._wanted = to.aborted, to.before, to.wanted
