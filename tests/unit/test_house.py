@@ -279,3 +279,73 @@ def test_one_name_is_one_class() -> None:
                     homes.setdefault(node.name, []).append(short(path))
     assert len(homes) > 500
     assert {k: v for k, v in homes.items() if len(v) > 1 and k not in twins} == {}
+
+
+HOOKS = {
+    # asyncio.Protocol, ForkServer's keeper, pytest, urllib, concurrent.futures, Spark's sources
+    "connection_made", "data_received", "pause_writing", "resume_writing", "connection_lost",
+    "_do_signal", "_do_remove", "_do_quit", "_do_spawn", "_root",
+    "pytest_addoption", "pytest_configure", "pytest_runtest_makereport",
+    "redirect_request", "http_open", "https_open", "makefile",
+    "set_running_or_notify_cancel", "_get_snapshot",
+    "pushFilters", "streamWriter", "streamReader", "reportLatestOffset", "initialOffset",
+    "prepareForTriggerAvailableNow", "getDefaultReadLimit",
+}  # fmt: skip
+"""Names that libraries call."""
+FOR_TESTS = (
+    SOURCE / "odradek" / "api",
+    SOURCE / "odradek" / "simulation",
+    SOURCE / "odradek" / "testing",
+    SOURCE / "odradek" / "record",  # a kernel and its twin are held equal by tests
+    SOURCE / "odradek" / "clients" / "consumer" / "records.py",
+)
+"""Rooms whose names are for users and tests."""
+
+
+def defined(body: list[ast.stmt], *, fields: bool) -> Iterator[str]:
+    """Names of functions and classes, and of constants where `fields` is true."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from defined(node.body, fields=False)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and fields:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def used(path: Path) -> Iterator[str]:
+    """Names that a module reads, imports or has in a text that is a name."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.alias) and path.name != "__init__.py":
+            yield node.name.rpartition(".")[2]
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and (re.fullmatch(r"[\w.]+", node.value) or path.is_relative_to(ROOT / "tools"))
+        ):
+            yield from re.findall(r"\w+", node.value)
+
+
+def test_nothing_is_dead() -> None:
+    """Each name of the sources is used there, called by a library, or shown in a page."""
+    sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
+    generated = [path for folder in GENERATED for path in [*folder.glob("*.py"), folder]]
+    tests = {name for path in (ROOT / "tests").rglob("*.py") for name in used(path)}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    living = {name for path in pages for name in re.findall(r"\w+", path.read_text())} | HOOKS
+    for path in [*sources, *generated, *(ROOT / "tools").glob("*.py"), ROOT / "setup.py"]:
+        if path.suffix == ".py":
+            living.update(used(path))
+    dead = {
+        f"{short(path)}: {name}"
+        for path in sources
+        for name in defined(parsed(path).body, fields=True)
+        if name not in living
+        and not name.startswith("__")
+        and not (name in tests and any(path.is_relative_to(room) for room in FOR_TESTS))
+    }
+    assert dead == set()

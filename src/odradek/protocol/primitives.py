@@ -187,12 +187,6 @@ def read_compact_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
     return bytes(found), pos
 
 
-def read_nullable_compact_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
-    """Read compact bytes, 0 meaning null, copied."""
-    found, pos = read_nullable_compact_view(view, pos)
-    return None if found is None else bytes(found), pos
-
-
 def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
     # An element takes at least `smallest` bytes: a count that can't fit is refused before a list
     # is made, so that a hostile count allocates nothing.
@@ -330,14 +324,6 @@ def write_compact_bytes(out: bytearray, value: bytes) -> None:
     out += value
 
 
-def write_nullable_compact_bytes(out: bytearray, value: bytes | None) -> None:
-    """Write compact bytes, 0 for null."""
-    if value is None:
-        out.append(0)
-    else:
-        write_compact_bytes(out, value)
-
-
 def as_bytes_view(buffer: Buffer) -> memoryview:
     """Return a view of single bytes, whatever the buffer's own item format."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
@@ -358,11 +344,6 @@ def records_view(records: Records) -> memoryview | None:
         return None
     buffers = _record_buffers(records)
     return as_bytes_view(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-
-
-def records_size(records: Records) -> int:
-    """Return how many bytes a records field takes, without joining it."""
-    return 0 if records is None else sum(len(item) for item in _record_buffers(records))
 
 
 def _splice(out: Output, buffers: list[bytes | memoryview]) -> None:

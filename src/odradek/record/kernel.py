@@ -53,7 +53,6 @@ from cython.cimports.odradek.record.native import (
     odradek_block_take,
     odradek_crc32c,
     odradek_crc_by_table,
-    odradek_crc_kind,
     odradek_crc_prepare,
     odradek_digest,
 )
@@ -82,7 +81,6 @@ from odradek.record.reference import _is_abort_marker
 odradek_crc_prepare()
 
 SOURCES: str = odradek_digest.decode().partition(":")[2]
-CRC_BY_INSTRUCTION: bool = odradek_crc_kind == 1
 
 Bytes = cython.typedef(cython.pointer(uint8_t))
 Source = cython.typedef(cython.pointer(cython.const[uint8_t]))

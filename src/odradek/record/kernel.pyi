@@ -16,7 +16,6 @@ from odradek.record.limits import Limits
 _R = TypeVar("_R", bound=tuple[Any, ...])
 
 SOURCES: str
-CRC_BY_INSTRUCTION: bool
 
 def decode(
     buffer: memoryview,

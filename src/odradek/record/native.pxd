@@ -10,7 +10,6 @@ from libc.string cimport memcpy
 
 cdef extern from "native.h" nogil:
     const char* odradek_digest
-    int odradek_crc_kind
     void odradek_crc_prepare()
     uint32_t odradek_crc32c(const uint8_t* data, size_t size)
     uint32_t odradek_crc_by_table(const uint8_t* data, size_t size)

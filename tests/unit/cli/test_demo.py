@@ -15,10 +15,12 @@ import pytest
 from odradek.cli.demo import picture, report, svg
 from odradek.cli.demo.data import Flights
 from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, PanelPicture, labels
-from odradek.cli.demo.sample import EVERY, FlightSample, NoSuchRowsError, Table
+from odradek.cli.demo.sample import FlightSample, NoSuchRowsError, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
 
 PRODUCER, TASK = "demo-producer", "task"
+EVERY = 50
+"""The sample has every 50th row of the data set."""
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from odradek.cli.demo.data import LATE_MINUTES, Aggregate
 from odradek.common.errors import KafkaError
 
 FILE = Path(__file__).with_name("flights.csv")
-EVERY = 50
-"""The sample has each so many-th row of the data set."""
+# The file has every 50th row of the data set.
 NUMBERS = frozenset({"month", "day", "hour", "flight", "dep_delay"})
 
 

@@ -6,7 +6,7 @@ replays them. Must not: know members or connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from odradek.common.types import TopicPartition
@@ -35,10 +35,6 @@ class StoredGroupOffsets:
     def pend(self, producer_id: int, partition: TopicPartition, committed: Committed) -> None:
         """An offset will be committed if the producer's transaction is."""
         self._pending.setdefault(producer_id, {})[partition] = committed
-
-    def pending_of(self, producer_id: int) -> Mapping[TopicPartition, Committed]:
-        """What a producer's transaction would commit."""
-        return self._pending.get(producer_id, {})
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction has ended."""

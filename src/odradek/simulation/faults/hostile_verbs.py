@@ -29,7 +29,6 @@ from odradek.simulation.faults.fault_arguments import (
 
 CODES = tuple(sorted(code for code in ERRORS if code != 0))
 USUAL = (3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 25, 27, 29, 37, 45, 51, 56, 59, 72, 74, 75, 76, 78)
-SLOW = tuple(api for api in APIS if api not in ("Produce", "Fetch"))
 BUSY = ("Produce", "Produce", "Produce", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
 
 
