@@ -1,0 +1,61 @@
+"""House rules for the tests themselves: the form of their JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tools import compact_json
+
+
+def test_spec_cases_and_schedules_have_the_compact_form() -> None:
+    assert len(compact_json.files()) > 250
+    others = [path.name for path, _ in compact_json.in_another_form()]
+    assert others == [], "python tools/compact_json.py rewrites them"
+
+
+def test_each_object_of_a_list_has_lines_of_its_own_and_short_members_share_them() -> None:
+    case = {
+        "rules": ["R-RB-6"],
+        "modes": {f"broker-{i}:9092": "up" for i in range(6)},
+        "steps": [
+            {"at": 0, "do": "topic", "name": "t\ud800"},
+            {"at": 1.5, "do": "mode", "addresses": [f"broker-{i}:9092" for i in range(6)]},
+            {},
+        ],
+    }
+    text = compact_json.compact(case)
+    assert text.splitlines() == [
+        "{",
+        ' "rules": ["R-RB-6"],',
+        ' "modes": {',
+        (
+            '  "broker-0:9092": "up", "broker-1:9092": "up", "broker-2:9092": "up", '
+            '"broker-3:9092": "up",'
+        ),
+        '  "broker-4:9092": "up", "broker-5:9092": "up"',
+        " },",
+        ' "steps": [',
+        '  {"at": 0, "do": "topic", "name": "t\\ud800"},',
+        "  {",
+        '   "at": 1.5, "do": "mode",',
+        '   "addresses": [',
+        '    "broker-0:9092", "broker-1:9092", "broker-2:9092", "broker-3:9092", "broker-4:9092",',
+        '    "broker-5:9092"',
+        "   ]",
+        "  },",
+        "  {}",
+        " ]",
+        "}",
+    ]
+    assert json.loads(text) == case
+
+
+def test_a_file_in_another_form_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "tests" / "spec" / "kip_0"
+    folder.mkdir(parents=True)
+    (folder / "good.json").write_text(compact_json.compact({"steps": []}))
+    (folder / "tall.json").write_text(json.dumps({"steps": []}, indent=1))
+    monkeypatch.setattr(compact_json, "ROOT", tmp_path)
+    assert [path.name for path, _ in compact_json.in_another_form()] == ["tall.json"]
