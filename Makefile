@@ -25,7 +25,7 @@ check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/unit/test_house*.py
+	$(BIN)/pytest -q tests/unit/test_house*.py tests/unit/test_pages.py
 
 broken-bounds: setup ## disable each bound check of the kernels: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_bounds.py $(ARGS)

@@ -47,7 +47,34 @@ SIGNALS = "tests/unit/api/test_threads_and_signals.py"
 LEFT_OPEN = "tests/unit/api/test_left_open.py"
 IO_LOG = "tests/unit/runtime/test_io_log.py"
 
+PAGES = "tests/unit/test_pages.py"
+
 BREAKAGES = (
+    # Pages
+    broken(
+        "a module names a rule that nobody defined",
+        "house",
+        "runtime/hosts/one_reader.py",
+        "HO-3",
+        "XX-3",
+        f"{PAGES}::test_every_rule_that_is_named_is_defined",
+    ),
+    broken(
+        "a rule has no module that names it",
+        "house",
+        "runtime/hosts/one_reader.py",
+        "R-HO-3",
+        "the rule",
+        f"{PAGES}::test_every_rule_has_a_home",
+    ),
+    broken(
+        "the page of rules lacks a module that keeps one",
+        "house",
+        "network/dial_governor.py",
+        "R-CS-8",
+        "the rule",
+        f"{PAGES}::test_the_page_of_rules_is_up_to_date",
+    ),
     # Hosts
     broken(
         "two threads hand out the same records",

@@ -1,4 +1,4 @@
-"""Sessions of classic groups that end, or seem to."""
+"""Sessions of classic groups that end, or seem to (R-RB-9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaders that append and refuse, refuse and forget, and packets that come late, at random."""
+"""Leaders that append and refuse, refuse and forget, and packets that come late (R-PR-1)."""
 
 from __future__ import annotations
 

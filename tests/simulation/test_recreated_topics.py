@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew between two refreshes, where there are no topic ids."""
+"""Topics deleted and made again between two refreshes, without topic ids (R-MD-7)."""
 
 from __future__ import annotations
 

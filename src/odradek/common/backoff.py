@@ -2,7 +2,7 @@
 
 In: how often something failed, and a random generator that is handed in. Out: seconds to wait.
 Must not: read a clock, or be asked twice for the same failure: whoever asks stores the deadline
-(R-BO-3), because a jitter that is drawn anew at every poll ends up at its minimum.
+(R-BO-3), because a jitter that is drawn again at every poll ends up at its minimum. R-BO-5.
 """
 
 from __future__ import annotations

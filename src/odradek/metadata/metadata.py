@@ -1,6 +1,6 @@
 """What is known and what is wanted: the snapshot, the topics in use, the refreshes asked for.
 
-In: wishes of the clients, answers from `metadata_updater`. Out: the snapshot, the signal `changed`.
+In: wishes of the clients (R-MD-6), answers from `metadata_updater`. Out: snapshot, `changed`.
 R-MD-4: any number of callers ask for refreshes here; the updater sends one request at a time, and
 whoever asks after it was sent shares exactly one next request. Must not: send anything.
 """

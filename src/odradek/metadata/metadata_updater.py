@@ -57,7 +57,7 @@ class MetadataUpdater:
         self._candidates = Candidates(network, metadata, self.bootstrap)
         creates = config.client != ADMIN and config["allow.auto.create.topics"]
         self._creates: bool = creates
-        self._rebootstraps: bool = config["metadata.recovery.strategy"] == "rebootstrap"
+        self._rebootstraps = config["metadata.recovery.strategy"] == "rebootstrap"  # R-RB-1
         self._trigger: float = config["metadata.recovery.rebootstrap.trigger.ms"]
         self._retry = Backoff(config.backoff("retry.backoff"), rng)
         self.refusals = Refusals(network)

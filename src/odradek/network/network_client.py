@@ -258,7 +258,7 @@ class NetworkClient(HostInputs):
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Fail what is overdue, in one pass; note proofs by age; close what idles."""
+        """In one pass (R-CS-5): fail what is overdue, note proofs, close what idles (R-CS-7)."""
         moved = False
         for connection in list(self._by_id.values()):
             if not connection.ready:

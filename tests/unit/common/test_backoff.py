@@ -1,4 +1,4 @@
-"""The calculator (KIP-580) under random numbers, and the running backoff."""
+"""The calculator (KIP-580) under random numbers, and the running backoff (R-BO-1, R-BO-3)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Configuration: names, types, the rules between options, warnings."""
+"""Configuration: names, types, the rules between options, warnings (R-CS-1, R-CS-7)."""
 
 import logging
 import math

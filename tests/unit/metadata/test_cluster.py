@@ -1,4 +1,4 @@
-"""The snapshot's pure update, epochs, leader hints, hints for other processes."""
+"""The snapshot's pure update, epochs, leader hints, hints for other processes (R-MD-7)."""
 
 import json
 from collections.abc import Iterable

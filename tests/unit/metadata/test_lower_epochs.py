@@ -1,4 +1,4 @@
-"""A lower leader epoch without topic ids: a broker that lags behind, or a topic made anew."""
+"""A lower leader epoch without topic ids (R-MD-7): a stale broker, or a topic made again."""
 
 from __future__ import annotations
 

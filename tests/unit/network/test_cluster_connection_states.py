@@ -1,4 +1,4 @@
-"""What is remembered of each address (KIP-144, KIP-601)."""
+"""What is remembered of each address (KIP-144, KIP-601) (R-CS-2)."""
 
 import random
 

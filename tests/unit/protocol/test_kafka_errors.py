@@ -1,4 +1,4 @@
-"""Kafka's error codes as classes."""
+"""Kafka's error codes as classes (R-RT-3)."""
 
 from __future__ import annotations
 

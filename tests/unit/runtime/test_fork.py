@@ -1,4 +1,4 @@
-"""A forked child's copy of a client is dead; the parent's goes on."""
+"""A forked child's copy of a client is dead; the parent's goes on (R-BO-4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names to addresses, with scripted name servers."""
+"""Names to addresses, with scripted name servers (R-CS-6)."""
 
 from __future__ import annotations
 

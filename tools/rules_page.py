@@ -1,0 +1,117 @@
+"""Write docs/rules.md: `tools/rules_page.py`.
+
+Each rule's sentence, origin and departure are in tests/spec/rules.json. Where it is kept and what
+shows it is found: the modules and tests that name its id, and the spec cases that list it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import odradek
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = Path(odradek.__file__).parent
+"""The package that is imported, so that tests notice what `make broken-rules` breaks in a copy."""
+TESTS = ROOT / "tests"
+PAGE = ROOT / "docs" / "rules.md"
+RULES: dict[str, dict[str, str]] = json.loads((TESTS / "spec/rules.json").read_text())
+ID = re.compile(r"\bR-[A-Z]{2}-[0-9]+\b")
+FAMILIES = {
+    "BO": "Backoff",
+    "CS": "Connections",
+    "MD": "Metadata",
+    "RB": "Rebootstrap",
+    "RT": "Retries",
+    "EV": "Events",
+    "PR": "Producer",
+    "GR": "Groups",
+    "HO": "Threads, signals and exits",
+    "IN": "What comes from people, peers and files",
+}
+INTRODUCTION = """\
+# The rules
+
+What Odradek promises, one rule after the other; code, tests and pages name them by these ids.
+KIP-144, KIP-580, KIP-899 and the page on cluster metadata of Sarama's wiki are the four documents
+that it was built from ([kips.md](kips.md)). Modules are below `src/odradek/`, tests below `tests/`,
+cases below `tests/spec/`. `tools/rules_page.py` writes this page; `make broken-rules` breaks the
+rules one after the other and shows which test notices.
+"""
+
+
+def uses(files: Iterable[Path], base: Path) -> dict[str, list[str]]:
+    """Which of these files name which rule, below `base`."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(files):
+        for rule in sorted(set(ID.findall(path.read_text()))):
+            found[rule].append(path.relative_to(base).as_posix())
+    return found
+
+
+def homes() -> dict[str, list[str]]:
+    """The modules that name each rule."""
+    return uses(SOURCES.rglob("*.py"), SOURCES)
+
+
+def cases() -> dict[str, list[str]]:
+    """The spec cases that list each rule."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((TESTS / "spec").glob("*/*.json")):
+        case: dict[str, Any] = json.loads(path.read_text())
+        for rule in case["rules"]:
+            found[rule].append(f"{path.parent.name}/{path.stem}")
+    return found
+
+
+def everywhere() -> dict[str, list[str]]:
+    """All files of the project that name each rule."""
+    files = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
+    for folder in ("tests", "tools", "benchmarks", "examples"):
+        files += (ROOT / folder).rglob("*.py")
+    found = uses([*files, *(TESTS / "spec").glob("*/*.json")], ROOT)
+    for rule, modules in homes().items():
+        found[rule] += modules
+    return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _sections() -> Iterator[str]:
+    kept, shown, listed = homes(), uses(TESTS.rglob("*.py"), TESTS), cases()
+    for family, title in FAMILIES.items():
+        yield f"\n## {title}"
+        for rule, about in RULES.items():
+            if rule[2:4] != family:
+                continue
+            yield f"\n### {rule}\n\n{about['means']}\n"
+            source = about.get("from", "a rule of our own")
+            yield f"- From: {source}" + (f" (Kafka {about['kafka']})" if "kafka" in about else "")
+            if "differs" in about:
+                yield f"- Where we differ: {about['differs']}"
+            yield f"- Home: {_listed(kept[rule])}"
+            if shown[rule]:
+                yield f"- Tests: {_listed(shown[rule])}"
+            if listed[rule]:
+                yield f"- Cases: {_listed(listed[rule])}"
+
+
+def page() -> str:
+    """The page of now."""
+    return INTRODUCTION + "\n".join(_sections()) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
