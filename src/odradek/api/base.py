@@ -32,7 +32,7 @@ from odradek.network.host import Host
 
 if TYPE_CHECKING:
     from odradek.api.event_topic import EventTopic
-    from odradek.api.explain import Explanation
+    from odradek.clients.explain.explanation import Explanation
     from odradek.runtime.tls_context import TlsSource
 
 
@@ -284,7 +284,7 @@ class Client(Generic[E]):
 
         Does no I/O and never waits. The result prints as text; `to_dict()` gives plain data.
         """
-        from odradek.api.explain import explain
+        from odradek.clients.explain.explanation import explain
 
         if not self._closed:
             self._host.check()
