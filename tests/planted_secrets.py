@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from odradek.api.explain import Explanation
+from odradek.clients.explain.explanation import Explanation
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event, EventLog
 from odradek.common.secret import Secret

@@ -506,7 +506,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "an error of close() takes the place of the with block's own",
         "R-RT-2",
         "api/base.py",
-        "        if error is None:\n            self.close()\n            return\n",
+        "        if error is None:\n            self.close()\n",
         "        self.close()\n        if error is None:\n            return\n",
         "tests/simulation/test_with_blocks.py::test_the_blocks_error_comes_out_before_long",
     ),

@@ -363,7 +363,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "explain() shows what peers say as it is",
         "R-IN-3",
-        "api/explain.py",
+        "clients/explain/explanation.py",
         "cleaned(_picture(engine, client, now))",
         "_picture(engine, client, now)",
         "tests/property/test_hostile_texts.py",

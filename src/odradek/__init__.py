@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from odradek.api.admin import Admin as Admin
     from odradek.api.consumer import Consumer as Consumer
-    from odradek.api.explain import Explanation as Explanation
     from odradek.api.producer import Producer as Producer
     from odradek.api.properties import read_properties as read_properties
     from odradek.api.record_future import ArrowFuture as ArrowFuture
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from odradek.clients.descriptions import BrokerDescription as BrokerDescription
     from odradek.clients.descriptions import PartitionDescription as PartitionDescription
     from odradek.clients.descriptions import TopicDescription as TopicDescription
+    from odradek.clients.explain.explanation import Explanation as Explanation
     from odradek.clients.producer.batch import RecordMetadata as RecordMetadata
     from odradek.clients.producer.delivery import OffsetRange as OffsetRange
     from odradek.common.errors import *  # noqa: F403
@@ -72,7 +72,7 @@ _HOME = {
     "ConsumerRecord": "odradek.clients.consumer.records",
     "DataLossError": "odradek.spark.problems",
     "Event": "odradek.common.events",
-    "Explanation": "odradek.api.explain",
+    "Explanation": "odradek.clients.explain.explanation",
     "InvalidRowError": "odradek.record.sent_columns",
     "LogTruncationError": "odradek.clients.consumer.records",
     "MemberSubscription": "odradek.clients.consumer.group.assignors",

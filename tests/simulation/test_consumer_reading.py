@@ -55,14 +55,14 @@ def test_pyarrow_is_imported_before_the_timeout_begins(monkeypatch: pytest.Monke
     _, _, client = make(46)
     client.assign(PARTITIONS)
     client.poll(2.0, 1)
-    deadline, seen = client._deadline, []
+    seconds, seen = client._calls.seconds, []
 
     def noting(*arguments: Any) -> float:
         seen.append("odradek.record.arrow" in sys.modules)
-        return deadline(*arguments)
+        return seconds(*arguments)
 
     monkeypatch.delitem(sys.modules, "odradek.record.arrow", raising=False)
-    monkeypatch.setattr(client, "_deadline", noting)
+    monkeypatch.setattr(client._calls, "seconds", noting)
     assert client.poll_arrow(2.0) is not None
     assert seen
     assert all(seen)

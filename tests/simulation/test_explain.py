@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.api.explain import AddressExplanation, Explanation
 from odradek.api.producer import Producer
+from odradek.clients.explain.explanation import AddressExplanation, Explanation
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World

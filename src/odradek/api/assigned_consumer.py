@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from odradek.api.group_consumer import GroupConsumer
-from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.partition_arguments import (
     ends,
     one_partition,
@@ -46,8 +45,8 @@ class AssignedConsumer(GroupConsumer):
         the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
         committed, where it has.
         """
-        self._check_open()
-        self._check_uninterrupted("assign()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("assign()")
         starts = places(partitions) if isinstance(partitions, Mapping) else None
         chosen = some_partitions(partitions) if starts is None else list(starts)
         self._engine.assign(chosen, ends(until), starts)
@@ -69,23 +68,23 @@ class AssignedConsumer(GroupConsumer):
         What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
         then tells whether the log still has what stood before (KIP-320).
         """
-        self._check_open()
-        self._check_uninterrupted("seek()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("seek()")
         tp, where = one_partition(tp), place("offset", offset)
         with self._engine.lock:
             self._engine.subscription.seek(tp, *where)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
-        self._check_open()
-        self._check_uninterrupted("seek_to_beginning()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("seek_to_beginning()")
         with self._engine.lock:
             self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
-        self._check_open()
-        self._check_uninterrupted("seek_to_end()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("seek_to_end()")
         with self._engine.lock:
             self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
 
@@ -106,8 +105,8 @@ class AssignedConsumer(GroupConsumer):
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         ... # and where that raises: consumer.seek_to_committed()
         """
-        self._check_open()
-        self._check_uninterrupted("seek_to_committed()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("seek_to_committed()")
         self._group("seek_to_committed()")
         chosen = some_or_all(partitions)
         with self._engine.lock:
@@ -151,7 +150,7 @@ class AssignedConsumer(GroupConsumer):
         self._pause(these_partitions(partitions), paused=False)
 
     def _pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        self._check_open()
+        self._calls.check_open()
         engine = self._engine
         if self._host.interrupted:  # this very thread is amid the state that this would change
             for partition in partitions:
@@ -161,6 +160,3 @@ class AssignedConsumer(GroupConsumer):
             return
         with engine.lock:
             engine.subscription.pause(partitions, paused=paused)
-
-    def _carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
-        new.take_over(old.subscription)

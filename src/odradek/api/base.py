@@ -1,8 +1,7 @@
 """What every client's facade shares: engine and host put together, calls that end in time.
 
-In: an engine that was just built, perhaps a host. Out: `_call`, which runs a flow of the engine to
-its end or to the caller's deadline; `listen`, `explain`, `close`. Must not: know what a flow does.
-R-RT-2: no public call outlives its timeout by more than 100 ms.
+In: an engine that was just built, perhaps a host. Out: `_run`, which carries out a caller's half in
+the caller's thread; `listen`, `explain`, `close`. Must not: decide what a call does.
 """
 
 from __future__ import annotations
@@ -13,37 +12,30 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from odradek.api.left_open import Opened, closed, made_at, opened
+from odradek.api.left_open import Opened, made_at, opened
+from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.client_calls import API_TIMEOUT, ClientCalls
 from odradek.clients.client_engine import ClientEngine
-from odradek.common.arguments import checked_timeout as checked_timeout
-from odradek.common.arguments import function, text
+from odradek.common.arguments import text
 from odradek.common.config import Config
-from odradek.common.errors import (
-    AuthorizationError,
-    ClientClosedError,
-    IllegalStateError,
-    KafkaError,
-)
+from odradek.common.errors import KafkaError
 from odradek.common.events import Listener
 from odradek.common.habits import missing_method
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
+from odradek.runtime.caller import carried_out
 
 if TYPE_CHECKING:
     from odradek.api.event_topic import EventTopic
-    from odradek.api.explain import Explanation
+    from odradek.clients.explain.explanation import Explanation
     from odradek.runtime.tls.tls_context import TlsSource
 
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 
-GRACE = 0.02
-"""Seconds that a flow gets to raise its own, better error at the deadline."""
 CLOSE_TIMEOUT = 5.0
-EVENTS_TIMEOUT = 1.0
-"""Seconds that the last events get at `close`, at most."""
 EVENTS_DIR = "ODRADEK_EVENTS_DIR"
 
 
@@ -81,14 +73,15 @@ class Client(Generic[E]):
     `ClientForkedError`. Nothing is opened before the first call.
     """
 
-    def __init__(self, config: Config, host: Host | None, build: Callable[[Host], E]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        host: Host | None,
+        build: Callable[[Host], E],
+        calls: Callable[..., ClientCalls[E]] = ClientCalls,
+    ) -> None:
         """Take a host, or make the client's usual one; `build` makes the engine for it."""
         self._config = config
-        self._closed = False
-        self._opened: Opened | None = None
-        self._build = build
-        self._listeners: list[Listener] = []
-        self._close_events: list[Callable[[float], None]] = []
         self._event_topic: EventTopic | None = None
         directory = config["events.dir"]
         if host is None:
@@ -98,33 +91,42 @@ class Client(Generic[E]):
             directory = directory or os.environ.get(EVENTS_DIR)
             host = self._usual_host()
         self._host: Host = host
-        self._engine: E = build(host)
+        self._calls = calls(type(self).__name__, config, host, build)
         if config["security.protocol"].startswith("SASL"):
             from odradek.api.authentication import mechanism
 
-            self._engine.network.mechanism = mechanism(config, host, real=real)
+            self._calls.use(mechanism(config, host, real=real))
         if directory:
             from odradek.runtime.events.events_dir import EventFile
 
             events = EventFile(directory, client=config["client.id"])
             self.listen(events)
-            self._close_events.append(lambda timeout: events.close())
+            self._calls.close_events.append(lambda timeout: events.close())
         if real and config["events.topic"]:
             from odradek.api.event_topic import EventTopic
 
             self._event_topic = EventTopic(config)
             self.listen(self._event_topic.queue)
-            self._close_events.append(self._event_topic.queue.close)
-        self._engine.events.surface = host.surface
+            self._calls.close_events.append(self._event_topic.queue.close)
         host.attach(self._engine)
         if real:
-            self._opened = self._left_open(host)
-            opened(self, self._opened)
+            self._calls.left_open = self._left_open()
+            opened(self, self._calls.left_open)
 
-    def _left_open(self, host: Host) -> Opened:
+    def _left_open(self) -> Opened:
         """What is to be known of this client when it is dropped without having been closed."""
         name, timeout = self._config["client.id"], CLOSE_TIMEOUT
-        return Opened(type(self).__name__, name, host, self._engine, None, timeout, *made_at())
+        return Opened(
+            type(self).__name__, name, self._host, self._engine, None, timeout, *made_at()
+        )
+
+    @property
+    def _engine(self) -> E:
+        return self._calls.engine
+
+    @property
+    def _closed(self) -> bool:
+        return self._calls.closed
 
     def _usual_host(self) -> Host:
         """All work is done in the caller's thread, unless a client says otherwise."""
@@ -146,94 +148,19 @@ class Client(Generic[E]):
 
         return tls_source(self._config)
 
-    # Calls
-
-    def _deadline(self, timeout: float | None, option: str = "default.api.timeout.ms") -> float:
-        """The engine's time at which a call must end; `option` gives the timeout for None."""
-        seconds: float = self._config[option] if timeout is None else timeout
-        return self._host.now() + checked_timeout(seconds)
+    def _run(self, flow: CallerFlow[T]) -> T:
+        """Carry out a call in the caller's thread."""
+        return carried_out(flow, self._host)
 
     def _call(
         self,
         flow: Callable[[float], Flow[T]],
         timeout: float | None,
         what: str,
-        option: str = "default.api.timeout.ms",
+        option: str = API_TIMEOUT,
     ) -> T:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
-
-        `what` says what the call waits for, in words that fit behind "no … in time".
-        """
-        self._check_open()
-        deadline = self._deadline(timeout, option)
-        engine, host = self._engine, self._host
-        completion = engine.start(flow(deadline))
-        engine.track(completion, what, deadline)
-        try:
-            host.wake()
-            done = host.run(completion, deadline + GRACE)
-        except BaseException:  # Ctrl-C, a fork, no descriptors: nobody waits for it any more
-            engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
-            raise
-        if not done:
-            error = engine.overdue(what, host.now())
-            engine.cancel(completion, error)
-            host.wake()
-            host.drive()
-            try:
-                raise error
-            finally:
-                del error, completion  # or the error holds this frame, which holds the error
-        ended = engine.ended
-        if isinstance(completion.error, AuthorizationError):
-            completion.error.of(engine.network.user)
-        if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # it is raised again by every later call
-        try:
-            return completion.result()
-        finally:
-            del completion
-
-    def _check_open(self) -> None:
-        """Before anything is done, and before any lock is taken."""
-        if self._closed:
-            raise ClientClosedError(f"this {type(self).__name__} is closed")
-        self._host.check()
-        if self._host.torn:
-            self._renew()
-
-    def _renew(self) -> None:
-        """Go on with a new engine: an exception from outside ended a step of the old one halfway.
-
-        The torn one is only read, and its flows are closed (R-HO-1). What is left of it is what its
-        user has done: listeners, an assignment, positions. Interrupted, this begins again at the
-        next call.
-        """
-        old, new = self._engine, self._build(self._host)
-        if old.ended is not None and not old.torn:
-            raise old.ended.with_traceback(None)  # not because of the interruption
-        new.events.surface = self._host.surface
-        new.network.mechanism = old.network.mechanism
-        new.metadata.cluster_id = old.metadata.cluster_id
-        for listener in self._listeners:
-            new.events.listen(listener)
-        self._carry_over(old, new)
-        old.let_go()
-        self._engine = new
-        if self._opened is not None:
-            self._opened.engine = new
-        self._host.renew(new)
-
-    def _carry_over(self, old: E, new: E) -> None:
-        """Give a new engine what the user told the old one."""
-
-    def _check_uninterrupted(self, what: str) -> None:
-        """Refuse what can't be done amid something else of this client, in its own thread."""
-        if self._host.interrupted:
-            raise IllegalStateError(
-                f"{what} was called by what has interrupted this {type(self).__name__} amid "
-                "something else (a signal handler, a finaliser, a listener): call it later"
-            )
+        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried."""
+        return self._run(self._calls.call(flow, timeout, what, option))
 
     # What all clients can do
 
@@ -249,9 +176,7 @@ class Client(Generic[E]):
         `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic
         seconds.
         """
-        function("listener", listener)
-        self._listeners.append(listener)
-        self._engine.events.listen(listener)
+        self._calls.listen(listener)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from now on (PLAIN and SCRAM), as after a change of them.
@@ -284,11 +209,10 @@ class Client(Generic[E]):
 
         Does no I/O and never waits. The result prints as text; `to_dict()` gives plain data.
         """
-        from odradek.api.explain import explain
+        from odradek.clients.explain.explanation import explain
 
-        if not self._closed:
-            self._host.check()
-        return explain(self._engine, type(self).__name__, self._host.now())
+        self._calls.check_here()
+        return explain(self._engine, self._calls.kind, self._host.now())
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections. Always ends within `timeout` seconds; may be called twice.
@@ -296,18 +220,7 @@ class Client(Generic[E]):
         Any thread may call it, and so may a signal handler. A call of another thread that waits
         raises `ClientClosedError`. Later calls raise `ClientClosedError`.
         """
-        host, deadline = self._host, self._host.now() + checked_timeout(timeout)
-        host.surfacing = False
-        if not self._closed:
-            self._closed = True
-            closed(self._opened)
-            self._engine.shut()
-        host.close(deadline)
-        for close in self._close_events:
-            close(min(EVENTS_TIMEOUT, max(0.0, deadline - host.now())))
-        host.surfacing = True
-        if not host.forked:
-            host.check()
+        self._run(self._calls.close(timeout))
 
     @property
     def _close_after_error(self) -> float:
@@ -325,15 +238,9 @@ class Client(Generic[E]):
     ) -> None:
         if error is None:
             self.close()
-            return
-        try:  # the block's own error is what its caller has to hear of, and soon
-            self.close(self._close_after_error)
-        except KafkaError as another:
-            error.add_note(f"close() failed as well: {type(another).__name__}: {another}")
+        else:
+            self._calls.noting(error, lambda: self.close(self._close_after_error))
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_config"):  # its construction failed, and somebody looks at why
-            return f"<{type(self).__name__}>"
-        servers = ",".join(str(a) for a in self._config["bootstrap.servers"])
-        state = " closed" if self._closed else ""
-        return f"<{type(self).__name__} {self._config['client.id']} of {servers}{state}>"
+        # Without calls its construction failed, and somebody looks at why.
+        return repr(self._calls) if "_calls" in vars(self) else f"<{type(self).__name__}>"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from odradek.api.assigned_consumer import AssignedConsumer
 from odradek.api.properties import Settings, settings
+from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import some_partitions, some_times
@@ -110,6 +111,7 @@ class Consumer(AssignedConsumer):
                 wall_clock=host.wall_clock,
                 hint=_metadata_hint,
             ),
+            ConsumerCalls,
         )
 
     def _usual_host(self) -> Host:
@@ -267,10 +269,10 @@ class Consumer(AssignedConsumer):
 
         It may make nothing of what came (markers, aborted transactions): then it goes on waiting.
         """
-        self._check_open()
-        self._check_uninterrupted("poll()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("poll()")
         engine, host = self._engine, self._host
-        deadline = self._deadline(timeout)
+        deadline = self._host.now() + self._calls.seconds(timeout)
         delivery, group = engine.delivery, engine.group
         claim = self._reader.claim("poll()", group.turns.running if group else None)
         try:

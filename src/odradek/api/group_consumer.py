@@ -104,8 +104,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         What the group refuses (`GroupAuthorizationError`, `FencedInstanceIdError`,
         `InconsistentGroupProtocolError` …) is raised by the calls that ask for records.
         """
-        self._check_open()
-        self._check_uninterrupted("subscribe()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("subscribe()")
         group = self._group("subscribe()")
         names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
         calls = callbacks(
@@ -137,9 +137,9 @@ class GroupConsumer(Client[ConsumerEngine]):
         `on_revoked`. Ends within `timeout` (default `default.api.timeout.ms`), even where the
         group can't be reached.
         """
-        self._check_open()
-        self._check_uninterrupted("unsubscribe()")
-        engine, deadline = self._engine, self._deadline(timeout)
+        self._calls.check_open()
+        self._calls.check_uninterrupted("unsubscribe()")
+        engine, deadline = self._engine, self._host.now() + self._calls.seconds(timeout)
         group = engine.group
         if group is None or not group.subscribed:
             engine.assign((), None)
@@ -162,12 +162,12 @@ class GroupConsumer(Client[ConsumerEngine]):
         Who has lost its partitions since the last `poll()` is still told who it was before, even
         if it has joined again: brokers refuse its offsets then, as others read its partitions.
         """
-        self._check_open()
+        self._calls.check_open()
         return self._group("group_metadata()").metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, soon (KIP-568); returns at once."""
-        self._check_open()
+        self._calls.check_open()
         group = self._group("enforce_rebalance()")
         membership = group.membership
         if membership is None:
@@ -240,13 +240,13 @@ class GroupConsumer(Client[ConsumerEngine]):
         It is called exactly once, also if the client ends; a client that has ended raises here.
         Without one a failure is logged. Commits go out in the order of their calls.
         """
-        self._check_open()
-        self._check_uninterrupted("commit_async()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("commit_async()")
         group, engine = self._group("commit_async()"), self._engine
         callback = some_function("callback", callback)
         if engine.ended is not None:
             raise engine.ended.with_traceback(None)
-        deadline = self._deadline(None)
+        deadline = self._host.now() + self._calls.seconds(None)
         with engine.lock:
             chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
             engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
@@ -289,7 +289,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         deadline = self._host.now() + checked_timeout(timeout)
         group, alone = self._engine.group, self._host.interrupted
         if group is not None and not self._closed and not self._host.forked:
-            self._check_uninterrupted("close()")
+            self._calls.check_uninterrupted("close()")
         self._host.surfacing = False
         try:
             if not self._closed and group is not None and not self._host.forked:
@@ -308,7 +308,8 @@ class GroupConsumer(Client[ConsumerEngine]):
                         lambda d: close_sessions(self._engine, sessions, d), patience, "goodbyes"
                     )
         finally:
-            super().close(min(FOREVER, max(0.0, deadline - self._host.now())))
+            left = max(0.0, deadline - self._host.now())
+            self._run(self._calls.close(min(FOREVER, left)))
 
     def __exit__(
         self,

@@ -103,6 +103,11 @@ class Opened:
         text = f"unclosed {self}: close() it, or use it in a `with` block"
         warnings.warn_explicit(text, ResourceWarning, self.file, self.line)
 
+    def closed(self) -> None:
+        """It was closed in order."""
+        if (detach := _open.pop(self, None)) is not None:
+            detach()
+
     def refuse(self) -> None:
         """Take no more records: nobody would send them."""
         if self.producer is None or self.producer.ended is not None:
@@ -125,7 +130,7 @@ _process: list[ProcessEnd] = []
 
 
 def opened(client: object, what: Opened) -> None:
-    """Watch over a client until `closed`."""
+    """Watch over a client until it is `closed`."""
     finalizer = weakref.finalize(client, _dropped, what)
     finalizer.atexit = False
     _open[what] = finalizer.detach
@@ -134,12 +139,6 @@ def opened(client: object, what: Opened) -> None:
 
         _process.append(ProcessEnd(_at_exit, _at_last, _concerned))
     _process[0].watch()
-
-
-def closed(what: Opened | None) -> None:
-    """It was closed in order."""
-    if what is not None and (detach := _open.pop(what, None)) is not None:
-        detach()
 
 
 def made_at() -> tuple[str, int]:

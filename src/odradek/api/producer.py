@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from odradek.api.base import GRACE
 from odradek.api.left_open import Opened
 from odradek.api.properties import Settings, settings
 from odradek.api.record_future import ArrowFuture, DeliveryCallback, RecordFuture, not_yet
 from odradek.api.transactions import Transactional
+from odradek.clients.calls.client_calls import GRACE
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.delivery import ArrowDelivery
@@ -133,8 +133,8 @@ class Producer(Transactional):
         seconds: float = self._config["close.timeout.ms"]
         return seconds
 
-    def _left_open(self, host: Host) -> Opened:
-        found = super()._left_open(host)
+    def _left_open(self) -> Opened:
+        found = super()._left_open()
         found.producer, found.timeout = self._engine, self._config["close.timeout.ms"]
         return found
 
@@ -258,8 +258,8 @@ class Producer(Transactional):
         loaded("pyarrow", "odradek.record.arrow_send")
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
 
-        self._check_open()
-        self._check_uninterrupted("send_arrow()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("send_arrow()")
         topic = topic_name("topic", topic)
         names = ColumnNames(
             *column_names(
@@ -312,7 +312,7 @@ class Producer(Transactional):
         """
         timeout = checked_timeout(timeout)
         if not self._closed and self._process.here:
-            self._check_uninterrupted("close()")
+            self._calls.check_uninterrupted("close()")
             if self._host.inside and self._left and timeout > 0:
                 raise IllegalStateError(
                     "close() was called in a callback of this Producer, which can't wait for what "
@@ -325,7 +325,7 @@ class Producer(Transactional):
             if self._process.here and not self._closed and not self._host.inside:
                 self._end_work(timeout)
         finally:
-            super().close(max(1.0, deadline - self._host.now()))
+            self._run(self._calls.close(max(1.0, deadline - self._host.now())))
 
     @property
     def _left(self) -> bool:
@@ -356,7 +356,7 @@ class Producer(Transactional):
 
     def outcome_deadline(self, timeout: float | None) -> float:
         """Until when to wait for an outcome."""
-        return self._deadline(timeout, "delivery.timeout.ms")
+        return self._host.now() + self._calls.seconds(timeout, "delivery.timeout.ms")
 
     def await_outcome(
         self, completion: Completion[Any], deadline: float, of: ProducerBatch | int
@@ -405,7 +405,7 @@ class Producer(Transactional):
         known, and records needn't wait here for it.
         """
         name = topic_name("topic", name)
-        self._check_open()
+        self._calls.check_open()
         engine = self._engine
         engine.accumulator.check()
         topic = engine.early.topic(name)
@@ -428,8 +428,8 @@ class Producer(Transactional):
         """Put a record where its partition has no open batch with room, or isn't known yet; waits
         for memory, `max.block.ms` at most.
         """
-        self._check_open()
-        self._check_uninterrupted("send()")
+        self._calls.check_open()
+        self._calls.check_uninterrupted("send()")
         engine, host = self._engine, self._host
         if engine.ended is not None:
             raise engine.ended
@@ -472,7 +472,9 @@ class Producer(Transactional):
                 if owner is None and self._cannot_wait:
                     owner = CANNOT_WAIT
                     continue
-                deadline = deadline or self._deadline(None, "max.block.ms")
+                deadline = deadline or (
+                    self._host.now() + self._calls.seconds(None, "max.block.ms")
+                )
                 owner = object()
                 self._await_room(owner, size, deadline)
             if place.wake:
@@ -487,6 +489,10 @@ class Producer(Transactional):
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
+    @property
+    def _block_deadline(self) -> float:
+        return self._host.now() + self._calls.seconds(None, "max.block.ms")
+
     def _taken_early(
         self, record: EarlyRecord, deadline: float | None
     ) -> tuple[bool, float | None]:
@@ -497,7 +503,9 @@ class Producer(Transactional):
         early, host = self._engine.early, self._host
         try:
             while (taken := early.add(record, turn=self._cannot_wait)) is None:
-                deadline = deadline or self._deadline(None, "max.block.ms")
+                deadline = deadline or (
+                    self._host.now() + self._calls.seconds(None, "max.block.ms")
+                )
                 self._await_room(record, early.room(record), deadline)
             host.wake()
         except BaseException:  # interrupted, or the host can't begin: nobody will have its future
@@ -515,7 +523,7 @@ class Producer(Transactional):
     def _write(self, name: str, columns: SentColumns, delivery: ArrowDelivery) -> None:
         """Write one piece of Arrow data, waiting for memory as often as it has to."""
         engine, host = self._engine, self._host
-        self._check_open()
+        self._calls.check_open()
         if engine.ended is not None:
             raise engine.ended
         at = int(self._wall_clock() * 1000)

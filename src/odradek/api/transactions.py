@@ -174,7 +174,7 @@ class Transactional(Client[ProducerEngine]):
 
     @property
     def _transactions(self) -> TransactionManager:
-        self._check_open()
+        self._calls.check_open()
         if self._engine.transactions is None:
             raise IllegalStateError("this producer has no transactions: transactional.id isn't set")
         return self._engine.transactions

@@ -31,8 +31,8 @@ from odradek.common.events import Event
 from odradek.common.spellings import sealed
 
 if TYPE_CHECKING:
-    from odradek.api.explain import AddressExplanation, Explanation
     from odradek.clients.admin.reachability import Reachability
+    from odradek.clients.explain.explanation import AddressExplanation, Explanation
 
 STATUSES = {WELL: 0, OUT_OF_REACH: 1, PARTLY: 3}
 """Exit statuses; 2 is wrong use, as everywhere."""

@@ -15,8 +15,8 @@ from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.printable import printable
 
 if TYPE_CHECKING:
-    from odradek.api.explain import Explanation
     from odradek.clients.admin.reachability import TopicReach
+    from odradek.clients.explain.explanation import Explanation
 
 SHOWN = 10
 """Addresses, topics and partitions that are named; of the others there is their number."""

@@ -14,7 +14,7 @@ import pytest
 
 import odradek
 from odradek import Admin, Consumer, Producer, TopicPartition
-from odradek.api.base import checked_timeout
+from odradek.common.arguments import checked_timeout
 from odradek.common.errors import (
     ClientBrokenError,
     ClientClosedError,

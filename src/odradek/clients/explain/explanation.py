@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from odradek.api.explain_group import GroupExplanation, explain_group
-from odradek.api.explain_records import (
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.explain.explain_group import GroupExplanation, explain_group
+from odradek.clients.explain.explain_records import (
     LONG,
     RecordsExplanation,
     explain_records,
     explain_weaker,
 )
-from odradek.api.explain_transaction import TransactionExplanation, explain_transaction
-from odradek.api.explain_words import diagnosis, line, meaning
-from odradek.clients.client_engine import ClientEngine
+from odradek.clients.explain.explain_transaction import TransactionExplanation, explain_transaction
+from odradek.clients.explain.explain_words import diagnosis, line, meaning
 from odradek.clients.missing_topics import like_it
 from odradek.common.outage import BOOTSTRAP, KNOWN
 from odradek.common.printable import cleaned

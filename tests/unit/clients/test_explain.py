@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from odradek import Admin
-from odradek.api import explain as module
-from odradek.api import explain_words
-from odradek.api.explain import AddressExplanation, OutageExplanation
-from odradek.api.explain_words import diagnosis, line, meaning
+from odradek.clients.explain import explain_words
+from odradek.clients.explain import explanation as module
+from odradek.clients.explain.explain_words import diagnosis, line, meaning
+from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
 from odradek.common import errors
 from odradek.common.types import Address
 from odradek.record import PoolState

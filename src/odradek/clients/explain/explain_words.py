@@ -25,7 +25,7 @@ from odradek.common.errors import (
 )
 
 if TYPE_CHECKING:
-    from odradek.api.explain import AddressExplanation, OutageExplanation
+    from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
 
 SOON = 0.05
 """Seconds that would be shown as 0.0."""

@@ -1,0 +1,204 @@
+"""The caller's half of every client: calls that end in time, a new engine, closing in order.
+
+In: an engine that was just built, and its host. Out: `call`, which has a flow of the engine run to
+its end or to the caller's deadline; `close`. Must not: know what a flow does.
+R-RT-2: no public call outlives its timeout by more than 100 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.arguments import checked_timeout, function
+from odradek.common.config import Config
+from odradek.common.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    IllegalStateError,
+    KafkaError,
+)
+from odradek.common.events import Listener
+from odradek.network.flow import START, Flow, Wait
+from odradek.network.host import Host
+from odradek.network.sasl.mechanism import Mechanism
+
+E = TypeVar("E", bound=ClientEngine)
+T = TypeVar("T")
+
+API_TIMEOUT, BLOCK_TIMEOUT = "default.api.timeout.ms", "max.block.ms"
+"""The options that say how long a call may take."""
+GRACE = 0.02
+"""Seconds that a flow gets to raise its own, better error at the deadline."""
+EVENTS_TIMEOUT = 1.0
+"""Seconds that the last events get at `close`, at most."""
+
+
+class LeftOpen(Protocol):
+    """Who watches over a client that nobody may close; it doesn't know the calls."""
+
+    engine: ClientEngine
+
+    def closed(self) -> None:
+        """The client was closed in order."""
+
+
+class ClientCalls(Generic[E]):
+    """What all callers of one client share."""
+
+    def __init__(self, kind: str, config: Config, host: Host, build: Callable[[Host], E]) -> None:
+        """`kind`: the client's class, as its users know it; `build` makes an engine."""
+        self.kind = kind
+        self.config = config
+        self.host = host
+        self.engine: E = build(host)
+        self.closed = False
+        self.left_open: LeftOpen | None = None
+        self.close_events: list[Callable[[float], object]] = []
+        """Where events go: each is closed last, and has so many seconds."""
+        self._build = build
+        self._listeners: list[Listener] = []
+        self.engine.events.surface = host.surface
+
+    def use(self, mechanism: Mechanism | None) -> None:
+        """Authenticate by this from the first connection on."""
+        self.engine.network.mechanism = mechanism
+
+    def listen(self, listener: Listener) -> None:
+        """Hand each event to this one, too."""
+        function("listener", listener)
+        self._listeners.append(listener)
+        self.engine.events.listen(listener)
+
+    # Calls
+
+    def seconds(self, timeout: float | None, option: str = API_TIMEOUT) -> float:
+        """How long a call may take; `option` gives the timeout for None."""
+        return checked_timeout(self.config[option] if timeout is None else timeout)
+
+    def call(
+        self,
+        flow: Callable[[float], Flow[T]],
+        timeout: float | None,
+        what: str,
+        option: str = API_TIMEOUT,
+    ) -> CallerFlow[T]:
+        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
+
+        `what` says what the call waits for, in words that fit after "no … in time".
+        """
+        self.check_open()
+        seconds = self.seconds(timeout, option)
+        deadline = (yield START) + seconds
+        engine, host = self.engine, self.host
+        completion = engine.start(flow(deadline))
+        engine.track(completion, what, deadline)
+        try:
+            host.wake()
+            now = yield Wait((completion,), deadline + GRACE)
+        except BaseException:  # Ctrl-C, a fork, no descriptors: nobody waits for it any more
+            engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
+            raise
+        if not completion.done:
+            error = engine.overdue(what, now)
+            engine.cancel(completion, error)
+            host.wake()
+            yield Do(host.drive)
+            try:
+                raise error
+            finally:
+                del error, completion  # or the error holds this frame, which holds the error
+        ended = engine.ended
+        if isinstance(completion.error, AuthorizationError):
+            completion.error.of(engine.network.user)
+        if ended is not None and completion.error is ended:
+            raise ended.with_traceback(None)  # it is raised again by every later call
+        try:
+            return completion.result()
+        finally:
+            del completion
+
+    def check_open(self) -> None:
+        """Before anything is done, and before any lock is taken."""
+        if self.closed:
+            raise ClientClosedError(f"this {self.kind} is closed")
+        self.host.check()
+        if self.host.torn:
+            self._renew()
+
+    def check_here(self) -> None:
+        """Also a client that is closed hears of a fork, unless it had been closed before."""
+        if not self.closed:
+            self.host.check()
+
+    def check_free(self, what: str) -> None:
+        """The client is open, and this isn't amid something else of it."""
+        self.check_open()
+        self.check_uninterrupted(what)
+
+    def check_uninterrupted(self, what: str) -> None:
+        """Refuse what can't be done amid something else of this client, by its own caller."""
+        if self.host.interrupted:
+            raise IllegalStateError(
+                f"{what} was called by what has interrupted this {self.kind} amid "
+                "something else (a signal handler, a finaliser, a listener): call it later"
+            )
+
+    def _renew(self) -> None:
+        """Go on with a new engine: an exception from outside ended a step of the old one halfway.
+
+        The torn one is only read, and its flows are closed (R-HO-1). What is left of it is what its
+        user has done: listeners, an assignment, positions. Interrupted, this begins again at the
+        next call.
+        """
+        old, new = self.engine, self._build(self.host)
+        if old.ended is not None and not old.torn:
+            raise old.ended.with_traceback(None)  # not because of the interruption
+        new.events.surface = self.host.surface
+        new.network.mechanism = old.network.mechanism
+        new.metadata.cluster_id = old.metadata.cluster_id
+        for listener in self._listeners:
+            new.events.listen(listener)
+        self.carry_over(old, new)
+        old.let_go()
+        self.engine = new
+        if self.left_open is not None:
+            self.left_open.engine = new
+        self.host.renew(new)
+
+    def carry_over(self, old: E, new: E) -> None:
+        """Give a new engine what the user told the old one."""
+
+    # The end
+
+    def close(self, timeout: float) -> CallerFlow[None]:
+        """Close all connections, within `timeout` seconds; again does no harm."""
+        host = self.host
+        deadline = checked_timeout(timeout) + (yield START)
+        host.surfacing = False
+        if not self.closed:
+            self.closed = True
+            if self.left_open is not None:
+                self.left_open.closed()
+            self.engine.shut()
+        now = yield Do(lambda: host.close(deadline))
+        for close in self.close_events:
+            left = min(EVENTS_TIMEOUT, max(0.0, deadline - now))
+            now = yield Do(lambda close=close, left=left: close(left))  # type: ignore[misc]
+        host.surfacing = True
+        if not host.forked:
+            host.check()
+
+    def noting(self, error: BaseException, close: Callable[[], object]) -> None:
+        """Close after an error, which is what its caller has to hear of, and soon."""
+        try:
+            close()
+        except KafkaError as another:
+            error.add_note(f"close() failed as well: {type(another).__name__}: {another}")
+
+    def __repr__(self) -> str:
+        servers = ",".join(str(a) for a in self.config["bootstrap.servers"])
+        state = " closed" if self.closed else ""
+        return f"<{self.kind} {self.config['client.id']} of {servers}{state}>"
