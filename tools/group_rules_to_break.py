@@ -35,7 +35,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "the way back to committed offsets leads elsewhere",
         "R-GR-1",
-        "api/assigned_consumer.py",
+        "clients/calls/consumer_calls.py",
         "request_reset(chosen, COMMITTED)",
         "request_reset(chosen, EARLIEST)",
         f"{HABITS}::test_the_way_back_to_what_is_committed",

@@ -8,17 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from odradek.api.group_consumer import GroupConsumer
-from odradek.clients.consumer.partition_arguments import (
-    ends,
-    one_partition,
-    place,
-    places,
-    some_or_all,
-    some_partitions,
-    these_partitions,
-)
+from odradek.clients.consumer.partition_arguments import one_partition, these_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
-from odradek.clients.consumer.subscription_state import COMMITTED, EARLIEST, LATEST
+from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.common.types import TopicPartition
 
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp
@@ -45,13 +37,7 @@ class AssignedConsumer(GroupConsumer):
         the end where there is none (KIP-1106). With a `group.id` it starts at what the group has
         committed, where it has.
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("assign()")
-        starts = places(partitions) if isinstance(partitions, Mapping) else None
-        chosen = some_partitions(partitions) if starts is None else list(starts)
-        self._engine.assign(chosen, ends(until), starts)
-        if self._engine.group is not None:
-            self._host.wake()
+        self._calls.assign(partitions, until)
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are assigned."""
@@ -68,25 +54,15 @@ class AssignedConsumer(GroupConsumer):
         What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
         then tells whether the log still has what stood before (KIP-320).
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("seek()")
-        tp, where = one_partition(tp), place("offset", offset)
-        with self._engine.lock:
-            self._engine.subscription.seek(tp, *where)
+        self._calls.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first offset that is there (None: all assigned); looked up by `poll`."""
-        self._calls.check_open()
-        self._calls.check_uninterrupted("seek_to_beginning()")
-        with self._engine.lock:
-            self._engine.subscription.request_reset(some_or_all(partitions), EARLIEST)
+        self._calls.reset(partitions, EARLIEST, "seek_to_beginning()")
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
-        self._calls.check_open()
-        self._calls.check_uninterrupted("seek_to_end()")
-        with self._engine.lock:
-            self._engine.subscription.request_reset(some_or_all(partitions), LATEST)
+        self._calls.reset(partitions, LATEST, "seek_to_end()")
 
     def seek_to_committed(
         self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
@@ -105,13 +81,7 @@ class AssignedConsumer(GroupConsumer):
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         ... # and where that raises: consumer.seek_to_committed()
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("seek_to_committed()")
-        self._group("seek_to_committed()")
-        chosen = some_or_all(partitions)
-        with self._engine.lock:
-            self._engine.subscription.request_reset(chosen, COMMITTED)
-        self._call(lambda d: self._engine.positions(chosen, d), timeout, "committed positions")
+        self._run(self._calls.seek_to_committed(partitions, timeout))
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record that `poll` will hand out.
@@ -119,13 +89,7 @@ class AssignedConsumer(GroupConsumer):
         It moves when records are handed out, and by nothing else. Waits for a lookup where there is
         no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
         """
-        tp = one_partition(tp)
-        known = self._engine.subscription.position(tp)
-        if known is not None:
-            return known
-        return self._call(
-            lambda deadline: self._engine.position(tp, deadline), timeout, f"position of {tp}"
-        )
+        return self._run(self._calls.position(tp, timeout))
 
     def lag(self, tp: TopicPartition) -> int | None:
         """How far the position is from the end of the log: offsets that are still to be read.
@@ -143,20 +107,8 @@ class AssignedConsumer(GroupConsumer):
         May be called at any place, by signal handlers and listeners too: what a `poll` is about to
         hand out that was interrupted by it is handed out still.
         """
-        self._pause(these_partitions(partitions), paused=True)
+        self._calls.pause(these_partitions(partitions), paused=True)
 
     def resume(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again; may be called at any place, as `pause`."""
-        self._pause(these_partitions(partitions), paused=False)
-
-    def _pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        self._calls.check_open()
-        engine = self._engine
-        if self._host.interrupted:  # this very thread is amid the state that this would change
-            for partition in partitions:
-                engine.subscription.get(partition)
-            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
-            self._host.wake()
-            return
-        with engine.lock:
-            engine.subscription.pause(partitions, paused=paused)
+        self._calls.pause(these_partitions(partitions), paused=False)

@@ -24,7 +24,7 @@ from odradek.common.habits import missing_method
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
-from odradek.runtime.caller import carried_out
+from odradek.runtime.hosts.caller import carried_out
 
 if TYPE_CHECKING:
     from odradek.api.event_topic import EventTopic

@@ -6,13 +6,13 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.api.assigned_consumer import AssignedConsumer
 from odradek.api.properties import Settings, settings
+from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.offsets import BEGINNING, END
@@ -20,21 +20,13 @@ from odradek.clients.consumer.partition_arguments import some_partitions, some_t
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import (
-    IN_SECONDS,
-    checked_timeout,
     flag,
-    looks_like_milliseconds,
     names,
-    text,
     topic_name,
-    whole_number,
 )
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import (
-    AuthorizationError,
     ConfigurationError,
-    KafkaTimeoutError,
-    WakeupError,
 )
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
@@ -44,8 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.record.columns import Layout
-
-logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
 
@@ -100,7 +90,6 @@ class Consumer(AssignedConsumer):
         settled = Config(CONSUMER, config, **keywords)
         self._background = flag("background", background)
         self._reader = OneReader()
-        self._seconds_noted = False
         super().__init__(
             settled,
             _host,
@@ -111,7 +100,7 @@ class Consumer(AssignedConsumer):
                 wall_clock=host.wall_clock,
                 hint=_metadata_hint,
             ),
-            ConsumerCalls,
+            partial(ConsumerCalls, reader=self._reader),
         )
 
     def _usual_host(self) -> Host:
@@ -142,14 +131,8 @@ class Consumer(AssignedConsumer):
         records; `ClientClosedError` where another thread closes the consumer meanwhile;
         `WakeupError` after `wakeup()`.
         """
-        if timeout_ms is not None:
-            timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
-        else:
-            self._note_seconds(timeout)
-        most = self._config["max.poll.records"] if max_records is None else max_records
-        most = whole_number("max_records", most, 1)
-        found = self._next(timeout, lambda now: self._engine.delivery.records(most, now))
-        self._engine.delivery.handed_over()
+        found = self._read(self._calls.poll(timeout, max_records, timeout_ms))
+        self._calls.handed_over()
         return found or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
@@ -159,20 +142,11 @@ class Consumer(AssignedConsumer):
         `pause` and `assign` act at the next record. Without a timeout it waits as long as it takes.
         Raises what `poll` raises; a new iterator goes on behind it.
         """
-        seconds = math.inf if timeout is None else timeout
-        now, each = self._host.now, self._reader.each
-        while found := self._next(seconds, lambda now: self._engine.delivery.iterated(now)):
-            self._engine.delivery.handed_over()
-            group = self._engine.group
-            if group is None:
-                yield from each(found, "records()")
-                continue
-            waiting = group.turns.waiting
-            for record in each(found, "records()"):
-                yield record
-                group.asked_at = now()  # each one counts for max.poll.interval.ms
-                if waiting:
-                    break
+        return self._reader.records(
+            lambda: self._read(self._calls.iterated(timeout)),
+            self._calls.handed_over,
+            *(self._calls.given, self._host.now),
+        )
 
     __iter__ = records
 
@@ -203,9 +177,8 @@ class Consumer(AssignedConsumer):
         and about 131,072 rows. Raises what `poll` raises, and `ArrowSchemaError` for a column or
         layout that isn't there.
         """
-        self._note_seconds(timeout)
-        batch = self._next(timeout, self._arrow(columns, include_headers, layout))
-        self._engine.delivery.handed_over()
+        batch = self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
+        self._calls.handed_over()
         return batch
 
     def batches(
@@ -226,12 +199,8 @@ class Consumer(AssignedConsumer):
         >>> for batch in consumer.batches(timeout=5.0):  # doctest: +SKIP
         ...     total += batch.num_rows
         """
-        seconds = math.inf if timeout is None else timeout
-        take = self._arrow(columns, include_headers, layout)
-        while (batch := self._next(seconds, take)) is not None:
-            self._engine.delivery.handed_over()
-            yield batch
-            del batch
+        batches = self._calls.batches(timeout, columns, include_headers, layout)
+        yield from self._reader.batches(lambda: self._read(batches()), self._calls.handed_over)
 
     def wakeup(self) -> None:
         """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
@@ -243,81 +212,11 @@ class Consumer(AssignedConsumer):
 
         >>> signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())  # doctest: +SKIP
         """
-        if not self._closed:
-            self._reader.wake()
-            self._engine.rouse()
-            self._host.wake()
+        self._calls.wakeup()
 
-    def _arrow(
-        self, columns: Any, include_headers: Any, layout: Any
-    ) -> Callable[[float], pa.RecordBatch | None]:
-        """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
-        chosen = None if columns is None else names("columns", columns, "columns' names")
-        with_headers = flag("include_headers", include_headers)
-        kind = cast("Layout", text("layout", layout))
-        self._engine.delivery.arrow_columns(chosen, with_headers, kind)
-        return lambda now: self._engine.delivery.arrow(chosen, with_headers, kind, now)
-
-    def _note_seconds(self, timeout: Any) -> None:
-        """Say once what a timeout means that was probably meant in milliseconds."""
-        if not self._seconds_noted and looks_like_milliseconds(timeout):
-            self._seconds_noted = True
-            logger.warning(IN_SECONDS, timeout, timeout, timeout)
-
-    def _next(self, timeout: float, take: Callable[[float], T]) -> T | None:
-        """What `take` makes of the next records; waits for some, at most `timeout` seconds.
-
-        It may make nothing of what came (markers, aborted transactions): then it goes on waiting.
-        """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("poll()")
-        engine, host = self._engine, self._host
-        deadline = self._host.now() + self._calls.seconds(timeout)
-        delivery, group = engine.delivery, engine.group
-        claim = self._reader.claim("poll()", group.turns.running if group else None)
-        try:
-            delivery.take_back()
-            if group is not None and group.entered(host.now()):
-                host.wake()
-            if delivery.ready:
-                if engine.fetcher.made_room():
-                    host.wake()
-                host.drive()  # the next fetch goes out while the caller works on what is here
-            while True:
-                if self._reader.woken:
-                    self._reader.woken = False
-                    raise WakeupError("wakeup() was called")
-                if group is not None:
-                    group.take_turns(host.now, host.wake)
-                if not delivery.ready:
-                    if not self._wait(max(0.0, deadline - host.now())):
-                        return None
-                    if group is not None and group.calls:
-                        continue
-                found = take(host.now())
-                if found:
-                    return found
-                # Markers and aborted transactions: nobody works on them, so they are through with.
-                if group is not None and group.entered(host.now()):
-                    host.wake()
-        except BaseException as error:
-            delivery.take_back()
-            if isinstance(error, AuthorizationError):
-                error.of(engine.network.user)
-            raise
-        finally:
-            if group is not None:
-                group.left(host.now())
-            self._reader.leave(claim)
-
-    def _wait(self, seconds: float) -> bool:
-        """Wait for something to hand out, or to call; a thread that is late brings nothing."""
-        try:
-            return self._call(self._engine.data, seconds, "records")
-        except KafkaTimeoutError:
-            if self._engine.unavailable_until() <= self._host.now():
-                raise
-            return False
+    def _read(self, flow: CallerFlow[T]) -> T:
+        """Carry out a call that hands out records: one thread at a time does."""
+        return self._reader.inside("poll()", self._calls.callback, lambda: self._run(flow))
 
     # Offsets
 

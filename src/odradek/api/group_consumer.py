@@ -1,52 +1,33 @@
 """The group's half of the consumer as users see it: subscriptions and commits.
 
-In: topics, callbacks, offsets. Out: the group's answers. The engine's `ConsumerGroup` decides; here
-calls wait for it, and callbacks are given their consumer. Must not: decide anything.
+In: topics, callbacks, offsets. Out: the group's answers. Must not: decide anything; the engine's
+`ConsumerGroup` and `clients/calls` do.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from odradek.api.base import CLOSE_TIMEOUT, Client
+from odradek.clients.calls.consumer_calls import ConsumerCalls
+from odradek.clients.calls.group_calls import RebalanceCallback as Callback
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
-from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
-from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener, Listeners
-from odradek.clients.consumer.group.subscribe_arguments import (
-    callbacks,
-    listener_methods,
-    pattern_to_subscribe,
-    topics_to_subscribe,
-)
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
 )
-from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
-from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
+from odradek.common.errors import KafkaError
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-logger = logging.getLogger("odradek.consumer")
-
-LEAVING_GRACE = 0.05
-"""Seconds beyond the deadline, for what needs no broker."""
-
-Callback = Callable[[Any, list[TopicPartition]], object]
-"""A rebalance callback: the consumer, and the partitions that it is about."""
 
 
 class RebalanceListener(Protocol):
@@ -58,6 +39,8 @@ class RebalanceListener(Protocol):
 
 class GroupConsumer(Client[ConsumerEngine]):
     """Base of `Consumer`; not made directly."""
+
+    _calls: ConsumerCalls
 
     @with_keywords
     def subscribe(
@@ -104,31 +87,8 @@ class GroupConsumer(Client[ConsumerEngine]):
         What the group refuses (`GroupAuthorizationError`, `FencedInstanceIdError`,
         `InconsistentGroupProtocolError` …) is raised by the calls that ask for records.
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("subscribe()")
-        group = self._group("subscribe()")
-        names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
-        calls = callbacks(
-            {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        )
-        if listener is not None and any(v is not None for v in calls):
-            raise IllegalStateError("subscribe() takes a listener or callbacks, not both")
-        if listener is not None:
-            listeners = Listeners(*listener_methods(listener))
-        else:
-            listeners = Listeners(*(self._with_consumer(v) for v in calls))
-        if not group.subscribed and self._engine.subscription.partitions:
-            raise IllegalStateError("subscribe() and assign() exclude each other: assign([]) first")
-        with self._engine.lock:
-            group.subscribe(names, pattern, listeners, self._host.now())
-        self._host.wake()
-        self._host.drive()
-
-    def _with_consumer(self, callback: Callback | None) -> Listener | None:
-        if callback is None:
-            return None
-        this = ref(self)  # a consumer that was dropped isn't kept by its own callbacks
-        return lambda partitions: callback(this(), partitions)
+        named = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        self._run(self._calls.subscribe(topics, pattern, listener, named, ref(self)))
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Give everything back and leave the group; `assign` or `subscribe` may follow.
@@ -137,19 +97,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         `on_revoked`. Ends within `timeout` (default `default.api.timeout.ms`), even where the
         group can't be reached.
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("unsubscribe()")
-        engine, deadline = self._engine, self._host.now() + self._calls.seconds(timeout)
-        group = engine.group
-        if group is None or not group.subscribed:
-            engine.assign((), None)
-            self._host.wake()
-            self._host.drive()
-            if group is not None and group.commits.open and group.turns.running is None:
-                self._run_turns(group, engine.start(group.settle(deadline)), deadline)
-            return
-        group.turns.check("unsubscribe()")
-        self._leave(group, deadline, through=True)
+        self._run(self._calls.unsubscribe(timeout))
 
     def subscription(self) -> set[str]:
         """The subscribed topics; with a pattern of a classic group those that match now."""
@@ -163,19 +111,11 @@ class GroupConsumer(Client[ConsumerEngine]):
         if it has joined again: brokers refuse its offsets then, as others read its partitions.
         """
         self._calls.check_open()
-        return self._group("group_metadata()").metadata()
+        return self._calls.group("group_metadata()").metadata()
 
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Have the group divide its partitions anew, soon (KIP-568); returns at once."""
-        self._calls.check_open()
-        group = self._group("enforce_rebalance()")
-        membership = group.membership
-        if membership is None:
-            raise IllegalStateError("enforce_rebalance() needs subscribe()")
-        why = "" if reason is None else text("reason", reason)
-        why = why or "enforce_rebalance() was called"
-        self._engine.post(lambda now: membership.rejoin(why, now))
-        self._host.wake()
+        self._calls.enforce_rebalance(reason)
 
     # Commits
 
@@ -215,12 +155,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         right is missing, `OffsetMetadataTooLargeError` …, and `KafkaTimeoutError` after `timeout`
         seconds (default `default.api.timeout.ms`).
         """
-        group = self._group("commit()")
-        chosen = None if offsets is None else offsets_to_commit(offsets)
-        try:
-            return self._call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
-        finally:
-            group.tell_of_commits(self._host.wake)
+        return self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
         self,
@@ -240,18 +175,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         It is called exactly once, also if the client ends; a client that has ended raises here.
         Without one a failure is logged. Commits go out in the order of their calls.
         """
-        self._calls.check_open()
-        self._calls.check_uninterrupted("commit_async()")
-        group, engine = self._group("commit_async()"), self._engine
-        callback = some_function("callback", callback)
-        if engine.ended is not None:
-            raise engine.ended.with_traceback(None)
-        deadline = self._host.now() + self._calls.seconds(None)
-        with engine.lock:
-            chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
-            engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
-        self._host.wake()
-        self._host.drive()
+        self._run(self._calls.commit_async(offsets, callback))
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout: float | None = None
@@ -261,7 +185,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         With `isolation.level=read_committed` it waits for open transactions that have sent offsets
         to the group (KIP-447).
         """
-        group = self._group("committed()")
+        group = self._calls.group("committed()")
         wanted = some_partitions(partitions)
         return self._call(
             lambda d: group.commits.stored.fetch(wanted, d), timeout, "committed offsets"
@@ -282,34 +206,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         may be back within `session.timeout.ms` and find its partitions. What can't be done in time
         is logged. May be called twice; later calls of other methods raise `ClientClosedError`.
         """
-        self._close(timeout, through=True)
-
-    def _close(self, timeout: float, *, through: bool) -> None:
-        """`through`: the application is done with what it was handed."""
-        deadline = self._host.now() + checked_timeout(timeout)
-        group, alone = self._engine.group, self._host.interrupted
-        if group is not None and not self._closed and not self._host.forked:
-            self._calls.check_uninterrupted("close()")
-        self._host.surfacing = False
-        try:
-            if not self._closed and group is not None and not self._host.forked:
-                with suppress(ClientForkedError):  # the member is the parent's
-                    try:
-                        if self._engine.ended is None:
-                            self._leave(group, deadline, through=through)
-                    finally:
-                        self._tell_the_rest(group)
-            open_still = not (self._closed or alone or self._host.forked or self._host.torn)
-            sessions = self._engine.fetcher.halt() if open_still else ()
-            if sessions and self._engine.ended is None:
-                patience = min(CLOSING_PATIENCE, max(0.0, deadline - self._host.now()))
-                with suppress(KafkaError):
-                    self._call(
-                        lambda d: close_sessions(self._engine, sessions, d), patience, "goodbyes"
-                    )
-        finally:
-            left = max(0.0, deadline - self._host.now())
-            self._run(self._calls.close(min(FOREVER, left)))
+        self._run(self._calls.close(timeout))
 
     def __exit__(
         self,
@@ -317,50 +214,4 @@ class GroupConsumer(Client[ConsumerEngine]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close(CLOSE_TIMEOUT, through=error is None)
-
-    def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> None:
-        """Run the leaving, with its callbacks, in this thread."""
-        engine = self._engine
-        if through:
-            with engine.lock:
-                engine.subscription.note_consumed()
-        end = engine.start(group.leave(deadline))
-        try:
-            self._run_turns(group, end, deadline)
-        finally:
-            if not end.done:
-                logger.warning("group %s wasn't left in time", group.group_id)
-
-    def _run_turns(self, group: ConsumerGroup, end: Completion[None], deadline: float) -> None:
-        """Run callbacks in this thread until something has ended; then raise what they raised."""
-        host, until = self._host, deadline + LEAVING_GRACE
-        failure: Exception | None = None
-        with suppress(KafkaError):  # the time is up, or the client has ended
-            while self._call(
-                lambda _: group.turn_or(end, until), max(0.0, until - host.now()), "leaving"
-            ):
-                try:
-                    group.call_back(host.now, host.wake)
-                except Exception as error:
-                    failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def _tell_the_rest(self, group: ConsumerGroup) -> None:
-        """Each callback of `commit_async` is called once: also if the time is up, or the client
-        has ended. What it begins now would end for nobody, so that is refused.
-        """
-        with self._engine.lock:
-            group.commits.closed = True
-            group.commits.give_up(self._host.now())
-        try:
-            group.tell_of_commits(self._host.wake)
-        except KafkaError as error:
-            logger.debug("group %s: a commit's callback: %s", group.group_id, error)
-
-    def _group(self, what: str) -> ConsumerGroup:
-        group = self._engine.group
-        if group is None:
-            raise IllegalStateError(f"{what} needs a group.id (without one: assign() and seek())")
-        return group
+        self._run(self._calls.close(CLOSE_TIMEOUT, through=error is None))

@@ -1,9 +1,10 @@
 """Flows that run in the caller, and not in the engine's step.
 
 Such a flow yields what its caller has to do for it, and gets the time back: a `Wait` for one
-completion, at most until a deadline; `START`, for the time alone; or a `Do`. What goes wrong
-meanwhile is thrown into the flow. Whoever carries it out closes it at the end, whatever happens: a
-flow that is left gets `GeneratorExit` where it stands, and then it may tidy up, but not wait.
+completion, at most until a deadline; `START`, for the time alone; `DUE`, for what can be done now;
+or a `Do`. What goes wrong meanwhile is thrown into the flow. Whoever carries it out closes it at
+the end, whatever happens: a flow that is left gets `GeneratorExit` where it stands, and then it may
+tidy up, but not wait.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from odradek.network.flow import Wait
 
 T = TypeVar("T")
 
+DUE = Wait((), 0.0)
+"""Let the client do what is due now, without waiting."""
+
 
 class Do(NamedTuple):
-    """Something that may take its time: a user's callback, or the host's own work."""
+    """Something that may take its time: a user's callback, or the end of the host."""
 
     action: Callable[[], object]
 
@@ -26,13 +30,14 @@ CallerFlow = Generator[Wait | Do, float, T]
 """Yields what its caller has to do, gets `now` back, returns the call's result."""
 
 
-def whatever_happens(first: CallerFlow[object], last: Callable[[], CallerFlow[T]]) -> CallerFlow[T]:
+def whatever_happens(first: CallerFlow[T], last: Callable[[], CallerFlow[object]]) -> CallerFlow[T]:
     """A flow, and then another one, also where the first fails; then its error comes out."""
     try:
-        yield from first
+        result = yield from first
     except GeneratorExit:  # it is left, and nobody carries out the other one
         raise
     except BaseException:
         yield from last()
         raise
-    return (yield from last())
+    yield from last()
+    return result

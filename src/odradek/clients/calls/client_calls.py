@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
@@ -105,7 +105,7 @@ class ClientCalls(Generic[E]):
             error = engine.overdue(what, now)
             engine.cancel(completion, error)
             host.wake()
-            yield Do(host.drive)
+            yield DUE
             try:
                 raise error
             finally:

@@ -1,14 +1,275 @@
-"""The caller's half of a consumer."""
+"""The caller's half of a consumer: what is read, and from where.
+
+In: assignments, positions, timeouts. Out: flows that run in the caller: they wait for records, run
+the callbacks that are due before them, and decode. Must not: hand anything out; whoever carries a
+flow out does (`handed_over`), as the last thing before its caller has it.
+"""
 
 from __future__ import annotations
 
-from odradek.clients.calls.client_calls import ClientCalls
+import logging
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from odradek.clients.calls.caller_flow import DUE, CallerFlow
+from odradek.clients.calls.group_calls import GroupCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.partition_arguments import (
+    ends,
+    one_partition,
+    place,
+    places,
+    some_or_all,
+    some_partitions,
+)
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.consumer.subscription_state import COMMITTED
+from odradek.common.arguments import (
+    IN_SECONDS,
+    checked_timeout,
+    flag,
+    looks_like_milliseconds,
+    names,
+    text,
+    whole_number,
+)
+from odradek.common.config import Config
+from odradek.common.errors import AuthorizationError, KafkaTimeoutError, WakeupError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START
+from odradek.network.host import Host
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.record.columns import Layout
+
+logger = logging.getLogger("odradek.consumer")
+
+T = TypeVar("T")
 
 
-class ConsumerCalls(ClientCalls[ConsumerEngine]):
+class Reader(Protocol):
+    """Who asks for records; a host's callers have one of their kind."""
+
+    woken: bool
+    """Whoever asks, or asks next, is to leave empty-handed."""
+
+    def wake(self) -> None:
+        """Set `woken`, and have iterations end before their next record."""
+
+
+class ConsumerCalls(GroupCalls):
     """What the callers of one consumer share."""
+
+    def __init__(
+        self,
+        kind: str,
+        config: Config,
+        host: Host,
+        build: Callable[[Host], ConsumerEngine],
+        reader: Reader,
+    ) -> None:
+        super().__init__(kind, config, host, build)
+        self._reader = reader
+        self._seconds_noted = False
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
         """Assignment, positions and pauses are the user's."""
         new.take_over(old.subscription)
+
+    # Reading
+
+    @property
+    def callback(self) -> str | None:
+        """Which of the user's functions runs just now."""
+        return None if self.engine.group is None else self.engine.group.turns.running
+
+    def poll(
+        self, timeout: float, max_records: int | None = None, timeout_ms: float | None = None
+    ) -> CallerFlow[list[ConsumerRecord] | None]:
+        """The next records, at most so many; none after `timeout` seconds."""
+        if timeout_ms is not None:
+            timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
+        else:
+            self._note_seconds(timeout)
+        most = self.config["max.poll.records"] if max_records is None else max_records
+        most = whole_number("max_records", most, 1)
+        return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
+
+    def iterated(self, timeout: float | None) -> CallerFlow[Iterator[ConsumerRecord] | None]:
+        """The next records of a loop; the position moves with each of them."""
+        seconds = math.inf if timeout is None else timeout
+        return self._read(seconds, lambda now: self.engine.delivery.iterated(now))
+
+    def poll_arrow(
+        self, timeout: float, columns: Any, include_headers: Any, layout: Any
+    ) -> CallerFlow[pa.RecordBatch | None]:
+        """The next Arrow batch; None after `timeout` seconds."""
+        self._note_seconds(timeout)
+        return self._read(timeout, self._arrow(columns, include_headers, layout))
+
+    def batches(
+        self, timeout: float | None, columns: Any, include_headers: Any, layout: Any
+    ) -> Callable[[], CallerFlow[pa.RecordBatch | None]]:
+        """What a loop over Arrow batches asks for again and again."""
+        seconds = math.inf if timeout is None else timeout
+        take = self._arrow(columns, include_headers, layout)
+        return lambda: self._read(seconds, take)
+
+    def handed_over(self) -> None:
+        """The caller has what it was given: positions are after it."""
+        self.engine.delivery.handed_over()
+
+    def given(self) -> Callable[[float], bool] | None:
+        """What a loop over records tells the time after each of them, and whether to stop then."""
+        return None if self.engine.group is None else self.engine.group.given
+
+    def wakeup(self) -> None:
+        """End a call that waits for records, or else the next one."""
+        if not self.closed:
+            self._reader.wake()
+            self.engine.rouse()
+            self.host.wake()
+
+    def _arrow(
+        self, columns: Any, include_headers: Any, layout: Any
+    ) -> Callable[[float], pa.RecordBatch | None]:
+        """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
+        chosen = None if columns is None else names("columns", columns, "columns' names")
+        with_headers = flag("include_headers", include_headers)
+        kind = cast("Layout", text("layout", layout))
+        self.engine.delivery.arrow_columns(chosen, with_headers, kind)
+        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, now)
+
+    def _note_seconds(self, timeout: Any) -> None:
+        """Say once what a timeout means that was probably meant in milliseconds."""
+        if not self._seconds_noted and looks_like_milliseconds(timeout):
+            self._seconds_noted = True
+            logger.warning(IN_SECONDS, timeout, timeout, timeout)
+
+    def _read(self, timeout: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
+        """What `take` makes of the next records; waits for some, at most `timeout` seconds."""
+        self.check_free("poll()")
+        return self._reading(self.seconds(timeout), take)
+
+    def _reading(self, seconds: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
+        engine, host = self.engine, self.host
+        delivery, group = engine.delivery, engine.group
+        now = yield START
+        deadline = now + seconds
+        try:
+            delivery.take_back()
+            if group is not None and group.entered(now):
+                host.wake()
+            if delivery.ready:
+                if engine.fetcher.made_room():
+                    host.wake()
+                yield DUE  # the next fetch goes out while the caller works on what is here
+            found = yield from self._found(deadline, take)
+            now = yield START
+        except BaseException as error:
+            delivery.take_back()
+            if isinstance(error, AuthorizationError):
+                error.of(engine.network.user)
+            if group is not None:
+                left = isinstance(error, GeneratorExit)  # by its caller, who doesn't tell the time
+                group.left(max(now, engine.now) if left else (yield START))
+            raise
+        if group is not None:
+            group.left(now)
+        return found
+
+    def _found(self, deadline: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
+        """It may make nothing of what came (markers, aborted transactions): then it waits on."""
+        engine, host, reader = self.engine, self.host, self._reader
+        delivery, group = engine.delivery, engine.group
+        while True:
+            now = yield START
+            if reader.woken:
+                reader.woken = False
+                raise WakeupError("wakeup() was called")
+            if group is not None:
+                yield from group.take_turns(now, host.wake)
+            if not delivery.ready:
+                if not (yield from self._waited(deadline)):
+                    return None
+                if group is not None and group.calls:
+                    continue
+            found = take((yield START))
+            if found:
+                return found
+            # Markers and aborted transactions: nobody works on them, so they are through with.
+            if group is not None and group.entered((yield START)):
+                host.wake()
+
+    def _waited(self, deadline: float) -> CallerFlow[bool]:
+        """Wait for something to hand out, or to call; a host that is late brings nothing."""
+        seconds = max(0.0, deadline - (yield START))
+        try:
+            return (yield from self.call(self.engine.data, seconds, "records"))
+        except KafkaTimeoutError:
+            if self.engine.unavailable_until() <= (yield START):
+                raise
+            return False
+
+    # Assignments and positions
+
+    def assign(self, partitions: Any, until: Mapping[TopicPartition, int] | None) -> None:
+        """Read these partitions from now on, and no others."""
+        self.check_free("assign()")
+        starts = places(partitions) if isinstance(partitions, Mapping) else None
+        chosen = some_partitions(partitions) if starts is None else list(starts)
+        self.engine.assign(chosen, ends(until), starts)
+        if self.engine.group is not None:
+            self.host.wake()
+
+    def seek(self, partition: TopicPartition, offset: Any) -> None:
+        """Go on reading a partition at an offset."""
+        self.check_free("seek()")
+        chosen, where = one_partition(partition), place("offset", offset)
+        with self.engine.lock:
+            self.engine.subscription.seek(chosen, *where)
+
+    def reset(self, partitions: Collection[TopicPartition] | None, to: str, what: str) -> None:
+        """Have positions looked up: the beginning, the end."""
+        self.check_free(what)
+        with self.engine.lock:
+            self.engine.subscription.request_reset(some_or_all(partitions), to)
+
+    def seek_to_committed(
+        self, partitions: Collection[TopicPartition] | None, timeout: float | None
+    ) -> CallerFlow[None]:
+        """Go back to what the group has committed, and wait until it is known."""
+        self.check_free("seek_to_committed()")
+        self.group("seek_to_committed()")
+        chosen = some_or_all(partitions)
+        with self.engine.lock:
+            self.engine.subscription.request_reset(chosen, COMMITTED)
+        return self.call(lambda d: self.engine.positions(chosen, d), timeout, "committed positions")
+
+    def position(self, partition: TopicPartition, timeout: float | None) -> CallerFlow[int]:
+        """The offset of the next record; waits where there is no position yet."""
+        chosen = one_partition(partition)
+        known = self.engine.subscription.position(chosen)
+        if known is not None:
+            return known
+        return (
+            yield from self.call(
+                lambda d: self.engine.position(chosen, d), timeout, f"position of {chosen}"
+            )
+        )
+
+    def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
+        """Hold partitions back, or no longer; at any place."""
+        self.check_open()
+        engine = self.engine
+        if self.host.interrupted:  # this very caller is amid the state that this would change
+            for partition in partitions:
+                engine.subscription.get(partition)
+            engine.post(lambda _: engine.pause_those_left(partitions, paused=paused))
+            self.host.wake()
+            return
+        with engine.lock:
+            engine.subscription.pause(partitions, paused=paused)

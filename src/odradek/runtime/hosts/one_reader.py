@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TypeVar
 
@@ -86,6 +86,44 @@ class OneReader:
         """Go out."""
         if self._held is claim:
             self._held = None
+
+    def inside(self, what: str, callback: str | None, run: Callable[[], T]) -> T:
+        """Run a call as the one that is inside."""
+        claim = self.claim(what, callback)
+        try:
+            return run()
+        finally:
+            self.leave(claim)
+
+    def records(
+        self,
+        more: Callable[[], Iterator[T] | None],
+        handed_over: Callable[[], None],
+        given: Callable[[], Callable[[float], bool] | None],
+        now: Callable[[], float],
+    ) -> Iterator[T]:
+        """Iterate over records until there are no more; `given` hears of each, where it wants to.
+
+        It says whether something comes before the next one.
+        """
+        while found := more():
+            handed_over()
+            tell = given()
+            if tell is None:
+                yield from self.each(found, "records()")
+                continue
+            for record in self.each(found, "records()"):
+                yield record
+                if tell(now()):
+                    break
+
+    @staticmethod
+    def batches(more: Callable[[], T | None], handed_over: Callable[[], None]) -> Iterator[T]:
+        """Iterate over what is large: each is let go before the next one is asked for."""
+        while (one := more()) is not None:
+            handed_over()
+            yield one
+            del one
 
     def each(self, found: Iterator[T], what: str) -> Iterator[T]:
         """Iterate as one who goes in for each of them; outside in between.

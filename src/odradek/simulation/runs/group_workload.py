@@ -1,39 +1,46 @@
 """Members of a simulated group: applications that poll, work, commit, stop for a while, leave, die.
 
-In: a client of a schedule, a stage, the group's books. Out: calls on consumer engines as the facade
-makes them, in virtual time. Must not: cause faults, or decide what is right.
+In: a client of a schedule, a stage, the group's books. Out: a consumer's calls, in virtual time.
+Must not: cause faults, or decide what is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from weakref import ref
 
+from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listeners
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion, Flow
+from odradek.network.flow import Flow
 from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.habits import Habits
-from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC, Driver
 from odradek.simulation.world.link import Mode
 
-LEAVE_TIMEOUT = 10.0
-LEAVING_GRACE = 0.5
-"""Seconds for the callbacks at the end of a leave that ran out of time, as the facade has them."""
+LEAVE_TIMEOUT, COMMIT_TIMEOUT = 10.0, 3.0
 
 
 class ApplicationError(Exception):
     """What a callback raises."""
+
+
+class NobodyWakes:
+    """Nobody calls `wakeup()` here."""
+
+    woken = False
+
+    def wake(self) -> None:
+        """It would end a poll."""
 
 
 class MemberDriver(Driver):
@@ -70,9 +77,21 @@ class MemberDriver(Driver):
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
 
+    @property
+    def caller(self) -> Caller:
+        """Makes its calls, while it lives."""
+        return Caller(self.world, self.calls, lambda: self.over)
+
     def build(self, config: Config) -> ConsumerEngine:
-        """The consumer's engine."""
-        return ConsumerEngine(config, self.host.rng(), wall_clock=self.host.wall_clock)
+        """The consumer's engine, and the caller's half of it."""
+        self.consumer = ConsumerCalls(
+            self.name,
+            config,
+            self.host,
+            lambda host: ConsumerEngine(config, host.rng(), wall_clock=host.wall_clock),
+            NobodyWakes(),
+        )
+        return self.consumer.engine
 
     @property
     def group(self) -> ConsumerGroup:
@@ -118,15 +137,18 @@ class MemberDriver(Driver):
         self._subscribe()
 
     def _subscribe(self) -> None:
-        listeners = Listeners(
-            lambda partitions: self._told(self.ledger.assigned, partitions),
-            lambda partitions: self._told(self.ledger.revoked, partitions),
-            lambda partitions: self._told(self.ledger.revoked, partitions),
-        )
+        def told(note: Callable[..., None]) -> Callable[..., None]:
+            return lambda _, partitions: self._told(note, partitions)
+
+        named = {
+            "on_assigned": told(self.ledger.assigned),
+            "on_revoked": told(self.ledger.revoked),
+            "on_lost": told(self.ledger.revoked),
+        }
         pattern = self.habits.pattern
         topics = [] if pattern is not None else list(self.topics)
-        self.group.subscribe(topics, pattern, listeners, self.world.now)
-        self.world.after(0.0, self.poll)
+        flow = self.consumer.subscribe(topics, pattern, None, named, ref(self))
+        self.caller.begin(f"{self.name}: subscribe", flow, lambda _: self.poll(), self._failed)
 
     def _told(self, note: Callable[..., None], partitions: list[TopicPartition]) -> None:
         for partition in partitions:
@@ -177,72 +199,35 @@ class MemberDriver(Driver):
             self.poll()
 
     def poll(self) -> None:
-        """As `Consumer.poll` does, in pieces."""
+        """As `Consumer.poll` does."""
         if self.over or self._polling or self.engine.ended is not None:
             return
         if self._leaving:
             self._leave()
             return
         self._polling = True
-        now = self.world.now
         self.ledger.works_on(self, {})
-        if self.group.entered(now):
-            self.host.wake()
-        if self.engine.delivery.ready and self.engine.fetcher.made_room():
-            self.host.wake()
-        self._take(now + self.habits.poll)
+        flow = self.consumer.poll(self.habits.poll, self.habits.most)
+        self.caller.begin(f"{self.name}: poll", flow, self._given, self._failed)
 
-    def _take(self, deadline: float) -> None:
-        """What the caller's thread does, whenever it goes on."""
-        if self.over or self.engine.ended is not None:
+    def _given(self, records: list[ConsumerRecord] | None) -> None:
+        self.consumer.handed_over()
+        self._polled(records or [])
+
+    def _failed(self, error: Exception) -> None:
+        """The application logs it and polls on; a violation is none of its errors."""
+        if not isinstance(error, KafkaError | ApplicationError):
+            raise error
+        self.errors.append(error)
+        if self.engine.ended is not None:
             return
-        records: list[ConsumerRecord] = []
-        try:
-            self.group.take_turns(self.host.now, self.host.wake)
-            if not self.engine.delivery.ready:
-                self._wait(deadline)
-                return
-            records = self.engine.delivery.records(self.habits.most, self.world.now)
-            self.engine.delivery.handed_over()
-            if not records:
-                self._wait(deadline)
-                return
-        except (KafkaError, ApplicationError) as error:  # the application logs it and polls on
-            self.engine.delivery.take_back()
-            self.errors.append(error)
-            if self.group.error is not None:  # it was refused for good: only this goes on
-                self.subscribe_anew()
-        self._polled(records)
-
-    def _wait(self, deadline: float) -> None:
-        if self.world.now >= deadline:
-            self._polled([])
-            return
-        completion = self.engine.start(self.engine.data(deadline))
-        self.calls.begin(completion, f"{self.name}: poll", deadline)
-
-        def later(ended: Completion[bool]) -> None:  # what the caller does isn't part of the step
-            self.world.after(0.0, lambda: self._woken(ended, deadline))
-
-        completion.when_done(later)
-        self.host.wake()
-
-    def _woken(self, ended: Completion[bool], deadline: float) -> None:
-        if self.over:
-            return
-        if ended.error is not None:
-            if isinstance(ended.error, KafkaError):
-                self.errors.append(ended.error)
-            self._polled([])
-        elif ended.result():
-            self._take(deadline)
-        else:
-            self._polled([])
+        if self.group.error is not None:  # it was refused for good: only this goes on
+            self.subscribe_anew()
+        self._polled([])
 
     def _polled(self, records: list[ConsumerRecord]) -> None:
         """The caller has what `poll` gave."""
         self._polling = False
-        self.group.left(self.world.now)
         first: dict[TopicPartition, int] = {}
         for record in records:
             place = TopicPartition(record.topic, record.partition)
@@ -267,18 +252,17 @@ class MemberDriver(Driver):
             self._later(self.rng.uniform(0.0, self.habits.work))
 
     def _commit(self) -> None:
-        deadline = self.world.now + 3.0
-        completion: Completion[Any] = self.engine.start(self.group.commits.commit(None, deadline))
-        self.calls.begin(completion, f"{self.name}: commit", deadline)
+        def ended(_: object) -> None:
+            self._later(self.rng.uniform(0.0, self.habits.work))
 
-        def ended(_: Completion[Any]) -> None:
-            if isinstance(completion.error, KafkaError):
-                self.errors.append(completion.error)
-            if not self.over:
-                self._later(self.rng.uniform(0.0, self.habits.work))
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError | ApplicationError):
+                raise error
+            self.errors.append(error)
+            ended(error)
 
-        completion.when_done(ended)
-        self.host.wake()
+        flow = self.consumer.commit(None, COMMIT_TIMEOUT)
+        self.caller.begin(f"{self.name}: commit", flow, ended, failed)
 
     # Its end
 
@@ -308,38 +292,23 @@ class MemberDriver(Driver):
 
     def _leave(self) -> None:
         self._polling = True
-        deadline = self.world.now + LEAVE_TIMEOUT
         self.ledger.works_on(self, {})
-        self.engine.subscription.note_consumed()
-        end: Completion[None] = self.engine.start(self.group.leave(deadline))
-        until = deadline + LEAVING_GRACE
-        self.calls.begin(end, f"{self.name}: leave", until)
-        self._leaving_on(end, until)
+        consumer = self.consumer
+        flow = consumer.unsubscribe(LEAVE_TIMEOUT) if self._back else consumer.close(LEAVE_TIMEOUT)
+        self.caller.begin(
+            f"{self.name}: leave", flow, lambda _: self._left(), lambda error: self._left(error)
+        )
 
-    def _leaving_on(self, end: Completion[None], deadline: float) -> None:
-        if self.over:
-            return
-        more: Completion[bool] = self.engine.start(self.group.turn_or(end, deadline))
-
-        def ended(_: Completion[bool]) -> None:
-            self.world.after(0.0, lambda: take(more))
-
-        def take(found: Completion[bool]) -> None:
-            if self.over:
-                return
-            if found.error is None and found.result():
-                with suppress(ApplicationError):
-                    self.group.call_back(self.host.now, self.host.wake)
-                self._leaving_on(end, deadline)
-            elif self._back:
-                self._leaving = self._back = self._polling = False
-                self._subscribe()
-            else:
-                self.engine.shut()
-                self._end()
-
-        more.when_done(ended)
-        self.host.wake()
+    def _left(self, error: Exception | None = None) -> None:
+        if error is not None and not isinstance(error, KafkaError | ApplicationError):
+            raise error
+        if self.consumer.closed:
+            self._end()
+        elif self._back:
+            self._leaving = self._back = self._polling = False
+            self._subscribe()
+        else:  # it isn't to come back any more
+            self._leave()
 
     def die(self) -> None:
         """As by SIGKILL: connections end, nothing is said."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+
 import pytest
 
+from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.clients.consumer.group.turns import ON_ASSIGNED, ON_LOST, Turn, Turns
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import NullLock, TopicPartition
@@ -32,7 +35,21 @@ class Calls:
         return turn
 
     def take(self) -> None:
-        self.turns.take(lambda turn: self.ended.append(turn.what))
+        carried_out(self.turns.take(lambda turn: self.ended.append(turn.what)))
+
+
+def carried_out(flow: CallerFlow[None]) -> None:
+    """Call what it yields."""
+    with suppress(StopIteration), closing(flow):
+        wanted = next(flow)
+        while True:
+            assert isinstance(wanted, Do)
+            try:
+                wanted.action()
+            except BaseException as error:
+                wanted = flow.throw(error)
+            else:
+                wanted = flow.send(0.0)
 
 
 def test_they_run_in_order_and_each_ends() -> None:
@@ -105,7 +122,7 @@ def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> No
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        calls.turns.take(interrupted)
+        carried_out(calls.turns.take(interrupted))
     assert calls.turns, "whoever waits for it hasn't been told"
     assert calls.turns.running is None
     calls.take()

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.group_commits import GroupCommits
 from odradek.clients.consumer.group.membership import Membership, MemberState, PollOverdueError
@@ -335,28 +336,48 @@ class ConsumerGroup:
         """The caller works on what it was handed."""
         self.asked_at, self._polling = now, False
 
-    def take_turns(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+    def given(self, now: float) -> bool:
+        """The caller of a loop is through with one record: each counts for
+        `max.poll.interval.ms`. Says whether callbacks come before the next one.
+        """
+        self.asked_at = now
+        return bool(self.turns.waiting)
+
+    def take_turns(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""
-        self.call_back(clock, wake)
+        yield from self.call_back(now, wake)
         if self.error is not None:
             raise self.error.with_traceback(None)
         if self.trouble is not None:
             trouble, self.trouble = self.trouble, None
             raise trouble
 
-    def call_back(self, clock: Callable[[], float], wake: Callable[[], None]) -> None:
+    def call_back(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise."""
         if self.turns:
-            polling, self._polling, self.asked_at = self._polling, False, clock()
+            polling, self._polling, self.asked_at = self._polling, False, now
             try:
-                self.turns.take(lambda turn: self._ended(turn, wake))
-            finally:
-                self.asked_at, self._polling = clock(), polling
+                yield from self.turns.take(lambda turn: self._ended(turn, wake))
+                self.asked_at = yield START
+            finally:  # (an error ends the poll as well, and `left` tells when)
+                self._polling = polling
 
-    def tell_of_commits(self, wake: Callable[[], None]) -> None:
+    def tell_of_commits(self, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks of commits that have ended, unless the caller is inside of one."""
         if self.turns and self.turns.running is None:
-            self.turns.take(lambda turn: self._ended(turn, wake), COMMIT_CALLBACK)
+            yield from self.turns.take(lambda turn: self._ended(turn, wake), COMMIT_CALLBACK)
+
+    def tell_the_rest(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
+        """Each callback of `commit_async` is called once: also if the time is up, or the client
+        has ended. What it begins now would end for nobody, so that is refused.
+        """
+        with self.engine.lock:
+            self.commits.closed = True
+            self.commits.give_up(now)
+        try:
+            yield from self.tell_of_commits(wake)
+        except KafkaError as error:
+            logger.debug("group %s: a commit's callback: %s", self.group_id, error)
 
     @property
     def calls(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 
+from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
@@ -37,10 +38,10 @@ class Turn:
         self.over = False
         """Its call has ended; it waits on where an interruption kept that from being told."""
 
-    def call(self) -> None:
+    def call(self) -> object:
         """From here on it counts as called."""
         action, self.called = self.action, True
-        action()
+        return action()
 
     @property
     def due(self) -> bool:
@@ -97,8 +98,8 @@ class Turns:
         if self.running is not None:
             raise IllegalStateError(f"{what} can't be called inside {self.running}")
 
-    def take(self, ended: Callable[[Turn], None], only: str | None = None) -> None:
-        """Call them all, in the caller's thread; the first error comes out when all have ended.
+    def take(self, ended: Callable[[Turn], None], only: str | None = None) -> CallerFlow[None]:
+        """Have the caller call them all; the first error comes out when all have ended.
 
         `ended` is told of each, whatever happens in it, and may be told twice; `only`: those of
         this name. Interrupted before its call, a turn is called by the next `take`; from its call
@@ -115,7 +116,7 @@ class Turns:
                     turn.begun = True
                 if not turn.over:
                     self.running = turn.what
-                    turn.call()
+                    yield Do(turn.call)
             except Exception as error:
                 if first is None:
                     first = error

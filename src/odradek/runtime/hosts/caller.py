@@ -25,6 +25,8 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
                     wanted.action()
                 elif wanted.on:
                     host.run(wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
+                elif wanted.deadline is not None:
+                    host.drive()
                 now = host.now()
             except BaseException as error:
                 wanted = flow.throw(error)

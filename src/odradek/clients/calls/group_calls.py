@@ -1,0 +1,220 @@
+"""The caller's half of a group consumer: subscriptions, commits, callbacks, leaving in order.
+
+In: topics, callbacks, offsets. Out: flows that run in the caller, and the callbacks as what it has
+to do. The engine's `ConsumerGroup` decides what becomes of the group. Must not: know of threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+from weakref import ref
+
+from odradek.clients.calls.caller_flow import DUE, CallerFlow, whatever_happens
+from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
+from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener, Listeners
+from odradek.clients.consumer.group.group_commits import CommitCallback
+from odradek.clients.consumer.group.subscribe_arguments import (
+    callbacks,
+    listener_methods,
+    pattern_to_subscribe,
+    topics_to_subscribe,
+)
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
+from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion
+
+logger = logging.getLogger("odradek.consumer")
+
+LEAVING_GRACE = 0.05
+"""Seconds beyond the deadline, for what needs no broker."""
+
+RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
+"""A rebalance callback: the consumer, and the partitions that it is about."""
+
+
+class GroupCalls(ClientCalls[ConsumerEngine]):
+    """What the callers of one consumer ask of its group."""
+
+    def group(self, what: str) -> ConsumerGroup:
+        """The group; raises where there is none."""
+        group = self.engine.group
+        if group is None:
+            raise IllegalStateError(f"{what} needs a group.id (without one: assign() and seek())")
+        return group
+
+    # Subscriptions
+
+    def subscribe(
+        self,
+        topics: Collection[str] | str,
+        pattern: str | re.Pattern[str] | None,
+        listener: object | None,
+        named: Mapping[str, RebalanceCallback | None],
+        consumer: ref[Any],
+    ) -> CallerFlow[None]:
+        """Subscribe; callbacks are called with `consumer`, which they don't keep alive."""
+        self.check_free("subscribe()")
+        group = self.group("subscribe()")
+        names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
+        calls = callbacks(named)
+        if listener is not None and any(v is not None for v in calls):
+            raise IllegalStateError("subscribe() takes a listener or callbacks, not both")
+        if listener is not None:
+            listeners = Listeners(*listener_methods(listener))
+        else:
+            listeners = Listeners(*(_with_consumer(v, consumer) for v in calls))
+        if not group.subscribed and self.engine.subscription.partitions:
+            raise IllegalStateError("subscribe() and assign() exclude each other: assign([]) first")
+        now = yield START
+        with self.engine.lock:
+            group.subscribe(names, pattern, listeners, now)
+        self.host.wake()
+        yield DUE
+
+    def unsubscribe(self, timeout: float | None) -> CallerFlow[None]:
+        """Give everything back and leave the group."""
+        self.check_free("unsubscribe()")
+        engine, seconds = self.engine, self.seconds(timeout)
+        deadline = (yield START) + seconds
+        group = engine.group
+        if group is None or not group.subscribed:
+            engine.assign((), None)
+            self.host.wake()
+            yield DUE
+            if group is not None and group.commits.open and group.turns.running is None:
+                yield from self._run_turns(group, engine.start(group.settle(deadline)), deadline)
+            return
+        group.turns.check("unsubscribe()")
+        yield from self._leave(group, deadline, through=True)
+
+    def enforce_rebalance(self, reason: str | None) -> None:
+        """Have the group divide its partitions again, soon (KIP-568)."""
+        self.check_open()
+        membership = self.group("enforce_rebalance()").membership
+        if membership is None:
+            raise IllegalStateError("enforce_rebalance() needs subscribe()")
+        why = "" if reason is None else text("reason", reason)
+        why = why or "enforce_rebalance() was called"
+        self.engine.post(lambda now: membership.rejoin(why, now))
+        self.host.wake()
+
+    # Commits
+
+    def commit(
+        self, offsets: Any, timeout: float | None
+    ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
+        """Commit, and wait for it; callbacks of earlier commits come first."""
+        group = self.group("commit()")
+        chosen = None if offsets is None else offsets_to_commit(offsets)
+        return whatever_happens(
+            self.call(lambda d: group.commits.commit(chosen, d), timeout, "commit"),
+            lambda: group.tell_of_commits(self.host.wake),
+        )
+
+    def commit_async(self, offsets: Any, callback: CommitCallback | None) -> CallerFlow[None]:
+        """Commit without waiting for it."""
+        self.check_free("commit_async()")
+        group, engine = self.group("commit_async()"), self.engine
+        callback = some_function("callback", callback)
+        if engine.ended is not None:
+            raise engine.ended.with_traceback(None)
+        deadline = (yield START) + self.seconds(None)
+        with engine.lock:
+            chosen = group.commits.positions() if offsets is None else offsets_to_commit(offsets)
+            engine.start(group.commits.commit_and_tell(chosen, deadline, callback))
+        self.host.wake()
+        yield DUE
+
+    # The end
+
+    def close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
+        """Commit, leave the group, close; `through`: the caller is done with what it was handed."""
+        host, seconds = self.host, checked_timeout(timeout)
+        deadline = (yield START) + seconds
+        alone, left = host.interrupted, self.closed or host.forked
+        if self.engine.group is not None and not left:
+            self.check_uninterrupted("close()")
+        host.surfacing = False
+        yield from whatever_happens(
+            self._end(deadline, through=through, alone=alone), lambda: self._close_by(deadline)
+        )
+
+    def _close_by(self, deadline: float) -> CallerFlow[None]:
+        now = yield START
+        yield from super().close(min(FOREVER, max(0.0, deadline - now)))
+
+    def _end(self, deadline: float, *, through: bool, alone: bool) -> CallerFlow[None]:
+        host, engine, group = self.host, self.engine, self.engine.group
+        if not self.closed and group is not None and not host.forked:
+            with suppress(ClientForkedError):  # the member is the parent's
+                yield from whatever_happens(
+                    self._leave_if_well(group, deadline, through=through),
+                    lambda: self._tell_the_rest(group),
+                )
+        open_still = not (self.closed or alone or host.forked or host.torn)
+        sessions = engine.fetcher.halt() if open_still else ()
+        if sessions and engine.ended is None:
+            patience = min(CLOSING_PATIENCE, max(0.0, deadline - (yield START)))
+            with suppress(KafkaError):
+                yield from self.call(
+                    lambda d: close_sessions(engine, sessions, d), patience, "goodbyes"
+                )
+
+    def _leave_if_well(
+        self, group: ConsumerGroup, deadline: float, *, through: bool
+    ) -> CallerFlow[None]:
+        if self.engine.ended is None:
+            yield from self._leave(group, deadline, through=through)
+
+    def _tell_the_rest(self, group: ConsumerGroup) -> CallerFlow[None]:
+        now = yield START
+        yield from group.tell_the_rest(now, self.host.wake)
+
+    def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:
+        """Have the group left, with its callbacks."""
+        engine = self.engine
+        if through:
+            with engine.lock:
+                engine.subscription.note_consumed()
+        end = engine.start(group.leave(deadline))
+        try:
+            yield from self._run_turns(group, end, deadline)
+        finally:
+            if not end.done:
+                logger.warning("group %s wasn't left in time", group.group_id)
+
+    def _run_turns(
+        self, group: ConsumerGroup, end: Completion[None], deadline: float
+    ) -> CallerFlow[None]:
+        """Run callbacks until something has ended; then raise what they raised."""
+        until = deadline + LEAVING_GRACE
+        failure: Exception | None = None
+        with suppress(KafkaError):  # the time is up, or the client has ended
+            while True:
+                left = max(0.0, until - (yield START))
+                if not (yield from self.call(lambda _: group.turn_or(end, until), left, "leaving")):
+                    break
+                try:
+                    yield from group.call_back((yield START), self.host.wake)
+                except Exception as error:
+                    failure = failure or error
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure  # or the error holds this frame, which holds the error
+
+
+def _with_consumer(callback: RebalanceCallback | None, consumer: ref[Any]) -> Listener | None:
+    if callback is None:
+        return None
+    return lambda partitions: callback(consumer(), partitions)
