@@ -75,6 +75,14 @@ BREAKAGES = (
         "the rule",
         f"{PAGES}::test_the_page_of_rules_is_up_to_date",
     ),
+    broken(
+        "a state machine isn't the one that is drawn",
+        "house",
+        "network/connection_state.py",
+        "    (_S.CHECKING_API_VERSIONS, _E.AUTHENTICATION_BEGUN): _S.AUTHENTICATING,\n",
+        "",
+        f"{PAGES}::test_the_diagrams_are_those_of_the_transition_tables",
+    ),
     # Hosts
     broken(
         "two threads hand out the same records",

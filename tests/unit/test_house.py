@@ -43,7 +43,7 @@ def project_files() -> list[Path]:
             name
             for name in folders
             if name not in SKIPPED_FOLDERS
-            and (not name.startswith(".") or name == ".ci")
+            and (not name.startswith(".") or name in (".ci", ".github"))
             and not name.endswith(".egg-info")
         ]
         found += [

@@ -6,19 +6,25 @@ Sources are those of the package that is imported, so that `make broken-rules` c
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.unit.tools.test_break_rules import NAMES
-from tools import rules_page
+from tools import rules_page, state_diagrams
+
+import odradek
+from odradek.network import handshake
 
 ROOT = rules_page.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-WAYS_IN = [ROOT / name for name in ("README.md",)]
+WAYS_IN = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "DESIGN", "README", "SECURITY")]
 """The pages whose paths in backquotes are checked as well."""
 PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests")
-NO_PATHS = (".venv/", "artifacts/", "/path", "R-", "application/", "localhost:")
+CELL = 200
+NO_PATHS = ("dist/", ".venv/", "artifacts/", "/path", "R-", "application/", "localhost:")
 
 
 def name_of(path: Path) -> str:
@@ -88,3 +94,33 @@ def test_a_path_that_leads_nowhere_is_found() -> None:
 def test_the_number_of_broken_rules_is_right() -> None:
     said = re.findall(r"breaks ([\d,]+) rules", (ROOT / "README.md").read_text())
     assert said == [str(len(NAMES))]
+
+
+def test_the_design_has_no_long_cells() -> None:
+    lines = (ROOT / "DESIGN.md").read_text().splitlines()
+    cells = [cell for line in lines if line.startswith("|") for cell in line.split("|")]
+    assert len(cells) > 50
+    assert [cell for cell in cells if len(cell) > CELL] == []
+
+
+def test_the_diagrams_are_those_of_the_transition_tables() -> None:
+    page = state_diagrams.PAGE.read_text()
+    assert state_diagrams.renewed(page) == page, "run tools/state_diagrams.py"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert odradek.__version__ == handshake.SOFTWARE_VERSION == project["version"]
+
+
+@pytest.mark.parametrize("name", ["check", "nightly"])
+def test_the_workflows_can_be_read(name: str) -> None:
+    found = yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text())
+    steps = [step.get("run", "") for job in found["jobs"].values() for step in job["steps"]]
+    targets = (ROOT / "Makefile").read_text()
+    for step in filter(None, steps):
+        if step.startswith("make "):
+            assert all(f"\n{target}:" in targets for target in step.split()[1:]), step
+        else:
+            assert (ROOT / step).is_file(), step
+    assert (".ci/run" in steps) == (name == "check")
