@@ -1,7 +1,8 @@
 """`odradek cluster start | status | stop`: real Kafka brokers that stay until they are stopped.
 
 In: a number of brokers, a version. Out: a detached process (`testing.detached`) that holds them,
-found again by its state file. Must not: signal a process that it can't be sure of.
+found again by its state file; or, with `--simulated`, brokers of this very process. Must not:
+signal a process that it can't be sure of.
 
 Exit statuses: 0 done, 1 it failed (or `status`: nothing runs), 2 wrong use.
 """
@@ -46,6 +47,13 @@ UserOption = Annotated[
 ]
 MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]
 Acls = Annotated[bool, typer.Option("--acls", help="Nobody may do what isn't allowed.")]
+Simulated = Annotated[
+    bool,
+    typer.Option("--simulated", help="Simulated brokers, without Java, until Ctrl-C or SIGTERM."),
+]
+Topics = Annotated[str, typer.Option(help="Topics of simulated brokers, as name,name:partitions …")]
+OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
+"""The options that simulated brokers have as well."""
 NOTHING = "no cluster runs"
 STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
 _STOP_TIMEOUT_S = 60.0
@@ -54,6 +62,7 @@ _POLL_S = 0.05
 
 @app.command()
 def start(
+    context: typer.Context,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="How many brokers.")] = 3,
     version: Annotated[
         str, typer.Option(help="Kafka version, as 4.3 or exact.")
@@ -72,13 +81,24 @@ def start(
     user: UserOption = None,
     mutual_tls: MutualTls = False,
     acls: Acls = False,
+    simulated: Simulated = False,
+    topics: Topics = "",
     json: Json = False,
 ) -> None:
     """Start a cluster in the background; it runs until `odradek cluster stop`.
 
     For a secured one, certificates and users are made, and for each user a
     properties file that clients and tools take as it is (--command-config).
+    With --simulated it starts at once, keeps its records in memory, and runs
+    in the foreground.
     """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    if simulated:
+        _serve(given, brokers, port, topics, auto_create_topics=auto_create_topics, json=json)
+        return
+    if "topics" in given:
+        _fail("--topics is for --simulated; odradek topics create makes real ones", status=2)
     running = read_state()
     if running is not None:
         where = running["bootstrap_servers"]
@@ -95,26 +115,7 @@ def start(
         "directory": str(directory.resolve()) if directory else None,
         **_security(security.upper(), mechanism, user, mutual_tls=mutual_tls, acls=acls),
     }
-    state_directory().mkdir(parents=True, exist_ok=True)
-    # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
-    with (state_directory() / "cluster.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "odradek.testing.detached"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-        )
-    try:
-        if process.stdin is not None:
-            with process.stdin as given:
-                given.write(jsonlib.dumps(options).encode())
-        _follow(process, Path(log.name))
-    except KeyboardInterrupt:
-        process.terminate()
-        process.wait()
-        raise
+    _detach(options)
     state = read_state()
     if state is None:
         _fail("the cluster ended as soon as it was up")
@@ -122,6 +123,18 @@ def start(
         typer.echo(jsonlib.dumps(_public(state)))
     else:
         _show(state)
+
+
+def _serve(
+    given: set[str], brokers: int, port: int, topics: str, *, auto_create_topics: bool, json: bool
+) -> None:
+    """Be simulated brokers until the end."""
+    from odradek.cli.simulated_cluster import serve
+
+    for name in sorted(given - OF_BOTH):
+        _fail(f"simulated brokers have no --{name.replace('_', '-')}", status=2)
+    names = [name.strip() for name in topics.split(",") if name.strip()]
+    serve(brokers, port, names, auto_create_topics=auto_create_topics, json=json)
 
 
 @app.command()
@@ -178,6 +191,30 @@ def _security(
     except ValueError as error:
         _fail(str(error), status=2)
     return options
+
+
+def _detach(options: dict[str, Any]) -> None:
+    """Start the process that holds the cluster, and wait until it is up."""
+    state_directory().mkdir(parents=True, exist_ok=True)
+    # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
+    with (state_directory() / "cluster.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "odradek.testing.detached"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+    try:
+        if process.stdin is not None:
+            with process.stdin as pipe:
+                pipe.write(jsonlib.dumps(options).encode())
+        _follow(process, Path(log.name))
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path) -> None:

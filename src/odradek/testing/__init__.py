@@ -1,8 +1,8 @@
 """What tests and the demo need: simulated clusters for pytest, and real Kafka brokers on loopback.
 
 In: a number of brokers and a Kafka version. Out: the fixtures `kafka_simulation` and
-`kafka_cluster` (in `plugin`, which pytest finds by itself); `LocalCluster`, its
-`bootstrap_servers` and the verbs that hurt it. Must not: be imported by anything that a user's
+`kafka_cluster` (in `plugin`, which pytest finds by itself); `LocalCluster` and `FakeCluster`, their
+`bootstrap_servers` and the verbs that hurt them. Must not: be imported by anything that a user's
 program needs, nor import anything but the standard library, pytest and the rooms below.
 
 Names are loaded on first use: pytest imports this package in every run of every project that has
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from odradek.testing.errors import JarsError as JarsError
     from odradek.testing.errors import JavaNotFoundError as JavaNotFoundError
     from odradek.testing.errors import ToolError as ToolError
+    from odradek.testing.fake_cluster import FakeCluster as FakeCluster
     from odradek.testing.front_door import FrontDoor as FrontDoor
     from odradek.testing.java import ensure_java_environment as ensure_java_environment
     from odradek.testing.java import java_home as java_home
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Authority": "odradek.testing.authority",
     "ClusterStartError": "odradek.testing.errors",
+    "FakeCluster": "odradek.testing.fake_cluster",
     "FrontDoor": "odradek.testing.front_door",
     "Identity": "odradek.testing.authority",
     "JarsError": "odradek.testing.errors",

@@ -1,9 +1,10 @@
 """Simulated brokers behind real sockets on loopback, plain or TLS.
 
-In: verbs of a `SimulatedCluster`, real connections of real clients. Out: the same answers and the
+In: verbs of a `SimulatedCluster`, real connections of any client. Out: the same answers and the
 same misbehaviour as in virtual time, whose clock here follows the real one. One thread serves all.
-Use it to hold the real hosts against the simulated one, and to try other clients on one fault.
-A black hole can't be made with loopback sockets: such a broker accepts and stays silent.
+What comes in is held by limits: a connection whose bytes make no request ends, and one request of
+a connection is worked on at a time, so that nobody makes the process grow without bound.
+`FakeCluster` is this for users. Must not: know what a broker does.
 
     with LoopbackServer() as server:
         cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
@@ -13,7 +14,9 @@ A black hole can't be made with loopback sockets: such a broker accepts and stay
 
 from __future__ import annotations
 
+import logging
 import random
+import resource
 import selectors
 import socket
 import ssl
@@ -26,9 +29,11 @@ from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import CorruptMessageError
 from odradek.common.types import Address
 from odradek.protocol.headers import encode_response
 from odradek.protocol.message import Message
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation.world.environment import (
     Endpoint,
     ReceivedRequest,
@@ -43,6 +48,20 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 CHUNK = 1 << 16
 LONGEST_SLEEP = 0.5
+LARGEST_PRODUCE = 16 << 20
+"""Bytes of a Produce request (Kafka's `socket.request.max.bytes` is 100 MiB)."""
+LARGEST_REQUEST = 1 << 19
+"""Bytes of any other: as objects these need a hundred times as much."""
+READ_AHEAD = 1 << 17
+"""Bytes that are read of a connection whose next request is there already."""
+HELD_BYTES = 256 << 20
+"""Bytes of unfinished requests and unread answers, over all connections: whoever holds most of
+them is cut off when there are more."""
+COUNTED_AFTER = 16 << 20
+"""Bytes that come in or go out between two counts of them."""
+MOST_CONNECTIONS = 2000
+FILLERS = 8
+_LOG = logging.getLogger(__name__)
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -86,12 +105,28 @@ class _Connection:
         self._outgoing = bytearray()
         self._held = False
         self._ended = False
+        self._left = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept for it."""
+        return len(self._received) + len(self._outgoing)
+
+    @property
+    def over(self) -> bool:
+        """The socket is closed, and the broker is through with all that came."""
+        return self._ended and (self.session is None or self.session.ended)
 
     # The broker's side
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
         """Send an answer."""
         self._write(b"".join(encode_response(response, version, request.correlation_id)))
+
+    def failed(self, request: ReceivedRequest, error: Exception) -> None:
+        """A request of a stranger's that no broker could make sense of must not end the others."""
+        _LOG.warning("a request of API %d can't be answered", request.api_key, exc_info=error)
+        self.abandon()
 
     def close(self, *, reset: bool) -> None:
         """End the connection; what can be written at once still is."""
@@ -103,7 +138,6 @@ class _Connection:
         else:
             with suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        self._server.ended(self)
         self.release()
 
     def hold(self, on: bool) -> None:
@@ -121,10 +155,55 @@ class _Connection:
         """Tell the selector what this connection waits for."""
         if self._ended:  # the broker may still work on what it received
             return
-        wanted = 0 if self._held else selectors.EVENT_READ
-        if self._outgoing and not self._held:
-            wanted |= selectors.EVENT_WRITE
+        wanted = 0
+        if not self._held:
+            if self._frame_end() is None or len(self._received) < READ_AHEAD:
+                wanted |= selectors.EVENT_READ
+            if self._outgoing:
+                wanted |= selectors.EVENT_WRITE
         self._server.watch(self._sock, wanted, self._ready)
+
+    def deliver(self) -> None:
+        """Hand the broker the next request, once the one before is answered and the answer sent.
+
+        As Kafka does it, which doesn't read a connection meanwhile. (A client that has closed the
+        connection has sent what it has sent: that is still carried out.)
+        """
+        session = self.session
+        while session is not None and session.idle and not self._outgoing:
+            end = self._frame_end()
+            if end is None:
+                if self._left:
+                    session.left()
+                break
+            frame = bytes(self._received[4:end])
+            del self._received[:end]
+            session.receive(read_request(frame))
+        if self.over:
+            self._server.ended(self)
+        else:
+            self._server.wait(self, self._left or self._frame_end() is not None)
+            self.watch()
+
+    def serve(self) -> None:
+        """As `deliver`, but for a stranger's bytes, which may be no request."""
+        try:
+            self.deliver()
+        except Exception as error:
+            if not isinstance(error, KafkaError):
+                _LOG.warning("a frame can't be read", exc_info=error)
+            self.abandon()
+
+    def _frame_end(self) -> int | None:
+        """Where the first request ends, if it is all there. Raises `KafkaError` if none can be."""
+        received = self._received
+        if len(received) < 4:
+            return None
+        length = int.from_bytes(received[:4], "big", signed=True)
+        produce = int.from_bytes(received[4:6], "big") == ProduceRequest.API_KEY
+        if not 0 <= length <= (LARGEST_PRODUCE if produce else LARGEST_REQUEST):
+            raise CorruptMessageError(f"a request of {length} bytes")
+        return 4 + length if len(received) >= 4 + length else None
 
     def _ready(self, events: int) -> None:
         if self._ended:
@@ -132,11 +211,11 @@ class _Connection:
         try:
             if events & selectors.EVENT_WRITE:
                 self._flush()
-                self.watch()
             if events & selectors.EVENT_READ:
                 self._read()
-        except (OSError, KafkaError):  # it went away, or speaks no TLS, or not our Kafka
+        except OSError:  # it went away, or speaks no TLS
             self._gone()
+        self.serve()
 
     def _read(self) -> None:
         data = self._sock.recv(CHUNK)
@@ -147,33 +226,41 @@ class _Connection:
             data = self._tls.received(data)
             self._write(b"")
         self._received += data
-        while not self._ended and len(self._received) >= 4:
-            length = int.from_bytes(self._received[:4], "big")
-            if len(self._received) < 4 + length:
-                break
-            frame = bytes(self._received[4 : 4 + length])
-            del self._received[: 4 + length]
-            if self.session is not None:
-                self.session.receive(read_request(frame))
+        self._server.holds(len(data))
 
     def _gone(self) -> None:
-        self._ended = True
-        if self.session is not None:
-            self.session.left()
-        self._server.ended(self)
+        """The client has closed the connection, after what it has sent."""
+        self._left = True
         self.release()
+
+    def abandon(self) -> None:
+        """End the connection, and forget what came over it."""
+        self._received.clear()
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        """End the connection from here, whatever the broker thinks of it."""
+        self.close(reset=True)
+        if self.session is not None:
+            self.session.closed()
 
     def release(self) -> None:
         """Close the socket."""
         self._ended = True
+        self._outgoing.clear()
+        if not self._left:
+            self._received.clear()
         self._server.watch(self._sock, 0, self._ready)
         self._sock.close()
+        if self.over:
+            self._server.ended(self)
 
     def _write(self, data: bytes) -> None:
         if self._ended:
             return
         self._outgoing += data if self._tls is None else self._tls.sealed(data)
         self._flush()
+        self._server.holds(len(self._outgoing))
         self.watch()
 
     def _flush(self) -> None:
@@ -197,6 +284,10 @@ class LoopbackServer:
         self._listening: dict[int, socket.socket] = {}
         self._watched: dict[socket.socket, None] = {}
         self._connections: dict[_Connection, None] = {}
+        self._waiting: dict[_Connection, None] = {}
+        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._counted = 0
+        self._fillers: dict[int, list[socket.socket]] = {}
         self._orders: deque[Callable[[], None]] = deque()
         self._waker, self._woken = socket.socketpair()
         self._stopped = False
@@ -241,10 +332,14 @@ class LoopbackServer:
 
     def new_address(self) -> Address:
         """A free port; it is bound at once, so that nobody else gets it, and refuses dials."""
-        sock = self._bind(0)
-        port: int = sock.getsockname()[1]
-        self._bound[port] = sock
-        return Address(LOOPBACK, port)
+        return self.address(0)
+
+    def address(self, port: int) -> Address:
+        """As `new_address`, but for the port; raises `OSError` when somebody has it."""
+        sock = self._bind(port)
+        found: int = sock.getsockname()[1]
+        self._bound[found] = sock
+        return Address(LOOPBACK, found)
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
         """Accept dials to an address."""
@@ -263,8 +358,18 @@ class LoopbackServer:
             self._bound[address.port] = self._bind(address.port)
 
     def black_hole(self, address: Address, on: bool) -> None:
-        """Loopback dials can't be swallowed."""
-        raise ValueError("loopback sockets have no black holes")
+        """Swallow dials: a listener that never accepts, whose queue is full, drops what comes."""
+        for filler in self._fillers.pop(address.port, []):
+            filler.close()
+        self.unlisten(address)
+        self._bound.pop(address.port).close()
+        sock = self._bound[address.port] = self._bind(address.port)
+        if on:
+            sock.listen(0)
+            fillers = self._fillers[address.port] = [socket.socket() for _ in range(FILLERS)]
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex((LOOPBACK, address.port))
 
     # The thread
 
@@ -283,12 +388,36 @@ class LoopbackServer:
     def ended(self, connection: _Connection) -> None:
         """A connection is over."""
         self._connections.pop(connection, None)
+        self._waiting.pop(connection, None)
+
+    def wait(self, connection: _Connection, on: bool) -> None:
+        """A connection has something that the broker can't take yet, or has no more."""
+        if on:
+            self._waiting[connection] = None
+        else:
+            self._waiting.pop(connection, None)
+
+    def holds(self, more: int) -> None:
+        """Bytes are kept for connections; when they are too many, cut off who holds most."""
+        self._counted += more
+        if self._counted < COUNTED_AFTER:
+            return
+        self._counted = 0
+        total = sum(connection.size for connection in self._connections)
+        while total > HELD_BYTES:
+            greediest = max(self._connections, key=lambda connection: connection.size)
+            total -= greediest.size
+            greediest.abandon()
 
     @staticmethod
     def _bind(port: int) -> socket.socket:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((LOOPBACK, port))
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError:
+            sock.close()
+            raise
         return sock
 
     def _serve(self) -> None:
@@ -296,11 +425,16 @@ class LoopbackServer:
             due = self.time.next_at()
             sleep = LONGEST_SLEEP if due is None else due - self._now()
             ready = self._selector.select(max(0.0, min(sleep, LONGEST_SLEEP)))
-            self.time.run_until(self._now())
+            try:
+                self.time.run_until(self._now())
+            except Exception as error:  # of a timer; those of requests end their connection
+                _LOG.warning("something that was planned has failed", exc_info=error)
             for key, events in ready:
                 key.data(events)
             while self._orders:
                 self._orders.popleft()()
+            for connection in list(self._waiting):
+                connection.serve()
 
     def _now(self) -> float:
         return time.monotonic() - self._started
@@ -315,6 +449,9 @@ class LoopbackServer:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if len(self._connections) >= self._most:
+            sock.close()
+            return
         connection = _Connection(self, sock)
         self._connections[connection] = None
         found = endpoint.accept(connection)
@@ -330,6 +467,8 @@ class LoopbackServer:
         self._stopped = True
         for connection in list(self._connections):
             connection.release()
-        for sock in [*self._listening.values(), *self._bound.values(), self._waker, self._woken]:
+        fillers = [sock for some in self._fillers.values() for sock in some]
+        ports = [*self._listening.values(), *self._bound.values(), *fillers]
+        for sock in [*ports, self._waker, self._woken]:
             sock.close()
         self._selector.close()

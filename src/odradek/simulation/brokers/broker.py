@@ -100,7 +100,15 @@ class BrokerSession:
             self._busy = False
             return
         request = self._inbox.popleft()
-        self.broker.work(self, request)
+        try:
+            self.broker.work(self, request)
+        except Exception as error:
+            self.peer.failed(request, error)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that was received waits or is being worked on."""
+        return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
         """Send the answer (None: the request wants none) and go on with the next request."""

@@ -205,13 +205,18 @@ def _create(
     return result
 
 
+def check_topic_name(name: str) -> None:
+    """Raise `InvalidTopicExceptionError` for what Kafka takes for no topic's name."""
+    if not 0 < len(name) <= TOPIC_NAME_LIMIT or name in (".", "..") or set(name) - _ALLOWED:
+        raise errors.InvalidTopicExceptionError(f"{name!r} isn't a topic's name")
+
+
 def _check_new_topic(
     broker: SimulatedBroker, asked: CreatableTopic, assignments: dict[int, list[int]]
 ) -> None:
     cluster = broker.cluster
     name = asked.name
-    if not 0 < len(name) <= TOPIC_NAME_LIMIT or name in (".", "..") or set(name) - _ALLOWED:
-        raise errors.InvalidTopicExceptionError(f"{name!r} isn't a topic's name")
+    check_topic_name(name)
     if name in cluster.topics:
         raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
     if assignments:

@@ -309,6 +309,13 @@ class SimulatedCluster:
         broker.behave()
         for client in list(broker.cut_from):
             broker.cut(client, False)
+        self.go_on(i)
+
+    resume = repair
+
+    def go_on(self, i: int) -> None:
+        """Let a broker that was paused go on; whatever else was done to it stays."""
+        broker = self.brokers[i]
         broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:
@@ -317,8 +324,6 @@ class SimulatedCluster:
                 self._commit_led_by(broker)
                 if self._elect_missing():  # made while nobody could lead them
                     self._changed()
-
-    resume = repair
 
     def heal(self) -> None:
         """End every fault of this cluster: all brokers live, answer and are reachable."""

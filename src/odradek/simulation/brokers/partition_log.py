@@ -35,6 +35,8 @@ KEPT_BATCHES = 5
 MAX_SEQUENCE = 2**31 - 1
 MAX_MESSAGE_BYTES = 1048588
 """Kafka's default for max.message.bytes."""
+BATCH_OVERHEAD = 700
+"""Bytes of memory that a stored batch needs besides its data."""
 
 _LEADER_EPOCH_AT = 12
 
@@ -147,6 +149,8 @@ class PartitionLog:
         """Committed batches that an unclean election or a deletion took away, for checkers."""
         self.on_commit: dict[Callable[[], None], None] = {}
         """Called when the high watermark moves: waiting fetches."""
+        self.kept_bytes = 0
+        """Bytes of memory that its batches need, roughly."""
         self._base_offsets: list[int] = []
 
     # Writing
@@ -205,6 +209,7 @@ class PartitionLog:
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
         self.batches.append(batch)
+        self.kept_bytes += len(stored) + BATCH_OVERHEAD
         self._base_offsets.append(batch.base_offset)
         self.end_offset = last + 1
         self._remember(batch)
@@ -283,6 +288,23 @@ class PartitionLog:
             while len(state.batches) > 1:
                 state.batches.popleft()
 
+    def drop_before(self, offset: int) -> None:
+        """Retention: batches before this offset are gone, and what was known of their producers
+        unless a transaction is open.
+        """
+        gone = bisect.bisect_left(self._base_offsets, min(offset, self.high_watermark))
+        for batch in self.batches[:gone]:
+            self.kept_bytes -= len(batch.data) + BATCH_OVERHEAD
+        del self.batches[:gone], self._base_offsets[:gone]
+        self.start_offset = self._base_offsets[0] if self.batches else self.end_offset
+        for number, state in list(self.producers.items()):
+            while state.batches and state.batches[0].base_offset < self.start_offset:
+                state.batches.popleft()
+            if not state.batches and number not in self.transactions.open:
+                del self.producers[number]
+        ended = self.transactions.ended
+        ended[:] = [one for one in ended if one.marker_offset >= self.start_offset]
+
     def delete_before(self, offset: int) -> None:
         """DeleteRecords: what is before this offset can't be read any more."""
         self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
@@ -290,6 +312,7 @@ class PartitionLog:
     def _rebuild_producers(self) -> None:
         self.producers.clear()
         self.transactions.clear()
+        self.kept_bytes = sum(len(batch.data) + BATCH_OVERHEAD for batch in self.batches)
         for batch in self.batches:
             self._remember(batch)
 

@@ -42,6 +42,11 @@ class StoredGroupOffsets:
         if commit:
             self.stable.update(pending)
 
+    @property
+    def pending(self) -> int:
+        """How many offsets wait for a transaction's end."""
+        return sum(len(offsets) for offsets in self._pending.values())
+
     def unstable(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is open may still change a partition's offset."""
         return any(partition in pending for pending in self._pending.values())

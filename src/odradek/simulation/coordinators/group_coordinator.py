@@ -90,6 +90,21 @@ class GroupShard:
         for group in self.groups.values():
             group.moved()
 
+    @staticmethod
+    def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
+        """The newest of each group and offset; what ended transactions committed is one of them."""
+        newest: dict[Key, Any] = {}
+        for key, value in entries:
+            if key[0] != "end":
+                newest.pop(key, None)
+                newest[key] = value
+                continue
+            for pending in [k for k in newest if k[0] == "pending" and k[-1] == key[1]]:
+                committed = newest.pop(pending)
+                if value:
+                    newest["offset", *pending[1:-1]] = committed
+        return newest
+
     # What groups use
 
     @property

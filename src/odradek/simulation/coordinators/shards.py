@@ -10,7 +10,7 @@ Serves `__consumer_offsets` and `__transaction_state` alike. Must not: know what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.common import kafka_errors as errors
@@ -70,6 +70,10 @@ class Shard(Protocol):
 
     def stopped(self) -> None:
         """This broker isn't the coordinator any more: let all who wait know."""
+
+    @staticmethod
+    def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
+        """Fewer entries that come to the same when they are replayed."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -221,6 +225,19 @@ class CoordinatorTopic(Generic[S]):
     def shards(self) -> list[S]:
         """Every shard that is loaded now, for tests and checkers."""
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
+
+    def compact(self, most: int) -> None:
+        """Fold what was written, wherever there are more than `most` batches of it."""
+        found = self.cluster.topics.get(self.name)
+        for partition in found.partitions if found is not None else ():
+            settled = [b.base_offset for b in partition.log.batches if b.committed]
+            held, shard = self._leaderships.get(partition.index, (None, None))
+            if len(settled) <= most or held is None or shard is None:
+                continue
+            taken = [self.entries.pop((partition.index, offset)) for offset in settled]
+            folded = shard.fold(entry for entries in taken for entry in entries)
+            self.entries[partition.index, settled[-1]] = tuple(folded.items())
+            partition.log.drop_before(settled[-1])
 
     def _follow(self) -> None:
         """Leaders may have changed: stop the shards of the old ones, load those of the new."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.topics import NO_LEADER
 from odradek.simulation.coordinators import transaction_states as states
-from odradek.simulation.coordinators.shards import CoordinatorTopic, Leadership
+from odradek.simulation.coordinators.shards import CoordinatorTopic, Entry, Key, Leadership
 from odradek.simulation.coordinators.transaction_states import State, TransactionMetadata
 
 if TYPE_CHECKING:
@@ -120,6 +120,11 @@ class TransactionShard:
 
     def stopped(self) -> None:
         """What was being written is answered by the log: the leadership was lost."""
+
+    @staticmethod
+    def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
+        """The newest state of each transactional id."""
+        return dict(entries)
 
     # What is asked
 

@@ -328,6 +328,8 @@ class _Ghost:
 class _GhostSession:
     """A connection to a ghost."""
 
+    idle = ended = True
+
     def __init__(self, ghost: _Ghost, peer: Peer) -> None:
         self.ghost = ghost
         self.peer = peer

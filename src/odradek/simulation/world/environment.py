@@ -48,6 +48,9 @@ class Peer(Protocol):
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
         """Send an answer in the layout of `version`."""
 
+    def failed(self, request: ReceivedRequest, error: Exception) -> None:
+        """The broker has no answer: a bug where the client is ours, else what strangers send."""
+
     def close(self, *, reset: bool) -> None:
         """End the connection from the broker's side: in order, or by a reset."""
 
@@ -63,6 +66,13 @@ class Peer(Protocol):
 
 class Session(Protocol):
     """A broker's end of an accepted connection."""
+
+    ended: bool
+    """The broker is through with it."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that was received waits or is being worked on."""
 
     def receive(self, request: ReceivedRequest) -> None:
         """Take in one request; they are answered in order."""

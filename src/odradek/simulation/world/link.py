@@ -230,6 +230,10 @@ class Link:
         if not self._lost():
             self._down_later(payload, delay)
 
+    def failed(self, request: ReceivedRequest, error: Exception) -> None:
+        """A broker must have an answer to whatever our clients ask."""
+        raise error
+
     def close(self, *, reset: bool) -> None:
         """The broker's end goes: after what it has sent, the client learns of it."""
         if not self.ended:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 MAX_ACTIONS_AT_ONCE = 1_000_000
 """Actions at one instant before the run counts as stuck, which is a bug of somebody."""
+SWEPT_AT = 10_000
+"""Planned actions from which on it is worth looking for cancelled ones."""
 
 Action = Callable[[], None]
 
@@ -39,7 +41,7 @@ class Timer:
 class VirtualTime:
     """The clock of a simulated world, in seconds."""
 
-    __slots__ = ("_at_once", "_heap", "_serial", "fired", "now")
+    __slots__ = ("_at_once", "_heap", "_serial", "_swept_at", "fired", "now")
 
     def __init__(self, start: float = 0.0) -> None:
         self.now = start
@@ -48,6 +50,7 @@ class VirtualTime:
         self._heap: list[tuple[float, int, Timer]] = []
         self._serial = 0
         self._at_once = 0
+        self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
         """Plan an action; what lies in the past happens now, after what is planned for now."""
@@ -55,8 +58,16 @@ class VirtualTime:
             when = self.now
         timer = Timer(when, action)
         self._serial += 1
+        if len(self._heap) >= self._swept_at:
+            self._sweep()
         heapq.heappush(self._heap, (when, self._serial, timer))
         return timer
+
+    def _sweep(self) -> None:
+        """Forget the cancelled actions, which may be most (each heartbeat leaves one)."""
+        self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._swept_at = 2 * len(self._heap) + SWEPT_AT
 
     def after(self, seconds: float, action: Action) -> Timer:
         """Plan an action from now on."""
