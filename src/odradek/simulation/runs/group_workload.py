@@ -24,6 +24,7 @@ from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
 from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.habits import Habits
+from odradek.simulation.runs.schedule import ScheduledClient
 from odradek.simulation.runs.workload import TOPIC, Driver
 from odradek.simulation.world.link import Mode
 
