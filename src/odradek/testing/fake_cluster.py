@@ -25,12 +25,12 @@ from odradek.record.columns import Row
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS, check_topic_name
-from odradek.simulation.brokers.front_door import FrontDoor
+from odradek.simulation.brokers.front_door import SimulatedFrontDoor
 from odradek.simulation.brokers.injected_errors import APIS, Injection
-from odradek.simulation.brokers.topics import Partition
+from odradek.simulation.brokers.topics import SimulatedPartition
 from odradek.testing.errors import ClusterStartError
-from odradek.testing.limits import MOST_PARTITIONS, Limits
 from odradek.testing.loopback import LoopbackServer
+from odradek.testing.memory_limits import MOST_PARTITIONS, MemoryLimits
 
 T = TypeVar("T")
 ErrorName = str | int | type[BrokerError]
@@ -77,7 +77,7 @@ class FakeCluster:
         self._port = port
         self._auto_create = auto_create_topics
         self._session_timeout = session_timeout
-        self._limits = Limits(retention_bytes)
+        self._limits = MemoryLimits(retention_bytes)
         self._cluster_id = cluster_id
         self._seed = seed
         self._server: LoopbackServer | None = None
@@ -109,7 +109,7 @@ class FakeCluster:
 
     def _make(self) -> SimulatedCluster:
         server = self._opened
-        door = FrontDoor(server.address(self._port), server.rng("front door"))
+        door = SimulatedFrontDoor(server.address(self._port), server.rng("front door"))
         cluster = SimulatedCluster(
             server,
             self._count,
@@ -319,7 +319,7 @@ class FakeCluster:
                 raise TimeoutError("the cluster doesn't come to rest")
             self._changed.clear()
 
-    def _partition(self, topic: str, partition: int) -> Partition:
+    def _partition(self, topic: str, partition: int) -> SimulatedPartition:
         found = self._cluster.topics.get(topic)
         if found is None:
             raise ValueError(f"there is no topic {topic!r}")

@@ -9,6 +9,7 @@ from odradek.common import kafka_errors as errors
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.shards import (
     CoordinatorTopic,
     Leadership,
@@ -38,6 +39,10 @@ class Notes:
 
     def stopped(self) -> None:
         self.is_stopped = True
+
+    @staticmethod
+    def fold(entries: Any) -> dict[Any, Any]:
+        return dict(entries)
 
 
 class Setting:
@@ -212,3 +217,35 @@ def test_a_stale_broker_names_the_old_coordinator(setting: Setting) -> None:
     assert setting.find("g").node_id == node
     setting.cluster.stale_metadata(1, on=False)
     assert setting.find("g").node_id != node
+
+
+def test_what_is_compacted_is_there_after_a_failover(setting: Setting) -> None:
+    node = setting.there()
+    leadership = setting.shard(node).leadership
+    for n in range(20):
+        leadership.write([((f"key {n % 3}",), n)], lambda _: None)
+        setting.world.advance(0.01)
+    setting.topic.compact(most=20)
+    assert len(leadership.partition.log.batches) == 20
+    setting.topic.compact(most=10)
+    assert len(leadership.partition.log.batches) == 1
+    assert len(setting.topic.entries) == 1
+    setting.cluster.move_leader(TOPIC, partition_for("g", 50))
+    setting.world.advance(1.0)
+    again = setting.shard(setting.there())
+    assert again.kept == {("key 0",): 18, ("key 1",): 19, ("key 2",): 17}
+
+
+def test_offsets_of_ended_transactions_are_folded() -> None:
+    entries = [
+        (("offset", "g", "t", 0), 1),
+        (("pending", "g", "t", 0, 1000), 2),
+        (("pending", "g", "t", 1, 1001), 3),
+        (("end", 1000), True),
+        (("pending", "g", "t", 0, 1000), 4),
+        (("end", 1001), False),
+    ]
+    assert GroupShard.fold(entries) == {
+        ("offset", "g", "t", 0): 2,
+        ("pending", "g", "t", 0, 1000): 4,
+    }

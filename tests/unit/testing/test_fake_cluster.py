@@ -11,7 +11,7 @@ from odradek import Admin, Consumer, Producer, TopicPartition
 from odradek.common import kafka_errors
 from odradek.common.errors import BrokerError
 from odradek.testing import ClusterStartError, FakeCluster
-from odradek.testing.limits import TRIMMED_EVERY
+from odradek.testing.memory_limits import TRIMMED_EVERY
 
 PATIENCE = 20.0
 

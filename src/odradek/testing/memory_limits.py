@@ -47,7 +47,7 @@ TRIMMED_EVERY = 1 << 20
 """Bytes that are produced between two looks at what the logs hold."""
 
 
-class Limits:
+class MemoryLimits:
     """The limits of one cluster."""
 
     def __init__(self, retention_bytes: int) -> None:
