@@ -490,9 +490,6 @@ class Producer(Transactional):
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
     @property
-    def _block_deadline(self) -> float:
-        return self._host.now() + self._calls.seconds(None, "max.block.ms")
-
     def _taken_early(
         self, record: EarlyRecord, deadline: float | None
     ) -> tuple[bool, float | None]:
