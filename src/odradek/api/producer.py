@@ -489,7 +489,6 @@ class Producer(Transactional):
             raise
         return RecordFuture(self, place.batch, place.index, timestamp_ms)
 
-    @property
     def _taken_early(
         self, record: EarlyRecord, deadline: float | None
     ) -> tuple[bool, float | None]:
