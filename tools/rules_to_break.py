@@ -153,9 +153,9 @@ BREAKAGES = (
     broken(
         "send() goes on where it has interrupted itself",
         "R-HO-2",
-        "api/producer.py",
-        'self._check_uninterrupted("send()")',
-        "pass",
+        "clients/calls/producer_calls.py",
+        'self.check_free("send()")',
+        "self.check_open()",
         f"{SIGNALS}::test_a_producer_interrupted_under_its_lock_refuses_to_wait",
     ),
     broken(

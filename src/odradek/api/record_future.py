@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from odradek.clients.calls.producer_calls import Found
+from odradek.clients.calls.record_sending import DeliveryCallback
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
 from odradek.common.arguments import function
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 F = TypeVar("F")
-DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
-"""`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
@@ -79,13 +79,12 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return batch, over
 
     def _wait(self, timeout: float | None) -> None:
+        if not self.done():
+            self._producer.await_outcome(self._waited_for, timeout)
+
+    def _waited_for(self) -> Found:
         batch, over = self._find()
-        if over:
-            return
-        deadline = self._producer.outcome_deadline(timeout)
-        while not over:
-            self._producer.await_outcome(batch.done, deadline, batch)
-            batch, over = self._find()
+        return batch, batch.done, over
 
     def _begin_waiting(self) -> float:
         return self._producer.watched()
@@ -181,9 +180,11 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
-            deadline = self._producer.outcome_deadline(timeout)
-            self._producer.await_outcome(self._delivery.done, deadline, self.rows)
+            self._producer.await_outcome(self._waited_for, timeout)
         return self._delivery.error
+
+    def _waited_for(self) -> Found:
+        return self.rows, self._delivery.done, self._delivery.done.done
 
     def _begin_waiting(self) -> float:
         return self._producer.watched()
@@ -211,9 +212,3 @@ def called(callback: Callable[[F], object], future: F, producer: Producer) -> No
         logger.exception("a callback for %r failed", future)
     except BaseException as error:
         producer.surface(error)
-
-
-def not_yet(error: KafkaTimeoutError) -> KafkaTimeoutError:
-    """The error of a wait that ended before the delivery timeout did."""
-    error.add_note("The records are still being sent.")
-    return error

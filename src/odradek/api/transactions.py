@@ -6,36 +6,24 @@ Must not: decide anything; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Mapping
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from odradek.api.base import Client
-from odradek.clients.consumer.group.commit_arguments import (
-    group_id,
-    group_to_send_to,
-    offsets_to_commit,
-)
+from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
 )
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.common.errors import (
-    AbortableTransactionError,
-    FatalTransactionError,
-    IllegalStateError,
-    KafkaError,
-)
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Flow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from odradek.clients.producer.transaction_manager import TransactionManager
 
 
 class Transactional(Client[ProducerEngine]):
@@ -51,6 +39,8 @@ class Transactional(Client[ProducerEngine]):
     The first two are instances of what happened, too: `except odradek.ProducerFencedError` works.
     """
 
+    _calls: ProducerCalls
+
     def init_transactions(self, timeout: float | None = None) -> None:
         """Once, before all others: get the producer's id, and end what was left open under it.
 
@@ -62,15 +52,14 @@ class Transactional(Client[ProducerEngine]):
         Raises `TransactionalIdAuthorizationError` (it may be called again once that is
         mended), `FatalTransactionError`.
         """
-        self._finish("init_transactions", self._transactions.initialize, timeout)
+        self._run(self._calls.init_transactions(timeout))
 
     def begin_transaction(self) -> None:
         """Begin: all records sent from here on belong to the transaction, on whatever thread.
 
         It costs no request. Raises `IllegalStateError` when one is open, or what ended the last.
         """
-        manager = self._transactions
-        self._call(lambda _: manager.begin(), None, "begin_transaction()")
+        self._run(self._calls.begin_transaction())
 
     @with_keywords
     def send_offsets_to_transaction(
@@ -95,15 +84,7 @@ class Transactional(Client[ProducerEngine]):
         abort. Raises `AbortableTransactionError`, among them `IllegalGenerationError` and
         `UnknownMemberIdError`: another member has these partitions now.
         """
-        manager = self._transactions
-        wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
-        member = group_to_send_to(group)
-        self._call(
-            lambda deadline: manager.send_offsets(wanted, member, deadline),
-            timeout,
-            "answer to send_offsets_to_transaction()",
-            "max.block.ms",
-        )
+        self._run(self._calls.send_offsets(offsets, group, timeout))
 
     def committed_offsets(
         self, group: str, timeout: float | None = None
@@ -115,15 +96,7 @@ class Transactional(Client[ProducerEngine]):
         `timeout` in seconds, default `max.block.ms`. Raises `GroupAuthorizationError` (it needs
         DESCRIBE), `UnsupportedFeatureError` with brokers before Kafka 2.5.
         """
-        from odradek.clients.producer.group_offsets import group_offsets
-
-        name = group_id(group)
-        return self._call(
-            lambda deadline: group_offsets(self._engine, name, deadline),
-            timeout,
-            f"committed offsets of group {name!r}",
-            "max.block.ms",
-        )
+        return self._run(self._calls.committed_offsets(group, timeout))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Wait until all records of the transaction are written, then commit it.
@@ -132,7 +105,7 @@ class Transactional(Client[ProducerEngine]):
         the same call again waits for its end, and no other is allowed before it. Raises
         `AbortableTransactionError` when a record couldn't be written: nothing is committed then.
         """
-        self._finish("commit_transaction", self._transactions.commit, timeout)
+        self._run(self._calls.commit_transaction(timeout))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort: nobody who reads with isolation.level=read_committed sees its records.
@@ -141,10 +114,9 @@ class Transactional(Client[ProducerEngine]):
         `timeout` in seconds, default `max.block.ms`; after `KafkaTimeoutError` the same call again
         waits for its end. Raises `FatalTransactionError`.
         """
-        self._finish("abort_transaction", self._transactions.abort, timeout)
+        self._run(self._calls.abort_transaction(timeout))
 
-    @contextmanager
-    def transaction(self) -> Iterator[Self]:
+    def transaction(self) -> TransactionBlock[Self]:
         """Begin a transaction; commit it at the end, or abort it when the body raises.
 
         What the body raised comes out again, with a note where the abort failed. A commit that
@@ -156,54 +128,29 @@ class Transactional(Client[ProducerEngine]):
         ...     producer.send("totals", value=b"12")
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         """
-        self.begin_transaction()
-        try:
-            yield self
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        try:
-            self.commit_transaction()
-        except AbortableTransactionError as error:
-            worse = self._give_up(error)
-            if isinstance(worse, FatalTransactionError):  # fenced, as the coordinator says at last
-                raise worse from error
-            raise
+        return TransactionBlock(self)
 
-    # Inside
+    def _end_block(self, error: BaseException | None) -> None:
+        self._run(self._calls.end_block(error))
 
-    @property
-    def _transactions(self) -> TransactionManager:
-        self._calls.check_open()
-        if self._engine.transactions is None:
-            raise IllegalStateError("this producer has no transactions: transactional.id isn't set")
-        return self._engine.transactions
 
-    def _finish(
-        self, name: str, call: Callable[[float], Flow[None]], timeout: float | None
+P = TypeVar("P", bound=Transactional)
+
+
+class TransactionBlock(ContextDecorator, Generic[P]):
+    """The `with` block of one transaction."""
+
+    def __init__(self, producer: P) -> None:
+        self._producer = producer
+
+    def __enter__(self) -> P:
+        self._producer.begin_transaction()
+        return self._producer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        self._call(call, timeout, f"end of {name}()", "max.block.ms")
-
-    def _end_transaction(self, timeout: float) -> None:
-        """At close: wait for a commit that goes on; abort what is open otherwise.
-
-        Where that fails the coordinator aborts it, after transaction.timeout.ms.
-        """
-        manager = self._transactions
-        deadline = self._host.now() + timeout
-        with suppress(KafkaError):
-            if manager.pending is not None and manager.pending.name == "commit_transaction":
-                self.commit_transaction(timeout)
-        with suppress(KafkaError):
-            if manager.open:
-                self.abort_transaction(max(0.0, deadline - self._host.now()))
-
-    def _give_up(self, error: BaseException) -> KafkaError | None:
-        """Abort because of an error, unless there is nothing left to abort; say what failed."""
-        if not self._closed and self._transactions.open:
-            try:
-                self.abort_transaction()
-            except KafkaError as another:
-                error.add_note(f"abort_transaction() failed: {type(another).__name__}: {another}")
-                return another
-        return None
+        self._producer._end_block(error)  # noqa: SLF001  # one of its own methods, in two halves

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from odradek.api.record_future import RecordFuture
+from odradek.clients.calls.producer_calls import Found
 from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
 
 P0 = TopicPartition("t", 0)
@@ -70,10 +71,8 @@ class Driver:
         self._batch = waiting
         self.waited = 0
 
-    def outcome_deadline(self, timeout: float | None) -> float:
-        return timeout or 0.0
-
-    def await_outcome(self, done: Completion[Any], what: str, deadline: float) -> None:
+    def await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
+        assert not find()[2]
         self.waited += 1
         self._batch.split()
         for part in self._batch.made:

@@ -1,0 +1,131 @@
+"""`send`, for every facade that has it: into an open batch without a lock, a wait or a hop.
+
+In: records one by one. Out: futures, of the facade's own kind. What a record may have to wait for
+is `ProducerCalls`'s, which the facade carries out. Must not: cost a call for each record more than
+it has to: this is the one method that a facade inherits as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from odradek.clients.calls.producer_calls import ProducerCalls, SentRecord
+from odradek.clients.producer.batch import RecordMetadata
+from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput, explained
+from odradek.clients.producer.topic_lane import TopicLane
+from odradek.common.arguments import function, partition_number, record_headers
+from odradek.common.errors import KafkaError
+from odradek.record import partition_for_key
+
+DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
+"""`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
+
+
+class SentFuture(Protocol):
+    """The outcome of one record."""
+
+    def report_to(self, on_delivery: DeliveryCallback) -> None:
+        """Have the outcome told."""
+
+
+F = TypeVar("F", bound=SentFuture)
+
+
+class RecordSending(Generic[F]):
+    """The `send` of a producer; not made directly."""
+
+    def _keep_at_hand(self, calls: ProducerCalls, future: Callable[..., F]) -> None:
+        """What `send` looks at for each record: each look-up through another object counts."""
+        self._future = future
+        self._lanes = calls.lanes
+        self._metadata = calls.engine.metadata
+        self._wall_clock = calls.host.wall_clock
+        self._process = calls.process
+        self._lock_free = calls.lock_free
+
+    def _lane(self, name: str) -> TopicLane | None:
+        """Carry out `ProducerCalls.lane`."""
+        raise NotImplementedError
+
+    def _append(
+        self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
+    ) -> F:
+        """Carry out `ProducerCalls.append`."""
+        raise NotImplementedError
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: HeadersInput = NO_HEADERS,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> F:
+        """Give one record to the producer; returns at once unless `buffer.memory` is full.
+
+        `partition`: None leaves it to the option `partitioner`: unless that is given, to the key
+        (Java's murmur2), or to the sticky partitioner without a key (KIP-480, KIP-794).
+        `timestamp_ms`: milliseconds since the epoch, None for now.
+        It waits for room in `buffer.memory` alone, `max.block.ms` at most; callers get it in the
+        order they came. A record whose topic or `partition` isn't known (it may just have been
+        made) waits in the producer for as long, not in this call: so `send(…).result(5)` takes five
+        seconds at most. Only with a function of yours as `partitioner` does the call wait for the
+        metadata, too.
+        The outcome: ask the future, or give `on_delivery(error, metadata)`, or do neither. It is
+        called as soon as the outcome is there, on the producer's I/O thread (nobody has to poll),
+        with `error` None, or with the error and an offset of -1. Records of a partition are
+        reported in order, but for those of a batch that a broker answered with an error to be
+        tried again: later ones may be written, and reported, first where it had been written all
+        the same. It must be quick and mustn't wait for anything of this producer; what it raises is
+        logged and has no other effect, but for `SystemExit` and `KeyboardInterrupt`:
+        those come out of the program's next call of this producer. What `send` itself raises
+        isn't reported to it.
+
+        Raises `RecordTooLargeError` (`max.request.size`), `BufferExhaustedError`,
+        `PartitionerError` (a function of yours as `partitioner` failed; nothing is written),
+        `InvalidTopicExceptionError` (what can't be a name), `ClientClosedError`; all else comes out
+        of the future: `KafkaTimeoutError` (no metadata of the topic or no such partition in
+        `max.block.ms`, with what was tried), `TopicAuthorizationError`, errors of sending.
+        """
+        # What a wrong type breaks is explained where it broke, so right ones cost no look (R-IN-1);
+        # looked at here is only what would go through. The headers are read once, and no more.
+        if on_delivery is not None:
+            function("on_delivery", on_delivery)
+        if headers is not NO_HEADERS and type(headers) is not tuple:
+            headers = tuple(headers) if type(headers) is list else record_headers(headers)
+        at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+        try:
+            lane = self._lanes.get(topic)
+            if lane is None or lane.snapshot is not self._metadata.snapshot:
+                lane = self._lane(topic)
+            if lane is None:
+                if partition is not None:
+                    partition = partition_number("partition", partition)
+            else:
+                if partition is None:
+                    if key is None or not lane.by_key:
+                        partition = lane.place(key, value)
+                    else:
+                        partition = partition_for_key(key, lane.count)
+                elif type(partition) is not int:
+                    partition = partition_number("partition", partition)
+                batch = lane.open.get(partition)
+                if batch is not None and self._lock_free and self._process.here:
+                    index = batch.append(key, value, headers, at)
+                    if index is not None:
+                        made = self._future
+                        future = made(self, batch, index, at)
+                        if on_delivery is not None:
+                            future.report_to(on_delivery)
+                        return future
+        except KafkaError:
+            raise
+        except (TypeError, ValueError, BufferError) as error:
+            raise explained(error, topic, value, key, headers, at) from None
+        future = self._append(topic, lane, (key, value, headers, at), partition)
+        if on_delivery is not None:
+            future.report_to(on_delivery)
+        return future

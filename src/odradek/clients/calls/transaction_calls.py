@@ -1,0 +1,134 @@
+"""The caller's half of a producer's transactions (KIP-98, KIP-447, KIP-890).
+
+In: calls in the order that Java's have. Out: flows that run in the caller. Must not: know the rules
+of transactions; `clients/producer/transaction_manager` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, ClientCalls
+from odradek.clients.consumer.group.commit_arguments import (
+    group_id,
+    group_to_send_to,
+    offsets_to_commit,
+)
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.common.errors import (
+    AbortableTransactionError,
+    FatalTransactionError,
+    IllegalStateError,
+    KafkaError,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Flow
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.transaction_manager import TransactionManager
+
+
+class TransactionCalls(ClientCalls[ProducerEngine]):
+    """What the callers of one producer ask of its transactions."""
+
+    @property
+    def transactions(self) -> TransactionManager:
+        """The manager; raises where there is none."""
+        self.check_open()
+        if self.engine.transactions is None:
+            raise IllegalStateError("this producer has no transactions: transactional.id isn't set")
+        return self.engine.transactions
+
+    def init_transactions(self, timeout: float | None) -> CallerFlow[None]:
+        """Get the producer's id, and end what was left open under it."""
+        return self._finish("init_transactions", self.transactions.initialize, timeout)
+
+    def begin_transaction(self) -> CallerFlow[None]:
+        """Records that are sent from here on belong to the transaction."""
+        manager = self.transactions
+        return self.call(lambda _: manager.begin(), None, "begin_transaction()")
+
+    def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
+        """Commit a consumer's offsets with the transaction."""
+        manager = self.transactions
+        wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
+        member = group_to_send_to(group)
+        return self.call(
+            lambda deadline: manager.send_offsets(wanted, member, deadline),
+            timeout,
+            "answer to send_offsets_to_transaction()",
+            BLOCK_TIMEOUT,
+        )
+
+    def committed_offsets(
+        self, group: str, timeout: float | None
+    ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
+        """What a group has committed, of all partitions."""
+        from odradek.clients.producer.group_offsets import group_offsets
+
+        name = group_id(group)
+        return self.call(
+            lambda deadline: group_offsets(self.engine, name, deadline),
+            timeout,
+            f"committed offsets of group {name!r}",
+            BLOCK_TIMEOUT,
+        )
+
+    def commit_transaction(self, timeout: float | None = None) -> CallerFlow[None]:
+        """Wait until all records of the transaction are written, then commit it."""
+        return self._finish("commit_transaction", self.transactions.commit, timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> CallerFlow[None]:
+        """Nobody who reads committed records only sees those of the transaction."""
+        return self._finish("abort_transaction", self.transactions.abort, timeout)
+
+    def _finish(
+        self, name: str, call: Callable[[float], Flow[None]], timeout: float | None
+    ) -> CallerFlow[None]:
+        return self.call(call, timeout, f"end of {name}()", BLOCK_TIMEOUT)
+
+    # Blocks
+
+    def end_block(self, error: BaseException | None) -> CallerFlow[None]:
+        """The end of a `with` block: a commit, or an abort where its body has raised `error`."""
+        if error is not None:
+            yield from self._give_up(error)
+            return
+        try:
+            yield from self.commit_transaction()
+        except AbortableTransactionError as failure:
+            worse = yield from self._give_up(failure)
+            if isinstance(worse, FatalTransactionError):  # fenced, as the coordinator says at last
+                try:
+                    raise worse from failure
+                finally:
+                    del worse  # or the error holds this frame, which holds the error
+            raise
+
+    def end_transaction(self, timeout: float) -> CallerFlow[None]:
+        """At close: wait for a commit that goes on; abort what is open otherwise.
+
+        Where that fails the coordinator aborts it, after transaction.timeout.ms.
+        """
+        manager = self.transactions
+        deadline = (yield START) + timeout
+        with suppress(KafkaError):
+            if manager.pending is not None and manager.pending.name == "commit_transaction":
+                yield from self.commit_transaction(timeout)
+        with suppress(KafkaError):
+            if manager.open:
+                yield from self.abort_transaction(max(0.0, deadline - (yield START)))
+
+    def _give_up(self, error: BaseException) -> CallerFlow[KafkaError | None]:
+        """Abort because of an error, unless there is nothing left to abort; say what failed."""
+        if not self.closed and self.transactions.open:
+            try:
+                yield from self.abort_transaction()
+            except KafkaError as another:
+                error.add_note(f"abort_transaction() failed: {type(another).__name__}: {another}")
+                return another
+        return None
