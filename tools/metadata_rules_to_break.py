@@ -7,6 +7,7 @@ from rules_to_break import CLIENT, GOVERNOR, STATES, UPDATER, Breakage, broken, 
 METADATA = "metadata/metadata.py"
 REACH = "clients/admin/reachability.py"
 NO_ID = "        if not snapshot.cluster_id:  # R-RB-5"
+POLICY = "tests/unit/network/test_dial_policy.py"
 MISLED = "tests/simulation/test_misled_connections.py"
 EXPLORE = "tests/simulation/test_explore.py"
 ASKED = "        if connection.ours or connection.asked_whose:\n"
@@ -28,6 +29,22 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "self._dials = self._fresh = 0",
         "self._dials = 0",
         "tests/unit/network/test_dial_governor.py::test_a_proof_renews_the_close_dials",
+    ),
+    broken(
+        "the address that was dialled first goes on being dialled",
+        "R-MD-2",
+        "network/dial_policy.py",
+        "if dialled < oldest:",
+        "if best is None:",
+        f"{POLICY}::test_the_oldest_dial_first_and_never_dialled_before_all",
+    ),
+    broken(
+        "explain takes the spacing of all dials for the backoff of one address",
+        "R-EV-1",
+        "network/dial_policy.py",
+        "if left > wait:",
+        "if left:",
+        f"{POLICY}::test_a_dial_waits_for_the_later_of_the_two",
     ),
     broken(
         "the newest dial is given up to make room",
@@ -259,7 +276,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "brokers that close on ApiVersions are dialled without a limit",
         "R-CS-8",
         "network/network_client.py",
-        "            self.governor.failed(now)  # a hundred new addresses may all do so\n",
+        "            self.dials.alarmed(now)  # a hundred new addresses may all do so\n",
         "",
         "tests/simulation/test_limited_brokers.py",
     ),

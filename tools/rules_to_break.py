@@ -482,8 +482,8 @@ BREAKAGES = (
     broken(
         "a foreign answer proves its address",
         "R-RB-5",
-        CLIENT,
-        "            self.states.disproved(connection.address)\n",
+        "network/dial_policy.py",
+        "        self._states.disproved(address)\n",
         "",
         case("kip_899", "a_recycled_address_goes_on_backing_off"),
     ),

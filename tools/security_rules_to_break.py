@@ -10,6 +10,7 @@ REAUTHENTICATION = "network/sasl/reauthentication.py"
 SESSION = "network/sasl/session.py"
 OAUTHBEARER = "network/sasl/oauthbearer.py"
 PROBE = "network/probe.py"
+FAILED = "until = self._states.failed(record.address, now, error, connecting=connecting)\n"
 REFUSALS = "metadata/refusals.py"
 CONTEXT = "runtime/tls/tls_context.py"
 KEY_LOG = "runtime/tls/key_log.py"
@@ -155,11 +156,10 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "who refuses is dialled again without a wait",
         "R-CS-4",
-        "network/network_client.py",
-        "            until = self.states.failed(address, now, error, connecting=setting_up)\n",
-        "            until = now\n"
-        "            if not error.sticky:\n"
-        "                until = self.states.failed(address, now, error, connecting=setting_up)\n",
+        "network/dial_policy.py",
+        f"        {FAILED}",
+        "        until = now\n        if not getattr(error, 'sticky', False):\n"
+        f"            {FAILED}",
         IN_REFUSALS,
     ),
     broken(

@@ -17,7 +17,7 @@ def books_are_right(world: World) -> None:
     network = world.engine.network
     by_id = network._by_id.values()
     pending = [c for c in by_id if not c.ready]
-    assert network.governor.pending == len(pending)
+    assert network.dials.pending == len(pending)
     assert sum(s.dialling for s in network.states.all()) == len(pending)
     assert {id(c) for c in network.connections.values()} == {id(c) for c in by_id}
     assert set(world._open) <= set(network._by_id)
@@ -76,4 +76,4 @@ def test_whatever_happens_the_books_are_right_and_it_recovers(seed: int) -> None
     world.engine.shut()
     world.run(world.now + 1.0)
     assert not world._open
-    assert world.engine.network.governor.pending == 0
+    assert world.engine.network.dials.pending == 0

@@ -268,12 +268,17 @@ def _drawn(picture: Explanation, found: Reachability | None) -> Any:
             Text(a.role),
             Text(_state(a), style="green" if a.ready and not a.silent else "yellow"),
             Text(f"{a.failures} in a row" if a.failures else ""),
-            Text(f"in {a.backoff_left:.2f} s" if a.backoff_left else ""),
+            Text(_next_dial(a)),
         )
     errors = [f"{a.address}: {_error(a)}" for a in picture.addresses if _error(a)]
     rest = [picture.metadata_line(), *picture.outage_lines(), *picture.rebootstrap_lines()]
     rest += [f"waits for {what}, {left:.1f} s left" for what, left in picture.waiting]
     return Group(head, table, Text("\n".join([*errors, *rest])))
+
+
+def _next_dial(a: AddressExplanation) -> str:
+    after = f"after {a.next_dial_after}" if a.next_dial_after else ""
+    return after if a.next_dial_in is None or not after else f"in {a.next_dial_in:.2f} s, {after}"
 
 
 def _state(a: AddressExplanation) -> str:

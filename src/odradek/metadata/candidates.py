@@ -8,23 +8,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import Silence, reason
 from odradek.metadata.cluster import Cluster
-from odradek.metadata.least_loaded_node import Action, Candidate, Choice
+from odradek.metadata.least_loaded_node import Candidate
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.round import PendingRequest, Round
-from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import DATA, METADATA, PROBE, Connection
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_governor import FRESH_SPACING
+from odradek.network.dial_policy import YOUNG
 from odradek.network.network_client import SUSPICION, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 
 LIFE = 5.0
 """Seconds for which an answer on another connection shows that a silent one is only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
+
+
+class OfRound(NamedTuple):
+    """Those that haven't failed in a round: the connected, and those that have to be dialled."""
+
+    connected: list[Candidate]
+    starts: list[Address]
+    known: list[Address]
+
+    def exhausted(self, *, some_failed: bool) -> bool:
+        """Nobody is left but silent ones that had their time.
+
+        With no failure there would be nothing to try again, so the round waits for one to end.
+        """
+        if self.starts or self.known:
+            return False
+        return all(c.suspect for c in self.connected) and (some_failed or not self.connected)
 
 
 class Candidates:
@@ -36,42 +53,29 @@ class Candidates:
         self._network = network
         self._metadata = metadata
         self._bootstrap = bootstrap
-        self.spacing = FRESH_SPACING.base
-        """A pending dial that is younger is waited for (R-MD-2)."""
         self.silence = Silence()
         self.quick = True
         """The last good answer came before anybody could think that its broker is silent."""
 
-    def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> list[Candidate]:
-        """Those that may still be asked in a round, with what is known of each."""
+    def of_round(self, round_: Round, now: float, *, rebootstrapping: bool) -> OfRound:
+        """Those that may still be asked in a round."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
-        found = []
-        connected = bool(self._network.connections)
-        states = self._network.states
-        again_at = self._network.governor.again_at
+        failed, found = round_.failed, OfRound([], [], [])
+        if not self._network.connections:  # most steps of an outage
+            found.starts.extend([a for a in starts if a not in failed])
+            found.known.extend([a for a in known if a not in failed])
+            return found
         for address in dict.fromkeys([*starts, *known]):
-            if address in round_.failed:
+            if address in failed:
                 continue
-            state = states.state(address)
-            connection = self.line(address, now) if connected else None
-            if connection is not None and address in starts and self._leads_nowhere(connection):
-                connection = None
-            young = -math.inf
-            if connection is not None and not connection.ready:
-                young = connection.dialled_at + self.spacing
-            found.append(
-                Candidate(
-                    address,
-                    connection,
-                    connection is not None and not self.answering(connection),
-                    young,
-                    state.last_dial,
-                    max(state.backoff_until, again_at)
-                    if state.dial_failed
-                    else state.backoff_until,
-                    address in starts,
-                )
-            )
+            bootstrap = address in starts
+            connection = self.line(address, now)
+            if connection is None or (bootstrap and self._leads_nowhere(connection)):
+                (found.starts if bootstrap else found.known).append(address)
+                continue
+            young = -math.inf if connection.ready else connection.dialled_at + YOUNG
+            suspect = not self.answering(connection)
+            found.connected.append(Candidate(address, connection, suspect, young, bootstrap))
         return found
 
     def _leads_nowhere(self, connection: Connection) -> bool:
@@ -87,54 +91,16 @@ class Candidates:
         other = DATA if connection.purpose == METADATA else METADATA
         return self._network.connection(connection.address, other) is None
 
-    def first_to_dial(
-        self, round_: Round, now: float, *, rebootstrapping: bool, dial_at: float
-    ) -> Choice | None:
-        """What `choose` says of a client without any connection; None when nobody is left.
-
-        Most steps of an outage need nothing else, so no list of candidates is made. A test holds
-        the two to the same choice.
-        """
-        failed, states = round_.failed, self._network.states
-        find, again_at = states.find, self._network.governor.again_at
-        earliest, left, bootstrap = math.inf, False, True
-        for addresses in self._addresses(round_, rebootstrapping=rebootstrapping):
-            best: AddressState | None = None
-            for address in addresses:
-                if address in failed:
-                    continue
-                left = True
-                state = find(address) or states.state(address)
-                at = state.backoff_until
-                if state.dial_failed and again_at > at:
-                    at = again_at
-                if dial_at > at:
-                    at = dial_at
-                if at <= now:
-                    if best is None or state.last_dial < best.last_dial:
-                        best = state
-                elif at < earliest:
-                    earliest = at
-            if best is not None:
-                found = Candidate(
-                    best.address, None, False, -math.inf, best.last_dial, now, bootstrap
-                )
-                return Choice(Action.DIAL, found)
-            bootstrap = False
-        return Choice(Action.NONE, until=earliest) if left else None
-
     def may_begin(
         self, round_: Round, earliest: float, now: float, *, rebootstrapping: bool
     ) -> float:
         """When a round that is due at `earliest` can do anything, as far as it shows now."""
         if self._network.connections:
             return earliest
-        dial_at = now + self._network.governor.wait(now, for_metadata=True)
-        choice = self.first_to_dial(
-            round_, earliest, rebootstrapping=rebootstrapping, dial_at=dial_at
-        )
-        later = choice is not None and earliest < choice.until < math.inf
-        return choice.until if choice is not None and later else earliest
+        starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
+        whom = self._network.dials.whom(starts, known, now, by=earliest)
+        later = whom is not None and earliest < whom.at < math.inf
+        return whom.at if whom is not None and later else earliest
 
     def _addresses(
         self, round_: Round, *, rebootstrapping: bool

@@ -1,18 +1,20 @@
 """R-MD-2: which broker to ask for metadata. A pure choice; whoever asks carries it out.
 
-In: the candidates of a round with what is known of each. Out: use this connection, wait, dial this
-address, or nothing can be done now. Must not: open, send or remember anything.
+In: the connected candidates of a round with what is known of each; whom the dial policy would dial.
+Out: use this connection, wait, dial this address, or nothing can be done now.
+Must not: open, send or remember anything.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from odradek.common.types import Address
 from odradek.network.connection import Connection
+from odradek.network.dial_policy import Whom
 
 
 class Action(Enum):
@@ -25,22 +27,19 @@ class Action(Enum):
 
 
 class Candidate(NamedTuple):
-    """One address of a round. Times are the engine's."""
+    """One address of a round that has a connection, ready or pending."""
 
     address: Address
-    connection: Connection | None
+    connection: Connection
     suspect: bool
     young_until: float
     """While its pending dial is younger than the round's spacing, it is waited for."""
-    last_dial: float
-    dial_at: float
-    """When it may be dialled (its own backoff)."""
     bootstrap: bool = False
 
     @property
     def answering(self) -> bool:
         """It is connected and not suspect."""
-        return self.connection is not None and self.connection.ready and not self.suspect
+        return self.connection.ready and not self.suspect
 
 
 class Choice(NamedTuple):
@@ -48,29 +47,24 @@ class Choice(NamedTuple):
 
     action: Action
     candidate: Candidate | None = None
+    """Whose connection is used."""
+    address: Address | None = None
+    """Which one is dialled."""
     until: float = math.inf
 
 
-def choose(candidates: Sequence[Candidate], now: float, *, dial_at: float) -> Choice:
+def choose(candidates: Sequence[Candidate], now: float, whom: Callable[[], Whom | None]) -> Choice:
     """Choose among candidates that haven't failed in this round.
 
     Connected and idle, least recently used first; then connected with the fewest in flight; then
-    one that is being connected, while its dial is young; then the one whose last dial is oldest.
-    `dial_at` is when the client's governor allows the next dial. No connection is opened while a
-    connected broker can answer.
+    one that is being connected, while its dial is young; then `whom` the dial policy names. No
+    connection is opened while a connected broker can answer.
     """
     usable: list[Candidate] = []
-    allowed: list[Candidate] = []
     young = -math.inf
     later = math.inf
     for candidate in candidates:
         connection = candidate.connection
-        if connection is None:
-            if candidate.dial_at <= now and dial_at <= now:
-                allowed.append(candidate)
-            else:
-                later = min(later, max(candidate.dial_at, dial_at))
-            continue
         throttled = connection.throttled_until > now
         if throttled:
             later = min(later, connection.throttled_until)
@@ -82,15 +76,14 @@ def choose(candidates: Sequence[Candidate], now: float, *, dial_at: float) -> Ch
         return Choice(Action.USE, min(usable, key=_load))
     if young > now:
         return Choice(Action.WAIT, until=young)
-    if allowed:
-        return Choice(Action.DIAL, min(allowed, key=_turn))
-    return Choice(Action.NONE, until=later)
+    found = whom()
+    if found is None:
+        return Choice(Action.NONE, until=later)
+    if found.address is not None:
+        return Choice(Action.DIAL, address=found.address)
+    return Choice(Action.NONE, until=min(later, found.at))
 
 
 def _load(candidate: Candidate) -> tuple[int, float]:
     connection = candidate.connection
-    return (len(connection.in_flight), connection.last_used) if connection else (0, 0.0)
-
-
-def _turn(candidate: Candidate) -> tuple[bool, float]:
-    return (not candidate.bootstrap, candidate.last_dial)
+    return (len(connection.in_flight), connection.last_used)

@@ -27,6 +27,7 @@ from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
+from odradek.network.dial_policy import YOUNG
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.handshake import dial_for_metadata
@@ -150,10 +151,10 @@ class MetadataUpdater:
                 if choice.action is Action.USE and choice.candidate is not None:
                     self._ask(round_, choice.candidate, now)
                     continue
-                if choice.action is Action.DIAL and choice.candidate is not None:
-                    made = dial_for_metadata(self._network, choice.candidate.address, now)
+                if choice.action is Action.DIAL and choice.address is not None:
+                    made = dial_for_metadata(self._network, choice.address, now)
                     round_.dialled.append(made)
-                    wait_until = min(wait_until, now + self._candidates.spacing)
+                    wait_until = min(wait_until, now + YOUNG)
                 else:
                     wait_until = min(wait_until, choice.until)
             wait_until = min(wait_until, self._late.prove(now))
@@ -168,47 +169,32 @@ class MetadataUpdater:
         """Whom to ask next; None when all have failed, or only silent ones are left."""
         if self._late.only_slow(now):
             return Choice(Action.NONE)
-        rebootstrapping, governor = self.current is not None, self._network.governor
-        dial_at = now + governor.wait(now, for_metadata=True)
-        if not self._network.connections:
-            governor.metadata_only = True
-            return self._candidates.first_to_dial(
-                round_, now, rebootstrapping=rebootstrapping, dial_at=dial_at
-            )
-        candidates = self._candidates.of_round(round_, now, rebootstrapping=rebootstrapping)
-        self._metadata_only(not any(c.answering for c in candidates))
-        if self._make_room(candidates, now):
-            dial_at = now + governor.wait(now, for_metadata=True)
-        choice = choose(candidates, now, dial_at=dial_at)
-        if choice.action not in (Action.USE, Action.DIAL) and (
-            not candidates or (round_.failed and all(c.suspect for c in candidates))
-        ):
-            # The silent ones had their time. (With no failure there would be nothing to try again:
-            # then wait for one to end.)
-            return None
-        return choice
+        rebootstrapping = self.current is not None
+        found = self._candidates.of_round(round_, now, rebootstrapping=rebootstrapping)
+        dials, starts, known = self._network.dials, found.starts, found.known
+        self._metadata_only(not any(c.answering for c in found.connected))
+        self._make_room(starts, now)
+        choice = choose(found.connected, now, lambda: dials.whom(starts, known, now))
+        acts = choice.action in (Action.USE, Action.DIAL)
+        return None if not acts and found.exhausted(some_failed=bool(round_.failed)) else choice
 
     def _metadata_only(self, only: bool) -> None:
         """R-CS-8: leaders wait while no metadata can be had, and are told when that is over."""
-        governor = self._network.governor
-        over = governor.metadata_only and not only
-        governor.metadata_only = only
-        if over:
+        if self._network.dials.metadata_only(only):
             self._network.changed.notify()
 
-    def _make_room(self, candidates: list[Candidate], now: float) -> bool:
+    def _make_room(self, starts: list[Address], now: float) -> None:
         """A bootstrap address that wasn't tried in this outage takes the place of a hanging dial.
 
         Only then, so that a dead cluster isn't swept by dials that are given up early.
         """
         since = self.due_since if self.due_since is not None else now
-        if any(c.bootstrap and c.connection is None and c.last_dial < since for c in candidates):
+        find = self._network.states.find
+        if any((record := find(a)) is None or record.last_dial < since for a in starts):
             self._network.make_room(now)
-            return True
-        return False
 
     def _ask(self, round_: Round, candidate: Candidate, now: float) -> None:
-        connection = cast("Connection", candidate.connection)
+        connection = candidate.connection
         topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
         body = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],

@@ -65,6 +65,14 @@ class AddressState:
         host = self.address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
 
+    def settled(self) -> None:
+        """A dial of it is pending no more, whatever came of it."""
+        self.dialling -= 1
+
+    def dialled_in_vain(self) -> None:
+        """Its latest dial ended without a connection that proved itself."""
+        self.dial_failed = True
+
 
 class ClusterConnectionStates:
     """The records of all addresses that one client has dialled."""

@@ -118,6 +118,12 @@ class DialGovernor:
             self._recent.remove(asked_at)
         self._recent.append(now)
 
+    def for_metadata_only(self, only: bool) -> bool:
+        """Note whether no metadata can be had; say whether that is over."""
+        over = self.metadata_only and not only
+        self.metadata_only = only
+        return over
+
     def ended(self) -> None:
         """A pending dial has ended, well or badly."""
         self.pending -= 1

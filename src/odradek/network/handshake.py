@@ -104,7 +104,7 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
         now = yield Wait((), now + left)
         if connection.ended:
             return
-    network.governor.left(connection.dialled_at, now)
+    network.dials.left(connection.dialled_at, now)
     ip = network.states.pick_ip(connection.address, ips)
     untried = ways > 1 and connection.record.setup_failures + 1 < ways * len(ips)
     if untried or network.states.others_wait(connection.address, ips):
@@ -147,8 +147,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
     connection.reader.limit = network.frame_limit
     connection.reader.buffers = network.buffers
     network.states.setup_done(connection.address)
-    connection.record.dialling -= 1
-    network.governor.ended()
+    network.dials.ended(connection.record)
     network.events.emit(
         now,
         "ready",

@@ -26,7 +26,8 @@ from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionState
-from odradek.network.dial_governor import MAX_PENDING, DialGovernor
+from odradek.network.dial_governor import DialGovernor
+from odradek.network.dial_policy import DialPolicy
 from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, ended_unexplained, in_words
@@ -73,7 +74,8 @@ class NetworkClient(HostInputs):
             rng,
         )
         own = "reconnect.backoff.ms" in config.given
-        self.governor = DialGovernor(rng, self.states.base if own else math.inf)
+        governor = DialGovernor(rng, self.states.base if own else math.inf)
+        self.dials = DialPolicy(self.states, governor)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}
@@ -128,7 +130,7 @@ class NetworkClient(HostInputs):
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> bool:
-        """Whether backoff and governor allow a dial now."""
+        """Whether there is no connection yet and the dial policy allows one now."""
         return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
     def next_dial_at(
@@ -138,9 +140,7 @@ class NetworkClient(HostInputs):
         found = self.connections.get((address, purpose))
         if found is not None:  # there already: only the end of a throttle comes by time alone
             return found.throttled_until if found.throttled_until > now else math.inf
-        failed, again = self.states.standing(address)
-        wait = self.governor.wait(now, for_metadata=for_metadata, failed=failed, again=again)
-        return now + max(wait, self.states.backoff_left(address, now))
+        return self.dials.when(address, now, for_metadata=for_metadata).at
 
     def dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
@@ -150,9 +150,7 @@ class NetworkClient(HostInputs):
         record = self.states.state(address)
         connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
-        connection.setup_deadline = now + self.states.dialling(record, now)
-        failed, again = record.failures > 0, record.dial_failed
-        self.governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
+        connection.setup_deadline = now + self.dials.begun(record, now, for_metadata=for_metadata)
         self.connections[address, purpose] = connection
         self._by_id[connection.id] = connection
         begin(self, connection, now)
@@ -236,14 +234,13 @@ class NetworkClient(HostInputs):
         """Close a connection that led to another cluster: what it proved counts as nothing."""
         if not connection.ended:
             connection.proved = False
-            self.states.disproved(connection.address)
-            self.governor.disproved()
+            self.dials.disproved(connection.address)
             self.fail(connection, error, now)
 
     def make_room(self, now: float) -> None:
-        """Give up the dials that hang longest, until the governor allows one more (R-MD-3)."""
+        """Give up the dials that hang longest, until the dial policy allows one more (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
-        while self.governor.pending >= MAX_PENDING and hanging:
+        while self.dials.full and hanging:
             oldest = hanging.pop(0)  # in the order of their dials
             seconds = now - oldest.dialled_at
             text = f"not ready after {seconds:.1f} s ({oldest.state.value}), given up for another"
@@ -305,7 +302,7 @@ class NetworkClient(HostInputs):
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
         connection.suspect, connection.suspected_at = True, now
-        self.governor.failed(now)
+        self.dials.alarmed(now)
         address, held = str(connection.address), connection.is_held(now)
         self.events.emit(
             now, "silent", address=address, seconds=SUSPICION, ready=connection.ready, held=held
@@ -430,8 +427,7 @@ class NetworkClient(HostInputs):
 
     def _prove(self, connection: Connection, now: float) -> None:
         connection.proved = True
-        self.states.proved(connection.address, now)
-        self.governor.proved()
+        self.dials.proved(connection.address, now)
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
 
@@ -461,7 +457,7 @@ class NetworkClient(HostInputs):
             error = silent_refusal()
         if setting_up and ended_unexplained(error) and self._steps_down(connection):
             why = "closed on ApiVersions without a word: the next dial asks in another version"
-            self.governor.failed(now)  # a hundred new addresses may all do so
+            self.dials.alarmed(now)  # a hundred new addresses may all do so
             self._end(connection, DisconnectedError(why), now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
@@ -470,7 +466,7 @@ class NetworkClient(HostInputs):
         if not failure and now < connection.last_used + IN_USE:
             # Brokers close what has idled for minutes; this one is going away, and perhaps others.
             connection.left_in_use = True
-            self.governor.failed(now)
+            self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
 
     def _steps_down(self, connection: Connection) -> bool:
@@ -485,8 +481,7 @@ class NetworkClient(HostInputs):
     def _forget(self, connection: Connection, error: KafkaError) -> None:
         self._by_id.pop(connection.id, None)
         if not connection.ready:
-            self.governor.ended()
-            connection.record.dialling -= 1
+            self.dials.ended(connection.record)
         connection.lost(error)
         if self.connections.get((connection.address, connection.purpose)) is connection:
             del self.connections[connection.address, connection.purpose]
@@ -500,11 +495,10 @@ class NetworkClient(HostInputs):
         self._forget(connection, error)
         ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
-            until = self.states.failed(address, now, error, connecting=setting_up)
             state = connection.record
-            if not connection.proved:
-                state.dial_failed = True
-            self.governor.failed(now)
+            until = self.dials.failed(
+                state, now, error, connecting=setting_up, proved=connection.proved
+            )
             self.events.emit(
                 now,
                 "dial_failed" if setting_up else "disconnected",

@@ -95,12 +95,22 @@ def test_an_address_in_one_line() -> None:
     busy = changed(state="ready", in_flight=2, throttled_for=0.5)
     assert line(busy) == "h:1 (broker 1): ready, 2 in flight, throttled for 0.5 s"
     failed = changed(
-        failures=2, last_error="E: x", last_error_age=1.0, backoff_left=0.25, meaning="why"
+        failures=2,
+        last_error="E: x",
+        last_error_age=1.0,
+        next_dial_in=0.25,
+        next_dial_after="its backoff",
+        meaning="why",
     )
     assert line(failed) == (
         "h:1 (broker 1): disconnected, 2 failures in a row, last error 1.0 s ago at 10.0.0.1: "
-        "E: x, next dial in 0.25 s [why]"
+        "E: x, next dial in 0.25 s, after its backoff [why]"
     )
+
+
+def test_a_dial_that_waits_for_an_event() -> None:
+    waits = changed(next_dial_after="metadata")
+    assert line(waits) == "h:1 (broker 1): disconnected, next dial after metadata"
 
 
 def test_causes_are_counted() -> None:

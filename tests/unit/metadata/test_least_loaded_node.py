@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 from odradek.common.types import Address
-from odradek.metadata.least_loaded_node import Action, Candidate, choose
+from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionState
+from odradek.network.dial_policy import Whom
 from odradek.protocol.messages.metadata import MetadataRequest
 
 
@@ -19,28 +20,30 @@ def connected(name: str, *, used: float = 0.0, in_flight: int = 0, **more: Any) 
     for _ in range(in_flight):
         waits = connection.in_flight
         waits.note(waits.make(MetadataRequest(), 12, 0.0, timeout=30.0, patience=0.0))
-    return Candidate(
-        Address(name, 1), connection, more.pop("suspect", False), -math.inf, 0.0, 0.0, **more
-    )
+    return Candidate(Address(name, 1), connection, more.pop("suspect", False), -math.inf, **more)
 
 
 def pending(name: str, young_until: float) -> Candidate:
     connection = Connection(1, Address(name, 1), "data", 0.0)
-    return Candidate(Address(name, 1), connection, False, young_until, 0.0, 0.0)
+    return Candidate(Address(name, 1), connection, False, young_until)
 
 
-def free(name: str, *, last: float = -math.inf, at: float = 0.0, boot: bool = False) -> Candidate:
-    return Candidate(Address(name, 1), None, False, -math.inf, last, at, boot)
+NEXT = Whom(Address("next", 1), 10.0)
+LATER = Whom(None, 11.0)
 
 
-def chosen(*candidates: Candidate, now: float = 10.0, dial_at: float = 0.0) -> tuple[Action, str]:
-    choice = choose(candidates, now, dial_at=dial_at)
-    return choice.action, choice.candidate.address.host if choice.candidate else ""
+def choice_of(*candidates: Candidate, whom: Whom | None) -> Choice:
+    return choose(candidates, 10.0, lambda: whom)
+
+
+def chosen(*candidates: Candidate, whom: Whom | None = NEXT) -> tuple[Action, str]:
+    choice = choice_of(*candidates, whom=whom)
+    address = choice.candidate.address if choice.candidate else choice.address
+    return choice.action, address.host if address else ""
 
 
 def test_idle_least_recently_used_first() -> None:
-    found = chosen(connected("a", used=3.0), connected("b", used=1.0), free("c"))
-    assert found == (Action.USE, "b")
+    assert chosen(connected("a", used=3.0), connected("b", used=1.0)) == (Action.USE, "b")
 
 
 def test_idle_beats_busy_and_fewest_in_flight_among_the_busy() -> None:
@@ -50,22 +53,13 @@ def test_idle_beats_busy_and_fewest_in_flight_among_the_busy() -> None:
 
 
 def test_a_busy_connection_beats_a_young_dial_and_a_new_one() -> None:
-    assert chosen(free("a"), pending("b", 99.0), connected("c", in_flight=5)) == (Action.USE, "c")
+    assert chosen(pending("b", 99.0), connected("c", in_flight=5)) == (Action.USE, "c")
 
 
 def test_a_young_dial_is_waited_for_and_an_old_one_is_not() -> None:
-    choice = choose([pending("a", 10.05), free("b")], 10.0, dial_at=0.0)
+    choice = choice_of(pending("a", 10.05), whom=NEXT)
     assert (choice.action, choice.until) == (Action.WAIT, 10.05)
-    assert chosen(pending("a", 10.0), free("b")) == (Action.DIAL, "b")
-
-
-def test_the_oldest_dial_first_and_never_dialled_before_all() -> None:
-    assert chosen(free("a", last=5.0), free("b", last=2.0)) == (Action.DIAL, "b")
-    assert chosen(free("a", last=5.0), free("b", last=2.0), free("c")) == (Action.DIAL, "c")
-
-
-def test_bootstrap_addresses_come_first() -> None:
-    assert chosen(free("a", last=1.0), free("b", last=9.0, boot=True)) == (Action.DIAL, "b")
+    assert chosen(pending("a", 10.0)) == (Action.DIAL, "next")
 
 
 def test_unusable_connections_are_no_choice() -> None:
@@ -74,14 +68,13 @@ def test_unusable_connections_are_no_choice() -> None:
         connected("a", writable=False),
         connected("a", throttled_until=12.0),
     ):
-        assert chosen(candidate)[0] is Action.NONE
-        assert chosen(candidate, free("b")) == (Action.DIAL, "b")
+        assert chosen(candidate, whom=None)[0] is Action.NONE
+        assert chosen(candidate) == (Action.DIAL, "next")
 
 
-def test_waits_end_with_backoff_governor_or_throttle() -> None:
-    backing_off = free("a", at=11.0)
-    assert choose([backing_off], 10.0, dial_at=0.0).until == 11.0
-    assert choose([backing_off], 10.0, dial_at=13.0).until == 13.0
-    assert choose([backing_off], 10.0, dial_at=math.inf).until == math.inf
-    assert choose([connected("a", throttled_until=12.0)], 10.0, dial_at=0.0).until == 12.0
-    assert choose([], 10.0, dial_at=0.0).until == math.inf
+def test_waits_end_with_a_dial_or_a_throttle() -> None:
+    throttled = connected("a", throttled_until=12.0)
+    assert choice_of(whom=LATER).until == 11.0
+    assert choice_of(throttled, whom=LATER).until == 11.0
+    assert choice_of(throttled, whom=None).until == 12.0
+    assert choice_of(whom=None).until == math.inf

@@ -292,7 +292,7 @@ def test_the_dial_that_hangs_longest_makes_room() -> None:
         network.dial(parse(address), w.now)
         w.step()
     w.run(5.0)
-    assert network.governor.pending == MAX_PENDING
+    assert network.dials.pending == MAX_PENDING
     assert all(w.connection(a) is not None for a in addresses)
     network.make_room(w.now)
     left = [a for a in addresses if w.connection(a) is not None]

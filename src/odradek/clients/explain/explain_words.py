@@ -23,6 +23,7 @@ from odradek.common.errors import (
     ResponseTimeoutError,
     TlsError,
 )
+from odradek.network.dial_policy import next_dial
 
 if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
@@ -107,8 +108,8 @@ def line(a: AddressExplanation) -> str:
     if a.last_error is not None and a.last_error_age is not None:
         tried = f" at {a.ip}" if a.ip is not None else ""
         text += f", last error {a.last_error_age:.1f} s ago{tried}: {a.last_error}"
-    if a.backoff_left > 0:
-        text += f", next dial in {a.backoff_left:.2f} s"
+    if a.next_dial_after:
+        text += f", {next_dial(a.next_dial_in, a.next_dial_after)}"
     if a.meaning is not None and a.meaning not in text:
         text += f" [{a.meaning}]"
     return text

@@ -25,6 +25,7 @@ from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
+from odradek.network.dial_policy import When
 from odradek.record import PoolState, pool_state
 
 if TYPE_CHECKING:
@@ -67,7 +68,12 @@ class AddressExplanation:
     meaning: str | None
     """What such an error usually comes from."""
     backoff_left: float
-    """Seconds until it may be dialled again."""
+    """Seconds that it waits for its own failures (KIP-144)."""
+    next_dial_in: float | None = None
+    """Seconds until the client's dial policy allows a dial; None where an event has to come first,
+    or where there is a connection."""
+    next_dial_after: str = ""
+    """What the next dial waits for; empty where nothing holds it back."""
 
     @property
     def ready(self) -> bool:
@@ -424,6 +430,7 @@ def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:
 
 def _addresses(engine: ClientEngine, now: float) -> tuple[AddressExplanation, ...]:
     snapshot = engine.metadata.snapshot
+    due = engine.metadata.requested or snapshot is None
     roles: dict[Address, list[str]] = {}
     for broker in snapshot.brokers.values() if snapshot is not None else ():
         roles.setdefault(broker.address, []).append(f"broker {broker.id}")
@@ -436,13 +443,19 @@ def _addresses(engine: ClientEngine, now: float) -> tuple[AddressExplanation, ..
     for connection in list(engine.network.connections.values()):
         lines.setdefault(connection.address, []).append(connection)
     return tuple(
-        _address(", ".join(role), states.get(a) or AddressState(a), lines.get(a, []), now)
+        _address(
+            ", ".join(role),
+            states.get(a) or AddressState(a),
+            lines.get(a, []),
+            engine.network.dials.when(a, now, for_metadata=due),
+            now,
+        )
         for a, role in roles.items()
     )
 
 
 def _address(
-    role: str, state: AddressState, connections: list[Connection], now: float
+    role: str, state: AddressState, connections: list[Connection], dial: When, now: float
 ) -> AddressExplanation:
     # Of several connections (metadata gets one of its own at times) the most useful one counts.
     ordered = sorted(connections, key=lambda c: (not c.ready, c.beside, c.suspect, c.id))
@@ -468,4 +481,6 @@ def _address(
         last_error_age=None if error is None else max(0.0, now - state.last_error_at),
         meaning=meaning(error, name, silent=silent, unproved=state.dial_failed),
         backoff_left=max(0.0, state.backoff_until - now),
+        next_dial_in=dial.at - now if connection is None and dial.at < NEVER else None,
+        next_dial_after="" if connection is not None else dial.why.value,
     )

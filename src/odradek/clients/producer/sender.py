@@ -150,9 +150,7 @@ class Sender:
     def _cut_off(self) -> bool:
         """R-CS-8: there is nothing to send on, and no leader is dialled before metadata."""
         network = self._network
-        if not (network.governor.engaged and network.governor.metadata_only):
-            return False
-        return not any(c.ready for c in network.connections.values())
+        return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
         """Every batch without an outcome, records that are in none yet and open batches included.

@@ -6,6 +6,7 @@ decides, and this follows its questions in their order (`Sender._drain`).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, OPEN, ProducerBatch
@@ -13,6 +14,7 @@ from odradek.clients.producer.early_records import EarlyRecord
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address
 from odradek.network.connection import DATA
+from odradek.network.dial_policy import next_dial
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
@@ -79,6 +81,7 @@ def _connection(engine: ProducerEngine, address: Address, now: float) -> str:
     error = None if record is None else record.last_error
     if record is None or error is None:
         return "it hasn't been dialled yet"
-    left = record.backoff_until - now
-    when = f", next dial in {left:.2f} s" if left > 0 else ""
+    dial = engine.network.dials.when(address, now)
+    left = dial.at - now if dial.at < math.inf else None
+    when = f", {next_dial(left, dial.why)}" if dial.why else ""
     return f"{type(error).__name__}: {error}{when}"

@@ -32,6 +32,7 @@ from odradek.metadata.round import PendingRequest
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import Connection
 from odradek.network.dial_governor import DialGovernor
+from odradek.network.dial_policy import DialPolicy
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.network_client import NetworkClient
@@ -78,7 +79,7 @@ class JavaNetwork(NetworkClient):
             config.backoff("socket.connection.setup.timeout"),
             rng,
         )
-        self.governor = NoGovernor(rng)
+        self.dials = DialPolicy(self.states, NoGovernor(rng))
 
     def _suspect(self, connection: Connection, now: float) -> None:
         connection.suspect = True  # noted so that it isn't asked again; nobody looks at it
