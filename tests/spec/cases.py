@@ -12,8 +12,8 @@
     until    when the run ends
     expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
 
-A new case is a file, not code. Every key that isn't known is refused, so that a misspelt
-expectation can't pass by being ignored.
+A new case is a file, not code; what comes in numbers has short forms (`ranges`). Every key that
+isn't known is refused, so that a misspelt expectation can't pass by being ignored.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spec.commands import client_of
+from tests.spec.ranges import written_out
 from tests.spec.script import Script
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ def cases(folder: str) -> list[Any]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    case: dict[str, Any] = json.loads(path.read_text())
+    case: dict[str, Any] = written_out(json.loads(path.read_text()))
     assert case.get("rules"), f"{path.name} names no rule"
     assert case.get("shows"), f"{path.name} doesn't say what it shows"
     return case
