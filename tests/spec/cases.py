@@ -3,11 +3,11 @@
     rules    the requirement ids it shows (`rules.json`)
     vectors  the test vectors it pins, if any (`vectors.json`)
     shows    one sentence
-    config   of the client; `seeds` (how often it is run, 5)
+    config   of the client, where it isn't only "front:9092"; `seeds` (how often it is run, 5)
     client   which one; without it the case holds for producer, consumer and admin alike
     command  instead of both, the command line of a console tool
     variants run it once for each of these: keys that replace the case's (`config` is merged)
-    modes, names, cluster, hint    the world at the start (see `world`)
+    modes, names, cluster, hint    the world at the start (see `world`); without modes all is up
     steps    what happens, each with its time `at` (seconds) and what to `do`
     until    when the run ends
     expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
@@ -32,6 +32,7 @@ KEYS = {
     "names", "cluster", "hint", "steps", "until", "expect",
 }  # fmt: skip
 CLIENTS = ("consumer", "producer", "admin")
+BOOTSTRAP = "front:9092"
 CONSUMERS_VERBS = {"assign", "poll", "offsets"}
 
 
@@ -42,6 +43,10 @@ def cases(folder: str) -> list[Any]:
 
 def load(path: Path) -> dict[str, Any]:
     case: dict[str, Any] = written_out(json.loads(path.read_text()))
+    if "cluster" in case and "command" not in case:
+        case["config"] = {"bootstrap.servers": BOOTSTRAP, **case.get("config", {})}
+        where = [BOOTSTRAP, *case["cluster"]["brokers"].values()]
+        case.setdefault("modes", dict.fromkeys(where, "up"))
     assert case.get("rules"), f"{path.name} names no rule"
     assert case.get("shows"), f"{path.name} doesn't say what it shows"
     return case
