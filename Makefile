@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help setup kernel demo test quick check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -17,8 +17,11 @@ kernel: ## compile the record kernels in place, where their sources have changed
 demo: setup ## flights through a dying cluster: real Kafka, real Spark
 	@$(BIN)/odradek demo $(ARGS)
 
-test: setup ## all suites (SUITES="unit simulation" for some)
+test: setup ## all suites, side by side (SUITES="unit simulation" for some, or "--in-turn")
 	@$(BIN)/python tools/run_tests.py $(SUITES)
+
+quick: ## unit tests, spec cases and house rules: for the loop of an edit, within a minute
+	@$(BIN)/python tools/run_tests.py quick
 
 check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/ruff format --check .

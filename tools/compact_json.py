@@ -1,8 +1,8 @@
 """Writes the JSON of spec cases and schedules in the one form that the house test asks for.
 
-A file's keys begin a line each, and so does each object of a list; what fits in 100 columns isn't
-broken, and short members of an object that doesn't fit share lines.  With --check nothing is
-written: the files in another form are named, and the exit status is 1.
+Each object of a list begins a line; what fits in 100 columns isn't broken, and short members of an
+object that doesn't fit share lines.  With --check nothing is written: the files in another form are
+named, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[
     for number, (name, member) in enumerate(members, 1):
         *before, last = _lines(member, indent + " ", name)
         last += "," if number < len(members) else ""
-        short = not (before or top or listed) and len(last) - len(indent) <= SHORT
+        short = not (before or listed) and len(last) - len(indent) <= SHORT
         if line and (not short or len(line) + len(last) - len(indent) > COLUMNS):
             yield line
             line = ""

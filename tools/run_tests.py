@@ -1,46 +1,71 @@
-"""`make test`: runs the suites one after another and adds up what they say.
+"""`make test`: runs the suites side by side, prints each when it ends, and adds up what they say.
+
+Suites that mostly wait for brokers, those that wait for Spark, and those that only compute have a
+lane each: a lane's suites run one after another, the lanes beside each other, so that who computes
+has the processor while others wait. `--in-turn` runs everything in one lane, for small machines.
 
 The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
 suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
-to pytest.
+to pytest. `quick` is the suite for the loop of an edit (`make quick`), and no part of the others.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 from odradek.testing import jars
 
 ROOT = Path(__file__).resolve().parent.parent
-# The quick ones first: what they find would break the slow ones, too.
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Folders of tests that run together, and in how many processes."""
+
+    folders: tuple[str, ...]
+    processes: int = 1
+    spread: str = ""
+    """How pytest-xdist gives tests to processes."""
+    brokers: bool = False
+    """Whether it starts brokers; fetching Kafka's jars is set-up and no part of its time."""
+    niceness: int = 0
+
+
+# Suites that compute give way to those that have brokers with time limits of their own.
 SUITES = {
-    "unit": ("unit", "spec", "property"),
-    "simulation": ("simulation",),
-    "fuzz": ("fuzz",),
-    "integration": ("integration",),
-    "interop": ("interop",),
-    "spark": ("spark",),
-    "docs": ("docs",),
+    "unit": Suite(("unit", "spec", "property"), 2, "worksteal", niceness=5),
+    "simulation": Suite(("simulation",), 2, "worksteal", niceness=5),
+    "fuzz": Suite(("fuzz",), niceness=10),  # by time, not by cases: it takes what is left
+    # Each process has clusters of its own, as its conftest forms groups.
+    "integration": Suite(("integration",), 3, "loadgroup", brokers=True),
+    "interop": Suite(("interop",), 2, "loadfile", brokers=True),
+    "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
+LANES = (("integration", "interop"), ("spark",), ("unit", "simulation", "fuzz"))
+QUICK = Suite(("unit", "spec"), 2, "worksteal")
+SLOWEST = 10
+REPORT_EVERY_S = 60.0
 
-# These go through several processes at a time: suites that only compute, and those that mostly wait
-# for brokers and Spark (each process has clusters and a session of its own). The others measure
-# time.
-SIDE_BY_SIDE = {
-    "unit": (2, "worksteal"),
-    "simulation": (2, "worksteal"),
-    "integration": (3, "loadgroup"),  # as its conftest forms groups
-    "interop": (2, "loadfile"),
-    "spark": (2, "loadfile"),  # modules have clusters of their own
-}
 
-# These start brokers; fetching Kafka's jars is set-up and no part of their time.
-WITH_BROKERS = {"integration", "interop", "spark", "docs"}
+@dataclass(frozen=True)
+class Result:
+    """What came of a suite."""
+
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+    tests: list[tuple[float, str]]
+    """The seconds that each test took, its fixtures' set-up included."""
 
 
 def fetch_jars() -> None:
@@ -77,7 +102,7 @@ def archive_spark_classes() -> None:
 def compile_modules(names: list[str]) -> None:
     """Have pytest compile the suites' modules, and ours as far as they are imported."""
     start = time.monotonic()
-    folders = [f"tests/{folder}" for name in names for folder in SUITES[name]]
+    folders = [f"tests/{folder}" for name in names for folder in SUITES[name].folders]
     folders = [folder for folder in folders if (ROOT / folder).is_dir()]
     if not folders:
         return
@@ -95,77 +120,157 @@ def environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def run_suite(name: str, arguments: list[str]) -> tuple[int, int, int, float] | None:
-    """Run one suite; return passed, failed, skipped and seconds, None when it has no tests."""
-    folders = [ROOT / "tests" / folder for folder in SUITES[name]]
+def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None) -> Result | None:
+    """Run one suite, its output into a file or to ours; None when it has no tests."""
+    folders = [ROOT / "tests" / folder for folder in suite.folders]
     folders = [folder for folder in folders if any(folder.rglob("test_*.py"))]
     if not folders:
         return None
-    print(f"\n== {name}", flush=True)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
-        if name in SIDE_BY_SIDE:
-            processes, how = SIDE_BY_SIDE[name]
-            command += ["-n", str(processes), "--dist", how]
-        if name in WITH_BROKERS:
-            command += ["--durations=12", "--durations-min=10"]  # who keeps everybody waiting
+        command = ["nice", "-n", str(suite.niceness)] if suite.niceness else []
+        command += [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
+        if suite.processes > 1:
+            command += ["-n", str(suite.processes), "--dist", suite.spread]
         command += [f"--junitxml={report}", *arguments]
         command += [str(folder.relative_to(ROOT)) for folder in folders]
-        status = subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
-        passed, failed, skipped = count(report)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), stdout=said, stderr=said, check=False
+        )
+        result = read_report(report, time.monotonic() - start)
     # A crash of pytest or an empty suite leaves no failed test behind; it is one all the same.
-    if status != 0 and failed == 0:
-        print(f"{name}: pytest ended with exit status {status}", flush=True)
-        failed = 1
-    return passed, failed, skipped, time.monotonic() - start
+    if done.returncode != 0 and result.failed == 0:
+        print(f"{name}: pytest ended with exit status {done.returncode}", flush=True)
+        result = replace(result, failed=1)
+    return result
 
 
-def count(report: Path) -> tuple[int, int, int]:
-    """Return passed, failed and skipped from pytest's XML report."""
+def read_report(report: Path, seconds: float) -> Result:
+    """What pytest's XML report counts, and how long each test took."""
     if not report.is_file():
-        return 0, 0, 0
+        return Result(0, 0, 0, seconds, [])
     passed = failed = skipped = 0
+    tests = []
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - our own
         bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         left = int(suite.get("skipped", 0))
         failed += bad
         skipped += left
         passed += int(suite.get("tests", 0)) - bad - left
-    return passed, failed, skipped
+        tests += [
+            (float(test.get("time", 0)), f"{test.get('classname')}::{test.get('name')}")
+            for test in suite.iter("testcase")
+        ]
+    return Result(passed, failed, skipped, seconds, tests)
 
 
-def main() -> None:
-    """Run the suites, print what each took and the totals."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)} (default: all)")
-    own, rest = sys.argv[1:], []
-    if "--" in own:
-        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
-    names = parser.parse_args(own).suites or list(SUITES)
-    if unknown := [name for name in names if name not in SUITES]:
-        parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
-    if WITH_BROKERS.intersection(names):
+class Run:
+    """Suites in lanes, a thread each."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.results: dict[str, Result] = {}
+        self._arguments = arguments
+        self._printing = threading.Lock()
+        self._running: dict[str, float] = {}
+        self._failures: list[BaseException] = []
+
+    def all(self, lanes: list[list[str]]) -> None:
+        """Run every lane's suites, and say now and then which are at work."""
+        threads = [threading.Thread(target=self._lane, args=(lane,), daemon=True) for lane in lanes]
+        start = said = time.monotonic()
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(0.1)
+            if time.monotonic() - said > REPORT_EVERY_S:
+                said = time.monotonic()
+                running = ", ".join(sorted(self._running))
+                with self._printing:
+                    print(f"after {said - start:.0f} s: {running}", flush=True)
+        if self._failures:
+            raise self._failures[0]
+
+    def _lane(self, names: list[str]) -> None:
+        try:
+            for name in names:
+                self._running[name] = time.monotonic()
+                self._suite(name)
+                del self._running[name]
+        except BaseException as error:
+            self._failures.append(error)
+
+    def _suite(self, name: str) -> None:
+        """Run one; its output comes in one piece, when it has ended."""
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            result = run_suite(name, SUITES[name], self._arguments, said)
+            if result is None:
+                return
+            self.results[name] = result
+            said.seek(0)
+            with self._printing:
+                print(f"\n== {name}", flush=True)
+                shutil.copyfileobj(said, sys.stdout)
+                sys.stdout.flush()
+
+
+def set_up(names: list[str]) -> None:
+    """Make what all of these suites need, which is no part of their time."""
+    if any(SUITES[name].brokers for name in names):
         fetch_jars()
     if "spark" in names:
         make_older_spark()
         archive_spark_classes()
     compile_modules(names)
-    results = {}
-    for name in names:
-        result = run_suite(name, rest)
-        if result is not None:
-            results[name] = result
-    print("\n== what the suites took")
-    for name, (passed, failed, skipped, seconds) in results.items():
-        extra = f", {skipped} skipped" if skipped else ""
-        print(f"{name:12s} {seconds:6.1f} s  ({passed} good, {failed} bad{extra})")
-    passed, failed, skipped = (sum(result[i] for result in results.values()) for i in range(3))
+
+
+def tell(results: dict[str, Result], seconds: float) -> bool:
+    """Print what each suite took, the slowest tests and the totals; whether all is well."""
+    print(f"\n== the {SLOWEST} slowest tests")
+    for took, test in sorted((t for r in results.values() for t in r.tests), reverse=True)[
+        :SLOWEST
+    ]:
+        print(f"{took:6.1f} s  {test}")
+    print(f"\n== what the suites took, {seconds:.0f} s in all")
+    for name, result in results.items():
+        extra = f", {result.skipped} skipped" if result.skipped else ""
+        counts = f"{result.passed} good, {result.failed} bad{extra}"
+        print(f"{name:12s} {result.seconds:6.1f} s  ({counts})")
+    passed = sum(result.passed for result in results.values())
+    failed = sum(result.failed for result in results.values())
+    skipped = sum(result.skipped for result in results.values())
     if passed + failed == 0:
         print("no test ran")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    sys.exit(1 if failed or passed == 0 else 0)
+    return failed == 0 and passed > 0
+
+
+def main() -> None:
+    """Run the suites, print what each took and the totals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "suites", nargs="*", help=f"of {', '.join(SUITES)} (default: all), or quick"
+    )
+    parser.add_argument("--in-turn", action="store_true", help="one suite after the other")
+    own, rest = sys.argv[1:], []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    wanted = parser.parse_args(own)
+    names = wanted.suites or list(SUITES)
+    start = time.monotonic()
+    if names == ["quick"]:
+        result = run_suite("quick", QUICK, rest, None)
+        found = {"quick": result} if result is not None else {}
+        sys.exit(0 if tell(found, time.monotonic() - start) else 1)
+    if unknown := [name for name in names if name not in SUITES]:
+        parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
+    set_up(names)
+    lanes = [names] if wanted.in_turn else [[n for n in lane if n in names] for lane in LANES]
+    run = Run(rest)
+    start = time.monotonic()
+    run.all([lane for lane in lanes if lane])
+    results = {name: run.results[name] for name in SUITES if name in run.results}
+    sys.exit(0 if tell(results, time.monotonic() - start) else 1)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ _running: list[SharedClusters] = []
 # costs less than a process that goes on alone.) A module that isn't named is a group for itself.
 GROUPS = {
     "secured": ("secure_recovery",),
-    "hurt": ("soak", "consumer_outages"),
-    "hurt too": ("producer_outages", "misled", "local_cluster"),
+    "hurt": ("soak", "outages"),
+    "hurt too": ("local_cluster", "misled"),
     "whole": ("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
     "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "alone": ("demo_versus",),

@@ -1,8 +1,8 @@
 """Brokers die, freeze and move on a cluster that lets nobody in without TLS and a password.
 
 The tests are those of the plaintext cluster, run once more with this module's `mortal_cluster`,
-where connections are made or die otherwise under TLS and SASL. (What a lost log or no strategy
-means is decided above the connections; a killed leader under readers is part of the soak here.)
+where connections are made or die otherwise under TLS and SASL. (What a lost log means is decided
+above the connections.)
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.integration.test_consumer_outages import (
-    filled,
-    test_a_foreign_cluster_is_refused,
-    test_the_whole_cluster_moves_while_it_is_read,
-)
-from tests.integration.test_producer_outages import (
+from tests.integration.test_outages import (
+    made,
     test_a_leader_freezes_for_some_seconds,
     test_a_leader_is_killed_and_comes_back,
     test_dead_and_foreign_brokers,
@@ -35,13 +31,11 @@ from odradek.testing import LocalCluster
 from odradek.testing.shared_clusters import SharedClusters
 
 __all__ = [
-    "filled",
-    "test_a_foreign_cluster_is_refused",
+    "made",
     "test_a_leader_freezes_for_some_seconds",
     "test_a_leader_is_killed_and_comes_back",
     "test_dead_and_foreign_brokers",
     "test_the_whole_cluster_moves_away",
-    "test_the_whole_cluster_moves_while_it_is_read",
 ]
 
 

@@ -3,17 +3,17 @@
     rules    the requirement ids it shows (`rules.json`)
     vectors  the test vectors it pins, if any (`vectors.json`)
     shows    one sentence
-    config   of the client; `seeds` (how often it is run, 5)
+    config   of the client, where it isn't only "front:9092"; `seeds` (how often it is run, 5)
     client   which one; without it the case holds for producer, consumer and admin alike
     command  instead of both, the command line of a console tool
     variants run it once for each of these: keys that replace the case's (`config` is merged)
-    modes, names, cluster, hint    the world at the start (see `world`)
+    modes, names, cluster, hint    the world at the start (see `world`); without modes all is up
     steps    what happens, each with its time `at` (seconds) and what to `do`
     until    when the run ends
     expect   what has to hold afterwards, for every seed; times in seconds, ranges are inclusive
 
-A new case is a file, not code. Every key that isn't known is refused, so that a misspelt
-expectation can't pass by being ignored.
+A new case is a file, not code; what comes in numbers has short forms (`ranges`). Every key that
+isn't known is refused, so that a misspelt expectation can't pass by being ignored.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spec.commands import client_of
+from tests.spec.ranges import written_out
 from tests.spec.script import Script
 
 HERE = Path(__file__).parent
@@ -31,6 +32,7 @@ KEYS = {
     "names", "cluster", "hint", "steps", "until", "expect",
 }  # fmt: skip
 CLIENTS = ("consumer", "producer", "admin")
+BOOTSTRAP = "front:9092"
 CONSUMERS_VERBS = {"assign", "poll", "offsets"}
 
 
@@ -40,7 +42,11 @@ def cases(folder: str) -> list[Any]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    case: dict[str, Any] = json.loads(path.read_text())
+    case: dict[str, Any] = written_out(json.loads(path.read_text()))
+    if "cluster" in case and "command" not in case:
+        case["config"] = {"bootstrap.servers": BOOTSTRAP, **case.get("config", {})}
+        where = [BOOTSTRAP, *case["cluster"]["brokers"].values()]
+        case.setdefault("modes", dict.fromkeys(where, "up"))
     assert case.get("rules"), f"{path.name} names no rule"
     assert case.get("shows"), f"{path.name} doesn't say what it shows"
     return case

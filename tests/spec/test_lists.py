@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.spec.cases import cases, load
+from tests.spec.ranges import written_out
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -92,3 +93,14 @@ def test_each_component_of_kip_580_has_its_row() -> None:
         "BrokerApiVersionsCommand",
     ):
         assert f"\n| {component}" in rows, component
+
+
+def test_short_forms_are_written_out() -> None:
+    refresh = {"at": 1, "every": 0.1, "times": 2, "from": 5, "steps": [{"do": "x", "n": "#"}]}
+    short = {"b[1..2]:9": "c#", "at": ["[2..3]", "t[0..1]", "7", "#"], "do": [refresh]}
+    assert written_out(short) == {
+        "b1:9": "c1",
+        "b2:9": "c2",
+        "at": [2, 3, "t0", "t1", "7", "#"],
+        "do": [{"at": 1.0, "do": "x", "n": 5}, {"at": 1.1, "do": "x", "n": 6}],
+    }

@@ -17,7 +17,7 @@ def test_spec_cases_and_schedules_have_the_compact_form() -> None:
 
 def test_each_object_of_a_list_has_lines_of_its_own_and_short_members_share_them() -> None:
     case = {
-        "rules": ["R-RB-6"],
+        "rules": ["one", "two"],
         "modes": {f"broker-{i}:9092": "up" for i in range(6)},
         "steps": [
             {"at": 0, "do": "topic", "name": "t\ud800"},
@@ -28,7 +28,7 @@ def test_each_object_of_a_list_has_lines_of_its_own_and_short_members_share_them
     text = compact_json.compact(case)
     assert text.splitlines() == [
         "{",
-        ' "rules": ["R-RB-6"],',
+        ' "rules": ["one", "two"],',
         ' "modes": {',
         (
             '  "broker-0:9092": "up", "broker-1:9092": "up", "broker-2:9092": "up", '

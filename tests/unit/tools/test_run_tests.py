@@ -1,0 +1,61 @@
+"""`make test` adds up what its suites say, side by side, and fails when one of them does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools import run_tests
+from tools.run_tests import Result, Run, Suite, read_report, tell
+
+REPORT = """<testsuites><testsuite errors="1" failures="2" skipped="3" tests="10">
+<testcase classname="tests.a" name="slow" time="12.5"/><testcase classname="tests.a" name="quick"/>
+</testsuite></testsuites>"""
+
+
+def test_a_report_is_counted_and_its_tests_have_times(tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    assert read_report(path, 1.0) == Result(0, 0, 0, 1.0, [])
+    path.write_text(REPORT)
+    tests = [(12.5, "tests.a::slow"), (0.0, "tests.a::quick")]
+    assert read_report(path, 1.0) == Result(4, 3, 3, 1.0, tests)
+
+
+def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
+    many = [(float(n), f"m::t{n}") for n in range(9)]
+    results = {
+        "one": Result(9, 0, 1, 2.0, many),
+        "other": Result(2, 0, 0, 3.0, [(5.5, "o::a"), (0.1, "o::b")]),
+    }
+    assert tell(results, 4.0)
+    said = capsys.readouterr().out
+    slowest = re.findall(r" s  (\w::\w+)", said)
+    assert slowest[:4] == ["m::t8", "m::t7", "m::t6", "o::a"]
+    assert len(slowest) == run_tests.SLOWEST
+    assert said.splitlines()[-1] == "11 passed, 0 failed, 1 skipped"
+    assert not tell({"one": Result(9, 1, 0, 2.0, [])}, 4.0)
+    assert not tell({}, 0.0)
+    assert capsys.readouterr().out.splitlines()[-2:] == ["no test ran", "0 passed, 0 failed"]
+
+
+def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("good", "def test_it():\n    pass\n"), ("broken", "1 / 0\n")):
+        (tmp_path / "tests" / name).mkdir(parents=True)
+        (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    suites = {name: Suite((name,), niceness=1) for name in ("good", "broken", "absent")}
+    monkeypatch.setattr(run_tests, "SUITES", suites)
+    run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"])
+    run.all([["good", "absent"], ["broken"]])
+    found = {name: (result.passed, result.failed) for name, result in run.results.items()}
+    assert found == {"good": (1, 0), "broken": (0, 1)}
+    said = capfd.readouterr().out
+    assert "== good" in said
+    assert "ZeroDivisionError" in said
+
+
+def test_every_suite_has_a_lane() -> None:
+    assert sorted(name for lane in run_tests.LANES for name in lane) == sorted(run_tests.SUITES)
