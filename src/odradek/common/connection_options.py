@@ -103,7 +103,7 @@ CONNECTION_OPTIONS = (
         "librdkafka) and -1 (as in Java) mean never. Values from 1 to 99 are refused, since "
         "connections would be closed before they are used.",
         importance="medium",
-        java="540000; admin: 300000",
+        java="540000 (admin: 300000)",
         librdkafka="0",
         why="All kinds of clients have one default here, that of Java's producers and consumers.",
     ),
@@ -145,9 +145,9 @@ METADATA_OPTIONS = (
         "metadata.max.age.ms",
         milliseconds(),
         300.0,
-        "Metadata (brokers, topics, leaders) is never older than this many milliseconds before it "
-        "is refreshed. A consumer's pattern is matched again, and its leaders are asked for a "
-        "nearer replica again, as often.",
+        "Metadata (brokers, topics, leaders) is refreshed after this many milliseconds at the "
+        "latest. A consumer's pattern is matched again, and its leaders are asked for a nearer "
+        "replica again, as often.",
         librdkafka="900000",
         why="librdkafka refreshes by topic.metadata.refresh.interval.ms, every 300000 ms as here.",
     ),
@@ -192,7 +192,7 @@ METADATA_OPTIONS = (
         OF_PRODUCERS | OF_CONSUMERS,
         "KIP-361",
         importance="medium",
-        librdkafka="true; consumer: false",
+        librdkafka="true (consumer: false)",
     ),
     Option(
         "metadata.unavailable.timeout.ms",

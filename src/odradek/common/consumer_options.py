@@ -118,8 +118,8 @@ CONSUMER_OPTIONS = (
         "on.corrupt.record",
         choice("fail", "skip"),
         "fail",
-        "Where records are corrupt or beyond one of the limits above, fail raises an error and "
-        "stays there; skip leaves them out, with a warning and an event each time.",
+        "Where records are corrupt, or beyond a limit such as max.records.per.batch, fail raises "
+        "an error and stays there; skip leaves them out, with a warning and an event each time.",
         OF_CONSUMERS,
         importance="medium",
     ),

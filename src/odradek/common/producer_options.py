@@ -180,6 +180,7 @@ PRODUCER_OPTIONS = (
         "KIP-480",
         "high",
         librdkafka="consistent_random",
+        why="Keys go where Java's clients put them.",
     ),
     Option(
         "partitioner.ignore.keys",

@@ -478,6 +478,7 @@ _SASL = (
         "The client logs in as this principal. Without it the keytab or the ticket cache says "
         "which.",
         librdkafka="kafkaclient",
+        why="The keytab or the ticket cache knows the name; Java has no such option.",
     ),
     Option(
         "sasl.kerberos.keytab",
@@ -547,7 +548,7 @@ _OAUTHBEARER = (
         optional(text),
         None,
         "The client shows this id to the token server.",
-        kip="KIP-768",
+        kip="KIP-1139",
         importance="medium",
     ),
     Option(
@@ -555,7 +556,7 @@ _OAUTHBEARER = (
         optional(secret),
         None,
         "The client shows this secret to the token server.",
-        kip="KIP-768",
+        kip="KIP-1139",
         importance="medium",
     ),
     Option(
@@ -563,7 +564,7 @@ _OAUTHBEARER = (
         optional(text),
         None,
         "The token server is asked for a token with this scope.",
-        kip="KIP-768",
+        kip="KIP-1139",
         importance="medium",
     ),
     Option(
