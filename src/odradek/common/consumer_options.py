@@ -128,7 +128,7 @@ CONSUMER_OPTIONS = (
         choice("read_uncommitted", "read_committed"),
         "read_uncommitted",
         "With read_committed a consumer sees records of a transaction once it is committed, and "
-        "never those of one that was aborted; with read_uncommitted it sees all at once.",
+        "never those of one that was aborted; with read_uncommitted it sees all records.",
         OF_CONSUMERS,
         "KIP-98",
         "medium",

@@ -85,8 +85,9 @@ PRODUCER_OPTIONS = (
         "max.request.size",
         integer(1, INT_MAX),
         1048576,
-        "A record may have at most this many bytes, and a Produce request holds batches of that "
-        "size in all. It can't be above buffer.memory: where it isn't given it is lowered to that.",
+        "A record may have at most this many bytes before compression, and a Produce request "
+        "holds batches of that size in all, or of batch.size where that is more. It can't be "
+        "above buffer.memory: where it isn't given it is lowered to that.",
         OF_PRODUCERS,
         importance="medium",
         librdkafka="1000000",

@@ -361,7 +361,7 @@ _SASL = (
         optional(secret),
         None,
         "A login module with its options, as Java's clients have it, says how to log in; it is "
-        "read as if the options here had been given.",
+        "read as if this client's own options said it.",
         kip="KIP-85",
         importance="medium",
     ),
@@ -393,8 +393,9 @@ _SASL = (
             instead=f"{OAUTH}.token.provider=<a function>",
         ),
         None,
-        "Java's and Amazon's own classes say where tokens come from, as "
-        f"{OAUTH}.method does; any other is refused, since it can't run here.",
+        "Java's and Amazon's own classes are accepted; those for AWS and for tokens without a "
+        f"signature choose that source, as {OAUTH}.method does. Any other is refused, since it "
+        "can't run here.",
         importance="medium",
     ),
     Option(
