@@ -1,4 +1,4 @@
-"""The options of security: each stands here once, by Kafka's name.
+"""The options of security: each is here once, by Kafka's name.
 
 Out: `SECURITY_OPTIONS`, which `options` adds to the others; `SECRETS`, the names whose values are
 kept as `Secret`. Other clients' names for the same are in `spellings`, the rules between options
@@ -97,7 +97,7 @@ IGNORED: dict[str, str] = {
     "ssl.secure.random.implementation": JVM,
     "ssl.keymanager.algorithm": JVM,
     "ssl.trustmanager.algorithm": JVM,
-    "sasl.kerberos.kinit.cmd": "no command is run: keytab or ticket cache are read directly",
+    "sasl.kerberos.kinit.cmd": "no command is run; keytab or ticket cache are read directly",
     "sasl.kerberos.min.time.before.relogin": "tickets are taken when a connection needs one",
     "sasl.kerberos.ticket.renew.jitter": "tickets are taken when a connection needs one",
     "sasl.kerberos.ticket.renew.window.factor": "tickets are taken when a connection needs one",
@@ -128,6 +128,12 @@ SECRETS = frozenset(
 )
 """Options whose values are `Secret` from the first moment on."""
 
+
+def _unset(name: str, parse: Parse[Any], doc: str, **more: Any) -> Option:
+    """An option that has no value unless one is given."""
+    return Option(name, optional(parse), None, doc, **more)
+
+
 _TRANSPORT = (
     Option(
         "security.protocol",
@@ -144,107 +150,94 @@ _TRANSPORT = (
         "With true a port that ended a TLS handshake without a word is asked in plaintext by the "
         "next dial (ApiVersions alone, no credential), so that a port without TLS is told at once.",
     ),
-    Option(
+    _unset(
         "ssl.truststore.location",
-        optional(path),
-        None,
+        path,
         "The client trusts the certificates in this PEM, PKCS12 or JKS file, or in this folder of "
         "PEM files with OpenSSL's hashed names. Without it and ssl.truststore.certificates it "
         "trusts whom the system trusts.",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.truststore.password",
-        optional(secret),
-        None,
+        secret,
         "This password opens the store at ssl.truststore.location, where it has one.",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.truststore.type",
-        optional(store_type),
-        None,
+        store_type,
         "The store at ssl.truststore.location is of the type JKS, PKCS12 or PEM. The content of "
         "the file tells by itself, so this changes nothing.",
         importance="medium",
         java="JKS",
         why="A file says by its content what it is.",
     ),
-    Option(
+    _unset(
         "ssl.truststore.certificates",
-        optional(pem),
-        None,
+        pem,
         "The client trusts these certificates, given as PEM text instead of a file.",
         kip="KIP-651",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.keystore.location",
-        optional(path),
-        None,
+        path,
         "The client's own key and certificates are in this PEM, PKCS12 or JKS file.",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.keystore.password",
-        optional(secret),
-        None,
+        secret,
         "This password opens the store at ssl.keystore.location, where it has one.",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.keystore.type",
-        optional(store_type),
-        None,
+        store_type,
         "The store at ssl.keystore.location is of the type JKS, PKCS12 or PEM. The content of the "
         "file tells by itself, so this changes nothing.",
         importance="medium",
         java="JKS",
         why="A file says by its content what it is.",
     ),
-    Option(
+    _unset(
         "ssl.keystore.key",
-        optional(secret_pem),
-        None,
+        secret_pem,
         "The client's private key, given as PEM text instead of a file, goes with "
         "ssl.keystore.certificate.chain or ssl.certificate.location.",
         kip="KIP-651",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.keystore.certificate.chain",
-        optional(pem),
-        None,
+        pem,
         "The client's certificates are given as PEM text, its own first; the key is that of "
         "ssl.keystore.key or ssl.key.location.",
         kip="KIP-651",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.key.password",
-        optional(secret),
-        None,
+        secret,
         "This password decrypts the client's private key, wherever the key is given.",
         importance="high",
     ),
-    Option(
+    _unset(
         "ssl.certificate.location",
-        optional(path),
-        None,
+        path,
         "The client's certificates are in this PEM file, its own first; the key is in the same "
         "file, or in that of ssl.key.location.",
     ),
-    Option(
+    _unset(
         "ssl.key.location",
-        optional(path),
-        None,
+        path,
         "The client's private key is in this PEM file; ssl.certificate.location or "
         "ssl.keystore.certificate.chain gives the certificates.",
     ),
-    Option(
+    _unset(
         "ssl.crl.location",
-        optional(path),
-        None,
+        path,
         "A broker whose certificate is in this PEM file's list of revoked ones is refused.",
     ),
     Option(
@@ -265,10 +258,9 @@ _TRANSPORT = (
         "spoken.",
         importance="medium",
     ),
-    Option(
+    _unset(
         "ssl.cipher.suites",
-        optional(ciphers),
-        None,
+        ciphers,
         "The client offers these cipher suites, by Java's or OpenSSL's names, or by a cipher "
         "string of OpenSSL's. Among those of TLS 1.3 Python can't choose.",
     ),
@@ -286,18 +278,16 @@ _TRANSPORT = (
         "With false anybody can pass for a broker, since no certificate is checked: for tests "
         "only.",
     ),
-    Option(
+    _unset(
         "ssl.keylog.file",
-        optional(path),
-        None,
+        path,
         "The keys of TLS connections are written to this file, for Wireshark; with the value "
         "SSLKEYLOGFILE to the file that the variable of that name gives. Whoever has the file can "
         "read everything.",
     ),
-    Option(
+    _unset(
         "ssl.context",
-        optional(tls_context),
-        None,
+        tls_context,
         "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it.",
     ),
     Option(
@@ -307,33 +297,29 @@ _TRANSPORT = (
         "Java's own class is accepted here and changes nothing; any other is refused, since it "
         "can't run here.",
     ),
-    Option(
+    _unset(
         "https.ca.location",
-        optional(path),
-        None,
+        path,
         "A token server is trusted if one of the certificates in this file (PEM, PKCS12, JKS) or "
         "folder vouches for it. Without it and https.ca.pem those of the system count.",
     ),
-    Option(
+    _unset(
         "https.ca.password",
-        optional(secret),
-        None,
+        secret,
         "This password opens the store at https.ca.location, where it has one.",
     ),
-    Option(
+    _unset(
         "https.ca.pem",
-        optional(pem),
-        None,
+        pem,
         "A token server is trusted if one of these certificates, given as PEM text, vouches for "
         "it.",
     ),
 )
 
 _SASL = (
-    Option(
+    _unset(
         "sasl.mechanism",
-        optional(_mechanism),
-        None,
+        _mechanism,
         "The client logs in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) "
         "or AWS_MSK_IAM. Where it isn't given, sasl.jaas.config or a source of tokens decides; "
         "with neither it is GSSAPI.",
@@ -342,24 +328,21 @@ _SASL = (
         librdkafka="GSSAPI",
         why="What else is given often says it; only where nothing does, GSSAPI is assumed.",
     ),
-    Option(
+    _unset(
         "sasl.username",
-        optional(sent_name),
-        None,
+        sent_name,
         "The client logs in as this user, with PLAIN and SCRAM.",
         importance="high",
     ),
-    Option(
+    _unset(
         "sasl.password",
-        optional(secret),
-        None,
+        secret,
         "The client logs in with this password, with PLAIN and SCRAM.",
         importance="high",
     ),
-    Option(
+    _unset(
         "sasl.jaas.config",
-        optional(secret),
-        None,
+        secret,
         "A login module with its options, as Java's clients have it, says how to log in; it is "
         "read as if this client's own options said it.",
         kip="KIP-85",
@@ -436,17 +419,15 @@ _SASL = (
         "A new token is asked for at least this many seconds before the old one ends, unless its "
         "life is too short for that.",
     ),
-    Option(
+    _unset(
         f"{LOGIN}.connect.timeout.ms",
-        optional(milliseconds()),
-        None,
+        milliseconds(),
         "A connection to the token server may take this many milliseconds. Without it the time "
         "for the whole token counts, 60 % of socket.connection.setup.timeout.ms.",
     ),
-    Option(
+    _unset(
         f"{LOGIN}.read.timeout.ms",
-        optional(milliseconds()),
-        None,
+        milliseconds(),
         "The token server may be silent for this many milliseconds. Without it the time for the "
         "whole token counts, 60 % of socket.connection.setup.timeout.ms.",
     ),
@@ -472,36 +453,32 @@ _SASL = (
         java="none",
         why="It is librdkafka's default; Java has none, and refuses to start without a name.",
     ),
-    Option(
+    _unset(
         "sasl.kerberos.principal",
-        optional(text),
-        None,
+        text,
         "The client logs in as this principal. Without it the keytab or the ticket cache says "
         "which.",
         librdkafka="kafkaclient",
         why="The keytab or the ticket cache knows the name; Java has no such option.",
     ),
-    Option(
+    _unset(
         "sasl.kerberos.keytab",
-        optional(path),
-        None,
+        path,
         "The keys of the client's principal are in this file: tickets are taken with them into "
         "memory, without kinit.",
     ),
-    Option(
+    _unset(
         "sasl.kerberos.ticket.cache",
-        optional(path),
-        None,
+        path,
         "The client's tickets are in this file. Without it and sasl.kerberos.keytab they are "
         "where krb5.conf says.",
     ),
 )
 
 _OAUTHBEARER = (
-    Option(
+    _unset(
         f"{OAUTH}.token.provider",
-        optional(provider),
-        None,
+        provider,
         "This function gives a token and its end, in seconds since 1970; it may also be an object "
         "with token(). It is never a text, since settings name no code.",
     ),
@@ -520,50 +497,44 @@ _OAUTHBEARER = (
         "With true tokens are made here without a signature, for tests, with the claims in "
         f"{OAUTH}.config.",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.config",
-        optional(secret),
-        None,
+        secret,
         "This text is the argument of the token function, or holds the claims (principal=… "
         "scope=…) for enable.sasl.oauthbearer.unsecure.jwt.",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.unsecured",
-        optional(pairs),
-        None,
+        pairs,
         "Tokens are made here without a signature, for tests, with these claims: "
         "StringClaim_sub=alice, and so on, as in Java's unsecuredLogin options.",
         kip="KIP-255",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.token.endpoint.url",
-        optional(text),
-        None,
+        text,
         "The token server at this http or https URL gives the tokens, or a file (file:///…) that "
         "the variable ODRADEK_ALLOWED_FILES allows.",
         kip="KIP-768",
         importance="medium",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.client.credentials.client.id",
-        optional(text),
-        None,
+        text,
         "The client shows this id to the token server.",
         kip="KIP-1139",
         importance="medium",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.client.credentials.client.secret",
-        optional(secret),
-        None,
+        secret,
         "The client shows this secret to the token server.",
         kip="KIP-1139",
         importance="medium",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.scope",
-        optional(text),
-        None,
+        text,
         "The token server is asked for a token with this scope.",
         kip="KIP-1139",
         importance="medium",
@@ -583,19 +554,17 @@ _OAUTHBEARER = (
         "as RFC 6749 wants it.",
         kip="KIP-1025",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.grant.type",
-        optional(choice("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer")),
-        None,
+        choice("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
         "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
         "accepted and change nothing: with an assertion the second is used, else the first.",
         librdkafka="client_credentials",
         why="What else is given says which grant it is.",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.assertion.file",
-        optional(path),
-        None,
+        path,
         "The assertion for the token server is in this file, which somebody else keeps fresh and "
         "the variable ODRADEK_ALLOWED_FILES allows.",
         kip="KIP-1139",
@@ -610,34 +579,30 @@ _OAUTHBEARER = (
         kip="KIP-1139",
         importance="medium",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.assertion.private.key.file",
-        optional(path),
-        None,
+        path,
         "The client signs its assertion with the private key in this PEM file, which the "
         "variable ODRADEK_ALLOWED_FILES allows.",
         kip="KIP-1139",
         importance="medium",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.assertion.private.key.pem",
-        optional(secret_pem),
-        None,
+        secret_pem,
         "The client signs its assertion with this private key, given as PEM text.",
     ),
-    Option(
+    _unset(
         f"{OAUTH}.assertion.private.key.passphrase",
-        optional(secret),
-        None,
+        secret,
         "This passphrase decrypts the private key that signs the assertion.",
         kip="KIP-1139",
         importance="medium",
     ),
     *(
-        Option(
+        _unset(
             f"{OAUTH}.assertion.claim.{claim}",
-            optional(text),
-            None,
+            text,
             f"The client's assertion has this text as its claim {claim} ({meaning}).",
             kip="KIP-1139",
             importance="medium",
