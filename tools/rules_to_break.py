@@ -46,6 +46,7 @@ SETTLING = "clients/producer/settling.py"
 SIGNALS = "tests/unit/api/test_threads_and_signals.py"
 LEFT_OPEN = "tests/unit/api/test_left_open.py"
 IO_LOG = "tests/unit/runtime/test_io_log.py"
+IN_TEXTS = "tests/unit/common/test_option_texts.py"
 
 PAGES = "tests/unit/test_pages.py"
 
@@ -664,5 +665,62 @@ BREAKAGES = (
         "elif self._contact.expected != cluster:",
         "elif False:",
         "tests/unit/spark/test_tracker.py",
+    ),
+    # Options
+    broken(
+        "an option's text is a fragment",
+        "house",
+        "common/consumer_options.py",
+        "A call of poll() returns at most this many records, unless it is given max_records.",
+        "Records of one poll().",
+        f"{IN_TEXTS}::test_each_text_is_sentences_that_stand_alone",
+    ),
+    broken(
+        "an option's text doesn't say its unit",
+        "house",
+        "common/producer_options.py",
+        "waits this many milliseconds for more records",
+        "waits this long for more records",
+        f"{IN_TEXTS}::test_each_text_says_its_unit_or_its_values",
+    ),
+    broken(
+        "the range of an option isn't the one that is read",
+        "house",
+        "common/option_values.py",
+        '@reads("integer", _span(minimum, maximum))',
+        '@reads("integer", _span(minimum + 1, maximum))',
+        f"{IN_TEXTS}::test_each_range_is_what_is_read",
+    ),
+    broken(
+        "a default is written that doesn't read as it",
+        "house",
+        "common/option_values.py",
+        "return str(round(seconds * 1000))",
+        "return str(round(seconds))",
+        f"{IN_TEXTS}::test_each_default_reads_as_it_is_written",
+    ),
+    broken(
+        "another client's default isn't what it is there",
+        "house",
+        "common/producer_options.py",
+        'java="16384"',
+        'java="32768"',
+        f"{IN_TEXTS}::test_defaults_and_importance_beside_those_of_other_clients",
+    ),
+    broken(
+        "an option changes and the page of options doesn't",
+        "house",
+        "common/consumer_options.py",
+        "268435456,",
+        "134217728,",
+        "tests/unit/tools/test_configuration_page.py::test_the_page_is_up_to_date",
+    ),
+    broken(
+        "a misspelt option ends `odradek options` as if all was well",
+        "house",
+        "cli/options.py",
+        "raise typer.Exit(2)",
+        "raise typer.Exit",
+        "tests/unit/cli/test_options.py::test_a_name_that_there_is_not",
     ),
 )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import ALL, OPTIONS, Config
 from odradek.common.secret import Secret
-from odradek.common.security_options import SECURITY_OPTIONS
 from odradek.runtime.events.event_queue import EventQueue
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
         name: value
         for name, value in config.stated.items()
         if not name.startswith("events.")
-        and (OPTIONS[name].clients == ALL or name in SECURITY_OPTIONS)
+        and OPTIONS[name].clients == ALL
         and not (elsewhere and name == "cluster.id.expected")
     }
     if elsewhere:

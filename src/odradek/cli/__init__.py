@@ -62,6 +62,9 @@ COMMANDS = {
         "explain",
         "Why a cluster can't be reached from here, or that it can.",
     ),
+    "options": Command(
+        "odradek.cli.options", "options", "What each option means: default, range, other names."
+    ),
     "version": Command("odradek.cli.version", "version", "Print the version of Odradek."),
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
-from odradek.common.group_options import GROUP_OPTIONS, check_group
+from odradek.common.group_options import check_group
 from odradek.common.habits import CURES, is_idle
 from odradek.common.option_values import (
     ADMIN,
@@ -27,9 +27,8 @@ from odradek.common.option_values import (
     lookback,
     parse_address,
 )
-from odradek.common.options import OPTIONS as _OPTIONS
+from odradek.common.options import OPTIONS
 from odradek.common.security import settle_security
-from odradek.common.security_options import SECURITY_OPTIONS
 from odradek.common.security_values import shown_url
 from odradek.common.spellings import ALIASES, dotted, sealed, spelled
 
@@ -44,8 +43,6 @@ __all__ = [
     "lookback",
     "parse_address",
 ]
-
-OPTIONS = {**_OPTIONS, **GROUP_OPTIONS, **SECURITY_OPTIONS}
 
 logger = logging.getLogger("odradek")
 

@@ -1,6 +1,6 @@
 """The options of group consumers, and how Java checks them against each other.
 
-Out: `GROUP_OPTIONS`, which `config` adds to the others, and `check_group`, which it calls once all
+Out: `GROUP_OPTIONS`, which `options` adds to the others, and `check_group`, which it calls once all
 values are there. Must not: hold values of a client, or know assignors as anything but names.
 """
 
@@ -18,6 +18,7 @@ from odradek.common.option_values import (
     choice,
     milliseconds,
     optional,
+    reads,
     sent_name,
 )
 
@@ -39,6 +40,7 @@ NOT_WITH_NEW = (
 NOT_WITH_CLASSIC = ("group.remote.assignor",)
 
 
+@reads("list", f"{', '.join(ASSIGNORS.values())}, with commas between, or objects")
 def assignors(name: str, value: Any) -> tuple[Any, ...]:
     """Assignors by name, by Java's class name, or as objects (or classes) of the user's."""
     if isinstance(value, str):
@@ -76,83 +78,116 @@ def _assignor(name: str, value: Any) -> Any:
     return value
 
 
-GROUP_OPTIONS: dict[str, Option] = {
-    o.name: o
-    for o in (
-        Option("group.id", optional(sent_name), None, "The group to belong to.", OF_CONSUMERS),
-        Option(
-            "group.instance.id",
-            optional(sent_name),
-            None,
-            "A name that outlives restarts: the group keeps this member's partitions for "
-            "session.timeout.ms. Each member needs one of its own.",
-            OF_CONSUMERS,
-            "KIP-345",
-        ),
-        Option(
-            "group.protocol",
-            choice(CLASSIC, NEW),
-            CLASSIC,
-            "classic: a member of the group divides the partitions; consumer: the broker does.",
-            OF_CONSUMERS,
-            "KIP-848",
-        ),
-        Option(
-            "group.remote.assignor",
-            optional(sent_name),
-            None,
-            "With group.protocol=consumer: the broker's assignor, uniform or range; its own choice "
-            "where none is named.",
-            OF_CONSUMERS,
-            "KIP-848",
-        ),
-        Option(
-            "partition.assignment.strategy",
-            assignors,
-            ("range", "cooperative-sticky"),
-            "Assignors this member can do, the one it likes best first: range, roundrobin, sticky, "
-            "cooperative-sticky, Java's class names, or objects.",
-            OF_CONSUMERS,
-            "KIP-429",
-        ),
-        Option(
-            "session.timeout.ms",
-            milliseconds(1, INT_MAX),
-            45.0,
-            "Without a heartbeat for so long a member is put out of its group.",
-            OF_CONSUMERS,
-        ),
-        Option(
-            "heartbeat.interval.ms",
-            milliseconds(1, INT_MAX),
-            3.0,
-            "How often one goes.",
-            OF_CONSUMERS,
-        ),
-        Option(
-            "max.poll.interval.ms",
-            milliseconds(1, INT_MAX),
-            300.0,
-            "A member whose application doesn't poll for so long leaves its group.",
-            OF_CONSUMERS,
-        ),
-        Option(
-            "enable.auto.commit",
-            boolean,
-            True,
-            "Commit what the application is through with, now and then; off without group.id.",
-            OF_CONSUMERS,
-        ),
-        Option("auto.commit.interval.ms", milliseconds(), 5.0, "How often.", OF_CONSUMERS),
-        Option(
-            "exclude.internal.topics",
-            boolean,
-            True,
-            "Whether a pattern leaves out the topics that Kafka keeps for itself.",
-            OF_CONSUMERS,
-        ),
-    )
-}
+GROUP_OPTIONS = (
+    Option(
+        "group.id",
+        optional(sent_name),
+        None,
+        "The consumer belongs to this group: it shares the partitions of its topics with the "
+        "other members, and commits offsets there.",
+        OF_CONSUMERS,
+        importance="high",
+    ),
+    Option(
+        "group.instance.id",
+        optional(sent_name),
+        None,
+        "A member with this name is static: when it restarts within session.timeout.ms, it gets "
+        "its partitions back and nobody else's are moved. Each member needs a name of its own.",
+        OF_CONSUMERS,
+        "KIP-345",
+        "medium",
+    ),
+    Option(
+        "group.protocol",
+        choice(CLASSIC, NEW),
+        CLASSIC,
+        "With classic a member of the group divides the partitions; with consumer the broker "
+        "does (KIP-848).",
+        OF_CONSUMERS,
+        "KIP-848",
+        "high",
+    ),
+    Option(
+        "group.remote.assignor",
+        optional(sent_name),
+        None,
+        "With group.protocol=consumer the broker divides the partitions by this assignor of its "
+        "own, uniform or range; where none is named, it chooses itself.",
+        OF_CONSUMERS,
+        "KIP-848",
+        "medium",
+    ),
+    Option(
+        "partition.assignment.strategy",
+        assignors,
+        ("range", "cooperative-sticky"),
+        "With group.protocol=classic the member offers these assignors, the one it likes best "
+        "first: range, roundrobin, sticky, cooperative-sticky, Java's class names, or objects "
+        "with a name and assign().",
+        OF_CONSUMERS,
+        "KIP-429",
+        "medium",
+        librdkafka="range,roundrobin",
+    ),
+    Option(
+        "session.timeout.ms",
+        milliseconds(1, INT_MAX),
+        45.0,
+        "The coordinator removes a member of which it has heard no heartbeat for this many "
+        "milliseconds. With group.protocol=consumer the broker sets it "
+        "(group.consumer.session.timeout.ms).",
+        OF_CONSUMERS,
+        importance="high",
+    ),
+    Option(
+        "heartbeat.interval.ms",
+        milliseconds(1, INT_MAX),
+        3.0,
+        "A member sends a heartbeat every so many milliseconds, which must be below "
+        "session.timeout.ms. With group.protocol=consumer the broker sets it "
+        "(group.consumer.heartbeat.interval.ms).",
+        OF_CONSUMERS,
+        importance="high",
+    ),
+    Option(
+        "max.poll.interval.ms",
+        milliseconds(1, INT_MAX),
+        300.0,
+        "A member whose application asks for no records for this many milliseconds leaves its "
+        "group, so that others read its partitions.",
+        OF_CONSUMERS,
+        importance="medium",
+    ),
+    Option(
+        "enable.auto.commit",
+        boolean,
+        True,
+        "With true the consumer commits by itself the offsets of records that the application "
+        "has finished: those it was given before it asked for more. Without group.id it is off.",
+        OF_CONSUMERS,
+        importance="medium",
+    ),
+    Option(
+        "auto.commit.interval.ms",
+        milliseconds(),
+        5.0,
+        "With enable.auto.commit the consumer commits every so many milliseconds, and also "
+        "before it gives partitions back and when it is closed.",
+        OF_CONSUMERS,
+    ),
+    Option(
+        "exclude.internal.topics",
+        boolean,
+        True,
+        "With true the pattern of subscribe() matches no topic that Kafka keeps for itself, such "
+        "as __consumer_offsets.",
+        OF_CONSUMERS,
+        importance="medium",
+    ),
+)
+
+GROUP_NAMES = frozenset(o.name for o in GROUP_OPTIONS)
 
 
 def check_group(values: dict[str, Any], given: Collection[str]) -> None:

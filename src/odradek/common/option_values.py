@@ -9,21 +9,50 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from odradek.common.arguments import is_bool
 from odradek.common.durations import parse_duration
 from odradek.common.errors import ConfigurationError
 from odradek.common.types import Address, PartitionFunction
 
+T = TypeVar("T")
+
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ALL = frozenset((PRODUCER, CONSUMER, ADMIN))
 OF_PRODUCERS, OF_CONSUMERS = frozenset((PRODUCER,)), frozenset((CONSUMER,))
-INT_MAX = 2**31 - 1
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
-Parse = Callable[[str, Any], Any]
-"""Reads one value: the option's name and what was given, to what is used."""
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | dict):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Parse(Generic[T]):
+    """Reads one value: the option's name and what was given, to what is used."""
+
+    read: Callable[[str, Any], T]
+    kind: str
+    """What a value is, in words: `integer`, `milliseconds`, `file` …"""
+    values: str = ""
+    """Which values there are, in words; empty where the type says it."""
+    write: Callable[[Any], str] = _written
+    """A value as the text that reads as it."""
+
+    def __call__(self, name: str, value: Any) -> T:
+        return self.read(name, value)
+
+
+def reads(
+    kind: str, values: str = "", write: Callable[[Any], str] = _written
+) -> Callable[[Callable[[str, Any], T]], Parse[T]]:
+    """Make a function a `Parse`, with what its values are in words."""
+    return lambda read: Parse(read, kind, values, write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +60,31 @@ class Option:
     """One option: Kafka's name, how its text is read, and what it means."""
 
     name: str
-    parse: Parse
+    parse: Parse[Any]
     default: Any
     doc: str
+    """Whole sentences that can stand alone."""
     clients: frozenset[str] = ALL
     kip: str = ""
+    importance: str = "low"
+    """Java's where it has the option, else librdkafka's, else ours: high, medium or low."""
+    java: str = ""
+    """The default of Java's client (Kafka 4.4) where it is another one."""
+    librdkafka: str = ""
+    """The default of librdkafka (2.15) where it is another one."""
+    why: str = ""
+    """Why the default differs from Java's."""
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as a file of settings would have it; None where there is none."""
+        return None if self.default is None else self.parse.write(self.default)
 
 
-def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]:
+def integer(minimum: int, maximum: int = LONG_MAX) -> Parse[int]:
     """A whole number within bounds."""
 
+    @reads("integer", _span(minimum, maximum))
     def parse(name: str, value: Any) -> int:
         try:
             number = int(value)
@@ -55,12 +99,21 @@ def integer(minimum: int, maximum: int = 2**63 - 1) -> Callable[[str, Any], int]
     return parse
 
 
-def milliseconds(minimum: int = 0, maximum: int = 2**63 - 1) -> Callable[[str, Any], float]:
+def _span(minimum: float, maximum: float) -> str:
+    return f"{minimum} or more" if maximum == LONG_MAX else f"{minimum} to {maximum}"
+
+
+def _as_milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
+
+
+def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
     """Milliseconds, kept as seconds. What brokers are told has `INT_MAX` as its maximum: requests
     carry 32 bits, and one that can't be written fails long after the option was read.
     """
     whole = integer(minimum, maximum)
 
+    @reads("milliseconds", whole.values, _as_milliseconds)
     def parse(name: str, value: Any) -> float:
         return whole(name, value) / 1000.0
 
@@ -72,6 +125,7 @@ SHORTEST_IDLE = 100
 questions of one conversation, and nothing is ever delivered."""
 
 
+@reads("milliseconds", f"{SHORTEST_IDLE} or more; 0 or -1 for never", _as_milliseconds)
 def idle_time(name: str, value: Any) -> float:
     """Milliseconds after which something idle is closed, kept as seconds; infinite for never."""
     number = integer(-1)(name, value)
@@ -85,6 +139,7 @@ def idle_time(name: str, value: Any) -> float:
     return number / 1000.0
 
 
+@reads("boolean", "true, false")
 def boolean(name: str, value: Any) -> bool:
     """True or false."""
     if isinstance(value, bool):
@@ -95,6 +150,7 @@ def boolean(name: str, value: Any) -> bool:
     return text == "true"
 
 
+@reads("text")
 def text(name: str, value: Any) -> str:
     """A text that isn't empty."""
     if not isinstance(value, str) or not value.strip():
@@ -106,6 +162,7 @@ LONGEST_NAME = 32_767
 """Bytes that a request's header can say at most."""
 
 
+@reads("text", f"at most {LONGEST_NAME} bytes")
 def sent_name(name: str, value: Any) -> str:
     """A text that goes to brokers: who asks."""
     found = text(name, value)
@@ -123,14 +180,20 @@ def sent_name(name: str, value: Any) -> str:
     return found
 
 
-def optional(parse: Parse) -> Parse:
+def optional(parse: Parse[T]) -> Parse[T | None]:
     """None, or what `parse` reads."""
-    return lambda name, value: None if value is None else parse(name, value)
+
+    @reads(parse.kind, parse.values, parse.write)
+    def read(name: str, value: Any) -> T | None:
+        return None if value is None else parse(name, value)
+
+    return read
 
 
-def choice(*allowed: str) -> Callable[[str, Any], str]:
+def choice(*allowed: str) -> Parse[str]:
     """One of some words."""
 
+    @reads("word", ", ".join(allowed))
     def parse(name: str, value: Any) -> str:
         text = str(value).strip().lower()
         if text not in allowed:
@@ -155,6 +218,7 @@ def parse_address(name: str, text: str) -> Address:
     return Address(host, int(port))
 
 
+@reads("addresses", "host:port, with commas between, or a list")
 def addresses(name: str, value: Any) -> tuple[Address, ...]:
     """Addresses, as a list or with commas; each once."""
     parts = value.split(",") if isinstance(value, str) else value or ()
@@ -190,6 +254,7 @@ def check_schemes(servers: Any, protocol: str) -> None:
             )
 
 
+@reads("word", "all, 1, 0", lambda acks: "all" if acks == -1 else str(acks))
 def acks(name: str, value: Any) -> int:
     """`acks`: all (-1), 1 or 0."""
     text = str(value).strip().lower()
@@ -198,6 +263,7 @@ def acks(name: str, value: Any) -> int:
     return -1 if text == "all" else int(text)
 
 
+@reads("integer", "1 to 9; -1 for the default")
 def gzip_level(name: str, value: Any) -> int:
     """A level of gzip, -1 for the default."""
     level = integer(-1, 9)(name, value)
@@ -221,6 +287,7 @@ PARTITIONERS = (
 )
 
 
+@reads("word or function", ", ".join(PARTITIONERS))
 def partitioner(name: str, value: Any) -> str | PartitionFunction:
     """A rule's name, or a user's function."""
     if callable(value):
@@ -233,6 +300,7 @@ def partitioner(name: str, value: Any) -> str | PartitionFunction:
     return text
 
 
+@reads("word", f"latest, earliest, none, {BY_DURATION} and an ISO 8601 duration")
 def reset(name: str, value: Any) -> str:
     """`auto.offset.reset`, with durations (KIP-1106)."""
     text = str(value).strip()

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.option_values import reads
 from odradek.common.secret import NotText, Secret, hidden
 from odradek.common.types import Address
 
@@ -44,6 +45,7 @@ def may_hold_password(value: object) -> bool:
     return not isinstance(value, str) or "@" in value
 
 
+@reads("secret URL", "scheme://user:password@host:port with socks5, socks5h or http", str)
 def proxy_url(name: str, value: Any) -> Proxy:
     """Read the URL; it may hold a password, so no error shows it."""
     if isinstance(value, Proxy):

@@ -1,6 +1,6 @@
-"""The options of security: each stands here once, by Kafka's name.
+"""The options of security: each is here once, by Kafka's name.
 
-Out: `SECURITY_OPTIONS`, which `config` adds to the others; `SECRETS`, the names whose values are
+Out: `SECURITY_OPTIONS`, which `options` adds to the others; `SECRETS`, the names whose values are
 kept as `Secret`. Other clients' names for the same are in `spellings`, the rules between options
 and what `sasl.jaas.config` means in `security`. Must not: hold values of a client.
 """
@@ -19,10 +19,10 @@ from odradek.common.option_values import (
     integer,
     milliseconds,
     optional,
+    reads,
     sent_name,
     text,
 )
-from odradek.common.proxy import proxy_url
 from odradek.common.security_values import (
     MECHANISMS,
     PROTOCOLS,
@@ -46,18 +46,20 @@ IAM = "sasl.aws.msk.iam"
 LOGIN = "sasl.login"
 
 
-def _ignored(why: str) -> Parse:
+def _ignored(why: str) -> Parse[str]:
     """An option of Java's or librdkafka's that changes nothing here; `security` warns of it."""
 
+    @reads("any", write=str)
     def parse(name: str, value: Any) -> str:
         return why
 
     return parse
 
 
-def _java_default(*defaults: str, instead: str) -> Parse:
+def _java_default(*defaults: str, instead: str) -> Parse[str | None]:
     """A Java class that can't run here, except where it is Java's own (by the name's last part)."""
 
+    @reads("class name", ", ".join(defaults))
     def parse(name: str, value: Any) -> str | None:
         if value is None or not str(value).strip():
             return None
@@ -80,6 +82,7 @@ def _text_or_list(name: str, value: Any) -> str:
     return found[0]
 
 
+@reads("word", ", ".join(MECHANISMS))
 def _mechanism(name: str, value: Any) -> str:
     found = _text_or_list(name, value).strip().upper()
     if found not in MECHANISMS:
@@ -94,7 +97,7 @@ IGNORED: dict[str, str] = {
     "ssl.secure.random.implementation": JVM,
     "ssl.keymanager.algorithm": JVM,
     "ssl.trustmanager.algorithm": JVM,
-    "sasl.kerberos.kinit.cmd": "no command is run: keytab or ticket cache are read directly",
+    "sasl.kerberos.kinit.cmd": "no command is run; keytab or ticket cache are read directly",
     "sasl.kerberos.min.time.before.relogin": "tickets are taken when a connection needs one",
     "sasl.kerberos.ticket.renew.jitter": "tickets are taken when a connection needs one",
     "sasl.kerberos.ticket.renew.window.factor": "tickets are taken when a connection needs one",
@@ -111,296 +114,6 @@ IGNORED: dict[str, str] = {
 }
 """Options that are taken and change nothing, each with the reason that the warning gives."""
 
-_TRANSPORT = (
-    Option(
-        "security.protocol",
-        upper(*PROTOCOLS),
-        "PLAINTEXT",
-        "How to speak to brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    ),
-    Option(
-        "security.protocol.probe.enable",
-        boolean,
-        False,
-        "With true, the next dial after a TLS handshake that ended without a word asks in "
-        "plaintext (ApiVersions alone, no credential) whether the port speaks no TLS.",
-    ),
-    Option(
-        "ssl.truststore.location",
-        optional(path),
-        None,
-        "Whom to trust: a PEM, PKCS12 or JKS file, or a folder of PEM files with OpenSSL's hashed "
-        "names. Without any the system's store is used.",
-    ),
-    Option("ssl.truststore.password", optional(secret), None, "The password of that store."),
-    Option(
-        "ssl.truststore.type",
-        optional(store_type),
-        None,
-        "JKS, PKCS12 or PEM; the content tells by itself.",
-    ),
-    Option(
-        "ssl.truststore.certificates",
-        optional(pem),
-        None,
-        "Whom to trust, as PEM text.",
-        kip="KIP-651",
-    ),
-    Option(
-        "ssl.keystore.location",
-        optional(path),
-        None,
-        "This client's key and certificates: a PEM, PKCS12 or JKS file.",
-    ),
-    Option("ssl.keystore.password", optional(secret), None, "The password of that store."),
-    Option(
-        "ssl.keystore.type",
-        optional(store_type),
-        None,
-        "JKS, PKCS12 or PEM; the content tells by itself.",
-    ),
-    Option(
-        "ssl.keystore.key",
-        optional(secret_pem),
-        None,
-        "This client's private key, as PEM text.",
-        kip="KIP-651",
-    ),
-    Option(
-        "ssl.keystore.certificate.chain",
-        optional(pem),
-        None,
-        "This client's certificates, its own first, as PEM text.",
-        kip="KIP-651",
-    ),
-    Option("ssl.key.password", optional(secret), None, "What the private key is encrypted with."),
-    Option(
-        "ssl.certificate.location",
-        optional(path),
-        None,
-        "PEM file with this client's certificates; goes with ssl.key.location.",
-    ),
-    Option("ssl.key.location", optional(path), None, "PEM file with this client's private key."),
-    Option("ssl.crl.location", optional(path), None, "PEM file of certificates that are revoked."),
-    Option(
-        "ssl.protocol",
-        upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older ones aren't spoken)"),
-        "TLS",
-        "With TLSv1.2 nothing newer is spoken.",
-    ),
-    Option(
-        "ssl.enabled.protocols",
-        names,
-        ("TLSv1.2", "TLSv1.3"),
-        "The versions that may be spoken.",
-    ),
-    Option(
-        "ssl.cipher.suites",
-        optional(ciphers),
-        None,
-        "Java's names with commas between, or a text in OpenSSL's language.",
-    ),
-    Option(
-        "ssl.endpoint.identification.algorithm",
-        endpoint_identification,
-        "https",
-        "https: the certificate must be for the broker's host name; empty: for anybody's.",
-    ),
-    Option(
-        "enable.ssl.certificate.verification",
-        boolean,
-        True,
-        "With false the broker may be anybody: for tests only.",
-    ),
-    Option(
-        "ssl.keylog.file",
-        optional(path),
-        None,
-        "Where the keys of TLS connections are written, for Wireshark; SSLKEYLOGFILE means what "
-        "that variable names. Whoever has the file can read everything.",
-    ),
-    Option("ssl.context", optional(tls_context), None, "An ssl.SSLContext to use as it is."),
-    Option(
-        "ssl.engine.factory.class",
-        _java_default("DefaultSslEngineFactory", instead="ssl.context=<an ssl.SSLContext>"),
-        None,
-        "Java's own only.",
-    ),
-    Option("https.ca.location", optional(path), None, "Whom to trust as token endpoint: a file."),
-    Option("https.ca.password", optional(secret), None, "The password of that, if it is a store."),
-    Option("https.ca.pem", optional(pem), None, "The same as PEM text."),
-)
-
-_PROXY = (
-    Option(
-        "proxy.url",
-        optional(proxy_url),
-        None,
-        "The proxy on the way to brokers: socks5://, socks5h:// (it resolves their names) or "
-        "http:// (CONNECT), as scheme://user:password@host:port.",
-    ),
-)
-
-_SASL = (
-    Option(
-        "sasl.mechanism",
-        optional(_mechanism),
-        None,
-        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Where it isn't "
-        "given, the login module in sasl.jaas.config says it, else it is GSSAPI as in Java.",
-    ),
-    Option("sasl.username", optional(sent_name), None, "Who logs in, with PLAIN and SCRAM."),
-    Option("sasl.password", optional(secret), None, "The password, with PLAIN and SCRAM."),
-    Option(
-        "sasl.jaas.config",
-        optional(secret),
-        None,
-        "Java's login module with its options; what it says becomes the options here.",
-        kip="KIP-85",
-    ),
-    Option(
-        "sasl.scram.tokenauth",
-        boolean,
-        False,
-        "User and password are a delegation token's id and HMAC.",
-        kip="KIP-48",
-    ),
-    Option(
-        "sasl.client.callback.handler.class",
-        _java_default(
-            "SaslClientCallbackHandler",
-            "IAMClientCallbackHandler",
-            instead="the options sasl.username and sasl.password, or "
-            f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
-        "Java's and Amazon's own only.",
-    ),
-    Option(
-        "sasl.login.callback.handler.class",
-        _java_default(
-            *("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"),
-            *("IAMOAuthBearerLoginCallbackHandler", "AbstractLogin$DefaultLoginCallbackHandler"),
-            instead=f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
-        "Java's and Amazon's own only.",
-    ),
-    Option(
-        "sasl.login.class",
-        _java_default(
-            *("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin"),
-            instead=f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
-        "Java's own only.",
-    ),
-    Option(f"{LOGIN}.refresh.window.factor", number(0.5, 1), 0.8, "When a token is renewed."),
-    Option(f"{LOGIN}.refresh.window.jitter", number(0, 0.25), 0.05, "… and how evenly spread."),
-    Option(
-        f"{LOGIN}.refresh.min.period.seconds", number(0, 900), 60.0, "Least time between renewals."
-    ),
-    Option(
-        f"{LOGIN}.refresh.buffer.seconds", number(0, 3600), 300.0, "Least time left of a token."
-    ),
-    Option(
-        f"{LOGIN}.connect.timeout.ms", optional(milliseconds()), None, "For the token endpoint."
-    ),
-    Option(f"{LOGIN}.read.timeout.ms", optional(milliseconds()), None, "For the token endpoint."),
-    Option(f"{LOGIN}.retry.backoff.ms", milliseconds(), 0.1, "First wait before it is asked again"),
-    Option(f"{LOGIN}.retry.backoff.max.ms", milliseconds(), 10.0, "Longest such wait."),
-    Option("sasl.kerberos.service.name", text, "kafka", "The brokers' Kerberos service."),
-    Option("sasl.kerberos.principal", optional(text), None, "Who logs in."),
-    Option("sasl.kerberos.keytab", optional(path), None, "The file with that one's keys."),
-    Option("sasl.kerberos.ticket.cache", optional(path), None, "The file with tickets."),
-)
-
-_OAUTHBEARER = (
-    Option(
-        f"{OAUTH}.token.provider",
-        optional(provider),
-        None,
-        "A function that gives (token, its end in seconds since 1970); never a text.",
-    ),
-    Option(
-        f"{OAUTH}.method",
-        choice("default", "oidc", "aws_msk_iam", "unsecured"),
-        "default",
-        "Where tokens come from; what else is given says it as well.",
-    ),
-    Option(
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        boolean,
-        False,
-        f"Tokens without a signature, for tests, with the claims in {OAUTH}.config.",
-    ),
-    Option(f"{OAUTH}.config", optional(secret), None, "The argument of oauth_cb."),
-    Option(
-        f"{OAUTH}.unsecured",
-        optional(pairs),
-        None,
-        "Claims of tokens without a signature, for tests: StringClaim_sub=… and so on.",
-    ),
-    Option(f"{OAUTH}.token.endpoint.url", optional(text), None, "Who gives tokens.", kip="KIP-768"),
-    Option(f"{OAUTH}.client.credentials.client.id", optional(text), None, "Who asks for them."),
-    Option(f"{OAUTH}.client.credentials.client.secret", optional(secret), None, "Its secret."),
-    Option(f"{OAUTH}.scope", optional(text), None, "What the token is asked for."),
-    Option(f"{OAUTH}.extensions", pairs, {}, "Told to the broker: key=value, …", kip="KIP-342"),
-    Option(f"{OAUTH}.header.urlencode", boolean, False, "As RFC 6749 wants it.", kip="KIP-1025"),
-    Option(
-        f"{OAUTH}.grant.type",
-        optional(choice("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer")),
-        None,
-        "With an assertion it is the second by itself.",
-    ),
-    Option(f"{OAUTH}.assertion.file", optional(path), None, "An assertion that is there already."),
-    Option(f"{OAUTH}.assertion.algorithm", upper("RS256", "ES256"), "RS256", "How it is signed."),
-    Option(f"{OAUTH}.assertion.private.key.file", optional(path), None, "What it is signed with."),
-    Option(f"{OAUTH}.assertion.private.key.pem", optional(secret_pem), None, "The same as PEM."),
-    Option(f"{OAUTH}.assertion.private.key.passphrase", optional(secret), None, "Of that key."),
-    Option(f"{OAUTH}.assertion.claim.iss", optional(text), None, "Claim iss."),
-    Option(f"{OAUTH}.assertion.claim.sub", optional(text), None, "Claim sub."),
-    Option(f"{OAUTH}.assertion.claim.aud", optional(text), None, "Claim aud."),
-    Option(f"{OAUTH}.assertion.claim.exp.seconds", integer(1, INT_MAX), 300, "Its life."),
-    Option(f"{OAUTH}.assertion.claim.nbf.seconds", integer(0, INT_MAX), 60, "Valid before now."),
-    Option(f"{OAUTH}.assertion.claim.jti.include", boolean, False, "A random claim jti."),
-    Option(
-        f"{OAUTH}.jwt.retriever.class",
-        _java_default(
-            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"),
-            instead=f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
-        "Java's own only.",
-    ),
-)
-
-_MSK_IAM = tuple(
-    Option(f"{IAM}.{name}", optional(secret if hidden else text), None, doc)
-    for name, hidden, doc in (
-        ("profile", False, "The profile of AWS's files to take credentials from."),
-        ("region", False, "The region, where the brokers' names don't tell it."),
-        ("access.key.id", False, "Credentials given here."),
-        ("secret.access.key", True, "… their secret part."),
-        ("session.token", True, "… the token of temporary ones."),
-        ("role.arn", False, "A role to take on."),
-        ("role.session.name", False, "The name of that session."),
-        ("role.external.id", False, "The role's external id."),
-        ("role.access.key.id", False, "Credentials to take the role on with."),
-        ("role.secret.access.key", True, "… their secret part."),
-        ("role.session.token", True, "… the token of temporary ones."),
-        ("sts.region", False, "The region of the service that gives roles."),
-    )
-)
-
-_IGNORED = tuple(
-    Option(name, _ignored(why), None, f"Changes nothing: {why}.") for name, why in IGNORED.items()
-)
-
-SECURITY_OPTIONS: dict[str, Option] = {
-    o.name: o for o in (*_TRANSPORT, *_PROXY, *_SASL, *_OAUTHBEARER, *_MSK_IAM, *_IGNORED)
-}
-
 SECRETS = frozenset(
     (
         *("ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"),
@@ -414,3 +127,552 @@ SECRETS = frozenset(
     )
 )
 """Options whose values are `Secret` from the first moment on."""
+
+
+def _unset(name: str, parse: Parse[Any], doc: str, **more: Any) -> Option:
+    """An option that has no value unless one is given."""
+    return Option(name, optional(parse), None, doc, **more)
+
+
+_TRANSPORT = (
+    Option(
+        "security.protocol",
+        upper(*PROTOCOLS),
+        "PLAINTEXT",
+        "The client speaks to brokers without TLS and SASL (PLAINTEXT), in TLS (SSL), or with "
+        "SASL, in TLS (SASL_SSL) or without (SASL_PLAINTEXT).",
+        importance="medium",
+    ),
+    Option(
+        "security.protocol.probe.enable",
+        boolean,
+        False,
+        "With true a port that ended a TLS handshake without a word is asked in plaintext by the "
+        "next dial (ApiVersions alone, no credential), so that a port without TLS is told at once.",
+    ),
+    _unset(
+        "ssl.truststore.location",
+        path,
+        "The client trusts the certificates in this PEM, PKCS12 or JKS file, or in this folder of "
+        "PEM files with OpenSSL's hashed names. Without it and ssl.truststore.certificates it "
+        "trusts whom the system trusts.",
+        importance="high",
+    ),
+    _unset(
+        "ssl.truststore.password",
+        secret,
+        "This password opens the store at ssl.truststore.location, where it has one.",
+        importance="high",
+    ),
+    _unset(
+        "ssl.truststore.type",
+        store_type,
+        "The store at ssl.truststore.location is of the type JKS, PKCS12 or PEM. The content of "
+        "the file tells by itself, so this changes nothing.",
+        importance="medium",
+        java="JKS",
+        why="A file says by its content what it is.",
+    ),
+    _unset(
+        "ssl.truststore.certificates",
+        pem,
+        "The client trusts these certificates, given as PEM text instead of a file.",
+        kip="KIP-651",
+        importance="high",
+    ),
+    _unset(
+        "ssl.keystore.location",
+        path,
+        "The client's own key and certificates are in this PEM, PKCS12 or JKS file.",
+        importance="high",
+    ),
+    _unset(
+        "ssl.keystore.password",
+        secret,
+        "This password opens the store at ssl.keystore.location, where it has one.",
+        importance="high",
+    ),
+    _unset(
+        "ssl.keystore.type",
+        store_type,
+        "The store at ssl.keystore.location is of the type JKS, PKCS12 or PEM. The content of the "
+        "file tells by itself, so this changes nothing.",
+        importance="medium",
+        java="JKS",
+        why="A file says by its content what it is.",
+    ),
+    _unset(
+        "ssl.keystore.key",
+        secret_pem,
+        "The client's private key, given as PEM text instead of a file, goes with "
+        "ssl.keystore.certificate.chain or ssl.certificate.location.",
+        kip="KIP-651",
+        importance="high",
+    ),
+    _unset(
+        "ssl.keystore.certificate.chain",
+        pem,
+        "The client's certificates are given as PEM text, its own first; the key is that of "
+        "ssl.keystore.key or ssl.key.location.",
+        kip="KIP-651",
+        importance="high",
+    ),
+    _unset(
+        "ssl.key.password",
+        secret,
+        "This password decrypts the client's private key, wherever the key is given.",
+        importance="high",
+    ),
+    _unset(
+        "ssl.certificate.location",
+        path,
+        "The client's certificates are in this PEM file, its own first; the key is in the same "
+        "file, or in that of ssl.key.location.",
+    ),
+    _unset(
+        "ssl.key.location",
+        path,
+        "The client's private key is in this PEM file; ssl.certificate.location or "
+        "ssl.keystore.certificate.chain gives the certificates.",
+    ),
+    _unset(
+        "ssl.crl.location",
+        path,
+        "A broker whose certificate is in this PEM file's list of revoked ones is refused.",
+    ),
+    Option(
+        "ssl.protocol",
+        upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older ones aren't spoken)"),
+        "TLS",
+        "With TLSv1.2 no newer version is spoken; TLS and TLSv1.3 leave the choice to "
+        "ssl.enabled.protocols.",
+        importance="medium",
+        java="TLSv1.3",
+        why="It means the same: both speak the newest version that the broker speaks, too.",
+    ),
+    Option(
+        "ssl.enabled.protocols",
+        names,
+        ("TLSv1.2", "TLSv1.3"),
+        "The client speaks these versions of TLS: TLSv1.2, TLSv1.3 or both. Older ones are never "
+        "spoken.",
+        importance="medium",
+    ),
+    _unset(
+        "ssl.cipher.suites",
+        ciphers,
+        "The client offers these cipher suites, by Java's or OpenSSL's names, or by a cipher "
+        "string of OpenSSL's. Among those of TLS 1.3 Python can't choose.",
+    ),
+    Option(
+        "ssl.endpoint.identification.algorithm",
+        endpoint_identification,
+        "https",
+        "With https a broker's certificate must be for its host name; none or an empty text "
+        "takes a certificate for any host, of which a warning tells.",
+    ),
+    Option(
+        "enable.ssl.certificate.verification",
+        boolean,
+        True,
+        "With false anybody can pass for a broker, since no certificate is checked: for tests "
+        "only.",
+    ),
+    _unset(
+        "ssl.keylog.file",
+        path,
+        "The keys of TLS connections are written to this file, for Wireshark; with the value "
+        "SSLKEYLOGFILE to the file that the variable of that name gives. Whoever has the file can "
+        "read everything.",
+    ),
+    _unset(
+        "ssl.context",
+        tls_context,
+        "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it.",
+    ),
+    Option(
+        "ssl.engine.factory.class",
+        _java_default("DefaultSslEngineFactory", instead="ssl.context=<an ssl.SSLContext>"),
+        None,
+        "Java's own class is accepted here and changes nothing; any other is refused, since it "
+        "can't run here.",
+    ),
+    _unset(
+        "https.ca.location",
+        path,
+        "A token server is trusted if one of the certificates in this file (PEM, PKCS12, JKS) or "
+        "folder vouches for it. Without it and https.ca.pem those of the system count.",
+    ),
+    _unset(
+        "https.ca.password",
+        secret,
+        "This password opens the store at https.ca.location, where it has one.",
+    ),
+    _unset(
+        "https.ca.pem",
+        pem,
+        "A token server is trusted if one of these certificates, given as PEM text, vouches for "
+        "it.",
+    ),
+)
+
+_SASL = (
+    _unset(
+        "sasl.mechanism",
+        _mechanism,
+        "The client logs in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) "
+        "or AWS_MSK_IAM. Where it isn't given, sasl.jaas.config or a source of tokens decides; "
+        "with neither it is GSSAPI.",
+        importance="medium",
+        java="GSSAPI",
+        librdkafka="GSSAPI",
+        why="What else is given often says it; only where nothing does, GSSAPI is assumed.",
+    ),
+    _unset(
+        "sasl.username",
+        sent_name,
+        "The client logs in as this user, with PLAIN and SCRAM.",
+        importance="high",
+    ),
+    _unset(
+        "sasl.password",
+        secret,
+        "The client logs in with this password, with PLAIN and SCRAM.",
+        importance="high",
+    ),
+    _unset(
+        "sasl.jaas.config",
+        secret,
+        "A login module with its options, as Java's clients have it, says how to log in; it is "
+        "read as if this client's own options said it.",
+        kip="KIP-85",
+        importance="medium",
+    ),
+    Option(
+        "sasl.scram.tokenauth",
+        boolean,
+        False,
+        "With true sasl.username and sasl.password are the id and the HMAC of a delegation token.",
+        kip="KIP-48",
+    ),
+    Option(
+        "sasl.client.callback.handler.class",
+        _java_default(
+            "SaslClientCallbackHandler",
+            "IAMClientCallbackHandler",
+            instead="the options sasl.username and sasl.password, or "
+            f"{OAUTH}.token.provider=<a function>",
+        ),
+        None,
+        "Java's and Amazon's own classes are accepted here and change nothing; any other is "
+        "refused, since it can't run here.",
+        importance="medium",
+    ),
+    Option(
+        "sasl.login.callback.handler.class",
+        _java_default(
+            *("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"),
+            *("IAMOAuthBearerLoginCallbackHandler", "AbstractLogin$DefaultLoginCallbackHandler"),
+            instead=f"{OAUTH}.token.provider=<a function>",
+        ),
+        None,
+        "Java's and Amazon's own classes are accepted; those for AWS and for tokens without a "
+        f"signature choose that source, as {OAUTH}.method does. Any other is refused, since it "
+        "can't run here.",
+        importance="medium",
+    ),
+    Option(
+        "sasl.login.class",
+        _java_default(
+            *("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin"),
+            instead=f"{OAUTH}.token.provider=<a function>",
+        ),
+        None,
+        "Java's own classes are accepted here and change nothing; any other is refused, since it "
+        "can't run here.",
+        importance="medium",
+    ),
+    Option(
+        f"{LOGIN}.refresh.window.factor",
+        number(0.5, 1),
+        0.8,
+        "A new token is asked for when this share of the old one's life is over.",
+    ),
+    Option(
+        f"{LOGIN}.refresh.window.jitter",
+        number(0, 0.25),
+        0.05,
+        "A new token is asked for up to this share of the old one's life later, by chance, so "
+        "that not all clients ask at once.",
+    ),
+    Option(
+        f"{LOGIN}.refresh.min.period.seconds",
+        number(0, 900),
+        60.0,
+        "A new token is asked for no sooner than this many seconds after the last one came, "
+        "unless its life is too short for that.",
+    ),
+    Option(
+        f"{LOGIN}.refresh.buffer.seconds",
+        number(0, 3600),
+        300.0,
+        "A new token is asked for at least this many seconds before the old one ends, unless its "
+        "life is too short for that.",
+    ),
+    _unset(
+        f"{LOGIN}.connect.timeout.ms",
+        milliseconds(),
+        "A connection to the token server may take this many milliseconds. Without it the time "
+        "for the whole token counts, 60 % of socket.connection.setup.timeout.ms.",
+    ),
+    _unset(
+        f"{LOGIN}.read.timeout.ms",
+        milliseconds(),
+        "The token server may be silent for this many milliseconds. Without it the time for the "
+        "whole token counts, 60 % of socket.connection.setup.timeout.ms.",
+    ),
+    Option(
+        f"{LOGIN}.retry.backoff.ms",
+        milliseconds(),
+        0.1,
+        "A token server that failed is asked again after this many milliseconds; the wait doubles "
+        "with each failure.",
+    ),
+    Option(
+        f"{LOGIN}.retry.backoff.max.ms",
+        milliseconds(),
+        10.0,
+        "A token server that failed is asked again after this many milliseconds at most.",
+    ),
+    Option(
+        "sasl.kerberos.service.name",
+        text,
+        "kafka",
+        "The brokers' service has this name in Kerberos: the first part of their principal.",
+        importance="medium",
+        java="none",
+        why="It is librdkafka's default; Java has none, and refuses to start without a name.",
+    ),
+    _unset(
+        "sasl.kerberos.principal",
+        text,
+        "The client logs in as this principal. Without it the keytab or the ticket cache says "
+        "which.",
+        librdkafka="kafkaclient",
+        why="The keytab or the ticket cache knows the name; Java has no such option.",
+    ),
+    _unset(
+        "sasl.kerberos.keytab",
+        path,
+        "The keys of the client's principal are in this file: tickets are taken with them into "
+        "memory, without kinit.",
+    ),
+    _unset(
+        "sasl.kerberos.ticket.cache",
+        path,
+        "The client's tickets are in this file. Without it and sasl.kerberos.keytab they are "
+        "where krb5.conf says.",
+    ),
+)
+
+_OAUTHBEARER = (
+    _unset(
+        f"{OAUTH}.token.provider",
+        provider,
+        "This function gives a token and its end, in seconds since 1970; it may also be an object "
+        "with token(). It is never a text, since settings name no code.",
+    ),
+    Option(
+        f"{OAUTH}.method",
+        choice("default", "oidc", "aws_msk_iam", "unsecured"),
+        "default",
+        "Tokens come from a token server (oidc), from AWS credentials (aws_msk_iam), or are made "
+        "here without a signature (unsecured); with default the other options say which. A "
+        "function given as sasl.oauthbearer.token.provider goes before all.",
+    ),
+    Option(
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        boolean,
+        False,
+        "With true tokens are made here without a signature, for tests, with the claims in "
+        f"{OAUTH}.config.",
+    ),
+    _unset(
+        f"{OAUTH}.config",
+        secret,
+        "This text is the argument of the token function, or holds the claims (principal=… "
+        "scope=…) for enable.sasl.oauthbearer.unsecure.jwt.",
+    ),
+    _unset(
+        f"{OAUTH}.unsecured",
+        pairs,
+        "Tokens are made here without a signature, for tests, with these claims: "
+        "StringClaim_sub=alice, and so on, as in Java's unsecuredLogin options.",
+        kip="KIP-255",
+    ),
+    _unset(
+        f"{OAUTH}.token.endpoint.url",
+        text,
+        "The token server at this http or https URL gives the tokens, or a file (file:///…) that "
+        "the variable ODRADEK_ALLOWED_FILES allows.",
+        kip="KIP-768",
+        importance="medium",
+    ),
+    _unset(
+        f"{OAUTH}.client.credentials.client.id",
+        text,
+        "The client shows this id to the token server.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    _unset(
+        f"{OAUTH}.client.credentials.client.secret",
+        secret,
+        "The client shows this secret to the token server.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    _unset(
+        f"{OAUTH}.scope",
+        text,
+        "The token server is asked for a token with this scope.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    Option(
+        f"{OAUTH}.extensions",
+        pairs,
+        {},
+        "These pairs are told to the broker along with the token (SASL extensions).",
+        kip="KIP-342",
+    ),
+    Option(
+        f"{OAUTH}.header.urlencode",
+        boolean,
+        False,
+        "With true client id and secret are percent-encoded before they go to the token server, "
+        "as RFC 6749 wants it.",
+        kip="KIP-1025",
+    ),
+    _unset(
+        f"{OAUTH}.grant.type",
+        choice("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
+        "accepted and change nothing: with an assertion the second is used, else the first.",
+        librdkafka="client_credentials",
+        why="What else is given says which grant it is.",
+    ),
+    _unset(
+        f"{OAUTH}.assertion.file",
+        path,
+        "The assertion for the token server is in this file, which somebody else keeps fresh and "
+        "the variable ODRADEK_ALLOWED_FILES allows.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    Option(
+        f"{OAUTH}.assertion.algorithm",
+        upper("RS256", "ES256"),
+        "RS256",
+        "The client signs its assertion by this algorithm: RS256 with an RSA key, ES256 with one "
+        "of the curve P-256.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    _unset(
+        f"{OAUTH}.assertion.private.key.file",
+        path,
+        "The client signs its assertion with the private key in this PEM file, which the "
+        "variable ODRADEK_ALLOWED_FILES allows.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    _unset(
+        f"{OAUTH}.assertion.private.key.pem",
+        secret_pem,
+        "The client signs its assertion with this private key, given as PEM text.",
+    ),
+    _unset(
+        f"{OAUTH}.assertion.private.key.passphrase",
+        secret,
+        "This passphrase decrypts the private key that signs the assertion.",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    *(
+        _unset(
+            f"{OAUTH}.assertion.claim.{claim}",
+            text,
+            f"The client's assertion has this text as its claim {claim} ({meaning}).",
+            kip="KIP-1139",
+            importance="medium",
+        )
+        for claim, meaning in (("iss", "issuer"), ("sub", "subject"), ("aud", "audience"))
+    ),
+    Option(
+        f"{OAUTH}.assertion.claim.exp.seconds",
+        integer(1, INT_MAX),
+        300,
+        "The client's assertion ends this many seconds after it is made (claim exp).",
+        kip="KIP-1139",
+    ),
+    Option(
+        f"{OAUTH}.assertion.claim.nbf.seconds",
+        integer(0, INT_MAX),
+        60,
+        "The client's assertion counts from this many seconds before it is made (claim nbf), as "
+        "clocks differ.",
+        kip="KIP-1139",
+    ),
+    Option(
+        f"{OAUTH}.assertion.claim.jti.include",
+        boolean,
+        False,
+        "With true each assertion has a random id of its own (claim jti).",
+        kip="KIP-1139",
+        importance="medium",
+    ),
+    Option(
+        f"{OAUTH}.jwt.retriever.class",
+        _java_default(
+            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"),
+            instead=f"{OAUTH}.token.provider=<a function>",
+        ),
+        None,
+        "Java's own classes are accepted here and change nothing; any other is refused, since it "
+        "can't run here.",
+        kip="KIP-1139",
+        importance="medium",
+        java="DefaultJwtRetriever",
+        why="What else is given says where tokens come from.",
+    ),
+)
+
+_AWS = {
+    "profile": "Credentials come from this profile of AWS's files (odradek[aws]).",
+    "region": "Requests are signed for this AWS region. Without it the brokers' names, AWS_REGION, "
+    "AWS_DEFAULT_REGION or the profile say which.",
+    "access.key.id": "Requests are signed with the AWS credentials of this id. Without it those of "
+    "AWS_ACCESS_KEY_ID are used, or what botocore finds (odradek[aws]).",
+    "secret.access.key": f"This is the secret part of {IAM}.access.key.id.",
+    "session.token": f"Temporary credentials of {IAM}.access.key.id have this token.",
+    "role.arn": "The client takes on this AWS role, and signs as it (odradek[aws]).",
+    "role.session.name": f"The session of {IAM}.role.arn has this name; without it odradek.",
+    "role.external.id": f"The role {IAM}.role.arn asks for this external id.",
+    "role.access.key.id": f"The role {IAM}.role.arn is taken on with the credentials of this id. "
+    f"Without it those of {IAM}.access.key.id, or what botocore finds, are used.",
+    "role.secret.access.key": f"This is the secret part of {IAM}.role.access.key.id.",
+    "role.session.token": f"Temporary credentials of {IAM}.role.access.key.id have this token.",
+    "sts.region": f"The role {IAM}.role.arn is asked for in this AWS region.",
+}
+_MSK_IAM = tuple(
+    Option(f"{IAM}.{name}", optional(secret if f"{IAM}.{name}" in SECRETS else text), None, doc)
+    for name, doc in _AWS.items()
+)
+
+_IGNORED = tuple(
+    Option(name, _ignored(why), None, f"It is accepted and changes nothing: {why}.")
+    for name, why in IGNORED.items()
+)
+
+SECURITY_OPTIONS = (*_TRANSPORT, *_SASL, *_OAUTHBEARER, *_MSK_IAM, *_IGNORED)

@@ -6,13 +6,13 @@ files, or import `ssl`: what a value means to OpenSSL is `runtime.tls_context`'s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike, fsdecode
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.option_values import text
+from odradek.common.option_values import Parse, reads, text
 from odradek.common.secret import NotText, Secret, hidden
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,6 +20,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 
+@reads("secret text")
 def secret(name: str, value: Any) -> Secret:
     """A text that is kept from every output; spaces count, as in a password."""
     value = hidden(value)
@@ -29,6 +30,7 @@ def secret(name: str, value: Any) -> Secret:
     raise ConfigurationError(f"{name} must be a text, not {kind}")
 
 
+@reads("path")
 def path(name: str, value: Any) -> str:
     """The name of a file or folder, as a text or as a `Path`."""
     if isinstance(value, PathLike):
@@ -36,9 +38,10 @@ def path(name: str, value: Any) -> str:
     return text(name, value)
 
 
-def upper(*allowed: str, hint: str = "") -> Callable[[str, Any], str]:
+def upper(*allowed: str, hint: str = "") -> Parse[str]:
     """One of some words in capitals; any case is taken."""
 
+    @reads("word", ", ".join(allowed))
     def parse(name: str, value: Any) -> str:
         found = str(value).strip().upper()
         if found not in allowed:
@@ -50,12 +53,14 @@ def upper(*allowed: str, hint: str = "") -> Callable[[str, Any], str]:
     return parse
 
 
+@reads("list", "words, with commas between, or a list")
 def names(name: str, value: Any) -> tuple[str, ...]:
     """Words, as a list or with commas."""
     parts = value.split(",") if isinstance(value, str) else list(value or ())
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
+@reads("list", "names, with commas between, or OpenSSL's cipher string")
 def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
     """Names with commas as in Java, or a text in OpenSSL's own language, as librdkafka takes it."""
     if isinstance(value, str) and any(mark in value for mark in ":!+@"):
@@ -63,6 +68,7 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
     return names(name, value)
 
 
+@reads("word", "https, none, or empty")
 def endpoint_identification(name: str, value: Any) -> str:
     """`https`, or an empty text (librdkafka: none) for "any host name will do"."""
     if value is None:  # a key without a value, as from os.environ.get: no wish to check less
@@ -73,6 +79,7 @@ def endpoint_identification(name: str, value: Any) -> str:
     return "" if found == "none" else found
 
 
+@reads("PEM text")
 def pem(name: str, value: Any) -> str:
     r"""PEM text; a written `\n` counts as a line's end, as properties files end up with those."""
     found = text(name, value.decode() if isinstance(value, bytes) else value)
@@ -94,6 +101,7 @@ INSTEAD_OF_PEM = {
 }
 
 
+@reads("secret PEM text")
 def secret_pem(name: str, value: Any) -> Secret:
     """A private key as PEM."""
     hidden = secret(name, value)
@@ -106,6 +114,7 @@ def secret_pem(name: str, value: Any) -> Secret:
     return tidy
 
 
+@reads("word", ", ".join(STORE_TYPES))
 def store_type(name: str, value: Any) -> str:
     """JKS, PKCS12 or PEM; what Java knows besides is refused by name."""
     found = str(value).strip().upper()
@@ -118,6 +127,7 @@ def store_type(name: str, value: Any) -> str:
     return found
 
 
+@reads("pairs", "key=value, with commas between, or a dict")
 def pairs(name: str, value: Any) -> Mapping[str, str]:
     """A mapping, or `a=b,c=d`."""
     if isinstance(value, Mapping):
@@ -140,9 +150,10 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
+def number(minimum: float, maximum: float) -> Parse[float]:
     """A number with a fraction."""
 
+    @reads("number", f"{minimum} to {maximum}")
     def parse(name: str, value: Any) -> float:
         try:
             found = float(value)
@@ -155,6 +166,7 @@ def number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
     return parse
 
 
+@reads("function", "a function, or an object with token()")
 def provider(name: str, value: Any) -> Any:
     """A function that gives a token, or an object with `token()`, as kafka-python's providers.
 
@@ -177,6 +189,7 @@ def provider(name: str, value: Any) -> Any:
     )
 
 
+@reads("object", "an ssl.SSLContext")
 def tls_context(name: str, value: Any) -> Any:
     """An `ssl.SSLContext` of the user's own."""
     if not callable(getattr(value, "wrap_socket", None)):

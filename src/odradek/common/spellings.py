@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.errors import ArgumentError, ConfigurationError, UnsupportedFeatureError
-from odradek.common.group_options import GROUP_OPTIONS
 from odradek.common.option_values import boolean
 from odradek.common.options import OPTIONS
 from odradek.common.proxy import may_hold_password
 from odradek.common.secret import hidden
-from odradek.common.security_options import OAUTH, SECRETS, SECURITY_OPTIONS
+from odradek.common.security_options import OAUTH, SECRETS
 
 ALIASES: dict[str, str] = {
     # librdkafka
@@ -121,6 +120,4 @@ def _means_secret(name: str, value: Any) -> bool:
         return isinstance(value, str | bytes)
     if meaning == "proxy.url":
         return may_hold_password(value)
-    if meaning in SECURITY_OPTIONS:
-        return meaning in SECRETS
-    return meaning not in OPTIONS and meaning not in GROUP_OPTIONS
+    return meaning in SECRETS or meaning not in OPTIONS

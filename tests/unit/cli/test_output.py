@@ -34,6 +34,7 @@ def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
     ("words", "status"),
     [
         (["version"], 0),
+        (["options"], 0),
         (["--version"], 0),
         (["simulate", "recovery", "--help"], 0),
         (["cluster", "start", "--brokers", "0"], 2),

@@ -12,9 +12,10 @@ import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError, KafkaError, UnsupportedFeatureError
+from odradek.common.options import OPTIONS
 from odradek.common.proxy import Proxy
 from odradek.common.secret import Secret
-from odradek.common.security_options import IGNORED, SECRETS, SECURITY_OPTIONS
+from odradek.common.security_options import IGNORED, SECRETS
 from odradek.common.spellings import ALIASES, REFUSED
 
 B = {"bootstrap.servers": "h:9092"}
@@ -439,13 +440,13 @@ def test_an_own_context_goes_alone() -> None:
 
 
 def test_the_tables_fit_together() -> None:
-    assert SECURITY_OPTIONS.keys() >= SECRETS
-    assert IGNORED.keys() <= SECURITY_OPTIONS.keys()
-    assert not ALIASES.keys() & SECURITY_OPTIONS.keys()
+    assert OPTIONS.keys() >= SECRETS
+    assert IGNORED.keys() <= OPTIONS.keys()
+    assert not ALIASES.keys() & OPTIONS.keys()
     for name in SECRETS:
         pem = name.endswith((".key", "key.pem")) and name.startswith(("ssl.", OAUTH))
         value = f"http://alice:{PLANTED}@proxy:1" if name == "proxy.url" else PLANTED
-        found = SECURITY_OPTIONS[name].parse(name, KEY if pem else value)
+        found = OPTIONS[name].parse(name, KEY if pem else value)
         assert PLANTED not in repr(found)
         assert isinstance(found, Proxy if name == "proxy.url" else Secret)
 

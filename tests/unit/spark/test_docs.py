@@ -1,49 +1,15 @@
-"""docs/spark.md has the options as the code has them; `ODRADEK_WRITE_DOCS=1` writes them anew."""
+"""docs/spark.md says what the code does, and names what Spark's guide names."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from odradek.common.security_options import SECRETS
 from odradek.common.spellings import ALIASES
-from odradek.spark.options import option_table
-from odradek.spark.sink import sink_options
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
-
-
-def table(options: Iterable[Any]) -> str:
-    lines = ["| option | query | default | meaning |", "|---|---|---|---|"]
-    for option in options:
-        query = "both" if len(option.queries) > 1 else next(iter(option.queries))
-        name = f"`{option.name}`" + (" *" if getattr(option, "own", False) else "")
-        cells = [name, query, option.default, option.doc]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("whose", "options"),
-    [("source", option_table.OPTIONS), ("sink", sink_options.OPTIONS)],
-)
-def test_the_page_has_the_options_of_the_code(whose: str, options: dict[str, Any]) -> None:
-    page = PAGE.read_text()
-    part = re.compile(
-        rf"(<!-- options of the {whose}: generated -->\n).*?(<!-- end -->)", re.DOTALL
-    )
-    assert len(part.findall(page)) == 1
-    made = part.sub(lambda m: f"{m[1]}\n{table(options.values())}\n\n{m[2]}", page)
-    if made != page and os.environ.get("ODRADEK_WRITE_DOCS"):
-        PAGE.write_text(made)
-        page = made
-    assert made == page, "docs/spark.md is stale: run this test with ODRADEK_WRITE_DOCS=1"
-    assert "ignored" not in table(options.values())
+OPTIONS = PAGE.with_name("configuration.md")
 
 
 def test_the_redaction_for_connect_knows_every_secret() -> None:
@@ -98,7 +64,9 @@ def test_each_difference_from_the_jvm_connector_names_a_test_that_is_there() -> 
 
 
 def test_the_page_names_all_that_spark_s_guide_to_its_connector_sets() -> None:
-    page = PAGE.read_text()
+    page, options = PAGE.read_text(), OPTIONS.read_text()
     assert [
-        name for name in GUIDE.split() if f"`{name}`" not in page and f"`{name}=" not in page
+        name
+        for name in GUIDE.split()
+        if f"`{name}`" not in page and f"`{name}=" not in page and f"### {name}\n" not in options
     ] == []

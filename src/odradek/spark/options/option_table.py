@@ -1,6 +1,6 @@
 """The options of the Spark source as a table: names, defaults and meanings, each once.
 
-Out: `OPTIONS`, which `options` reads the user's options by and docs/spark.md is generated from;
+Out: `OPTIONS`, which `options` reads the user's options by, and docs/configuration.md shows;
 `PROTECTED`, the settings that can't be given; `FROM_SPARK`, what Spark adds by itself.
 Must not hold code that reads values.
 """
@@ -22,6 +22,7 @@ class SparkOption:
     name: str
     default: str
     doc: str
+    """Whole sentences that can stand alone."""
     queries: frozenset[str] = BOTH
     own: bool = False
     """Whether the JVM connector doesn't have it."""
@@ -33,63 +34,76 @@ _WHAT = (
     SparkOption(
         "subscribe",
         "–",
-        "Topics, with commas between. One of this, subscribePattern and assign must be given. A "
-        "topic that Kafka keeps for itself is read if it is named (the JVM connector gives no rows "
-        "of it and says nothing).",
+        "The query reads these topics, with commas between. One of this, subscribePattern and "
+        "assign must be given. A topic that Kafka keeps for itself is read if it is named (the JVM "
+        "connector gives no rows of it and says nothing).",
     ),
     SparkOption(
         "subscribePattern",
         "–",
-        "A Java regular expression that a topic's name has to contain; ^ and $ tie it to the "
-        "name's ends. New topics are found within 30 s (sooner with a shorter "
+        "The query reads the topics whose names this Java regular expression is found in; ^ and $ "
+        "tie it to a name's ends. New topics are found within 30 s (sooner with a shorter "
         "kafka.metadata.max.age.ms) and after errors. Topics that Kafka keeps for itself never "
         "match. What Python's expressions lack (&&, classes in classes, flags in the middle, "
         "other scripts' letters) is refused by name.",
     ),
-    SparkOption("assign", "–", 'Partitions as JSON: `{"topic":[0,1]}`.'),
+    SparkOption(
+        "assign", "–", 'The query reads these partitions, given as JSON: `{"topic":[0,1]}`.'
+    ),
 )
 _ENDS = (
     SparkOption(
         "startingTimestamp",
         "–",
-        "Milliseconds since the epoch: every partition starts at its first record of that time or "
-        "later. Goes before the two options below. For a new query only, like them: afterwards "
-        "the checkpoint says where to go on.",
+        "Every partition starts at its first record of this time or later, in milliseconds since "
+        "1970. It goes before startingOffsetsByTimestamp and startingOffsets. All three count for "
+        "a new query only: afterwards the checkpoint says where to go on.",
     ),
     SparkOption(
         "startingOffsetsByTimestamp",
         "–",
-        'The same for each partition, as JSON: `{"topic":{"0":1700000000000}}`. Must name every '
-        "partition that is read.",
+        "Each partition starts at its first record of its time or later, in milliseconds since "
+        '1970, given as JSON: `{"topic":{"0":1700000000000}}`. It must name every partition that '
+        "is read, and goes before startingOffsets.",
     ),
     SparkOption(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "What happens where a partition has no record of that time or later: error fails, latest "
-        "starts at its end.",
+        "Where a partition has no record of the starting time or later, error fails the query and "
+        "latest starts at the partition's end.",
     ),
     SparkOption(
         "startingOffsets",
         "stream: latest, batch: earliest",
-        "earliest, latest (streams only), or JSON with an offset for every partition that is "
-        "read: -2 is earliest, -1 latest, also as words and for a topic as a whole "
-        '(`{"topic":"earliest"}`, which the JVM connector refuses). Offsets out '
-        "of a checkpoint can be copied here as they are, the JVM connector's and this one's, a "
-        "line or a whole file. Partitions that join later start at their beginning.",
+        "A new query starts at the beginning (earliest), at the end (latest, streams only), or at "
+        "the offsets in this JSON, which names every partition that is read: -2 is earliest, -1 "
+        'latest, also as words and for a topic as a whole (`{"topic":"earliest"}`, which the JVM '
+        "connector refuses). Offsets out of a checkpoint can be copied here as they are, the JVM "
+        "connector's and this one's, a line or a whole file. Partitions that join later start at "
+        "their beginning.",
     ),
     SparkOption(
         "endingTimestamp",
         "–",
-        "Milliseconds since the epoch: the first record of that time or later isn't read any "
-        "more. A partition without one is read to its end.",
+        "Every partition is read up to its first record of this time or later, in milliseconds "
+        "since 1970, and a partition without one to its end. It goes before "
+        "endingOffsetsByTimestamp and endingOffsets.",
         BATCHES,
     ),
-    SparkOption("endingOffsetsByTimestamp", "–", "The same for each partition, as JSON.", BATCHES),
+    SparkOption(
+        "endingOffsetsByTimestamp",
+        "–",
+        "Each partition is read up to its first record of its time or later, in milliseconds "
+        'since 1970, given as JSON: `{"topic":{"0":1700000000000}}`. It must name every partition '
+        "that is read, and goes before endingOffsets.",
+        BATCHES,
+    ),
     SparkOption(
         "endingOffsets",
         "latest",
-        'latest, or JSON with an offset for every partition (-1 or "latest" is its end), or latest '
-        'for a topic as a whole: `{"topic":"latest"}`.',
+        "The query reads up to the end (latest), or up to the offsets in this JSON, which names "
+        'every partition that is read: -1 or "latest" is its end. A topic as a whole can be read '
+        'to its end, too: `{"topic":"latest"}`.',
         BATCHES,
     ),
 )
@@ -97,22 +111,23 @@ _LIMITS = (
     SparkOption(
         "maxOffsetsPerTrigger",
         "no limit",
-        "Offsets in one micro-batch, at most, shared out over partitions in proportion to their "
-        "lag. Shares below one are rounded up, so that a small partition isn't starved. "
-        "Trigger.Once reads everything all the same. A batch query warns of it and of the next "
-        "three.",
+        "A micro-batch has at most this many offsets, shared out over partitions in proportion to "
+        "their lag. Shares below one are rounded up, so that a small partition isn't starved. "
+        "Trigger.Once reads everything all the same. A batch query warns of this option and of "
+        "maxBytesPerTrigger, minOffsetsPerTrigger and maxTriggerDelay.",
         STREAMS,
         warned=True,
     ),
     SparkOption(
         "maxBytesPerTrigger",
         "no limit",
-        "Bytes of keys, values and headers in one micro-batch (not compressed), like 64m or 1g. "
+        "A micro-batch has about this many bytes of keys, values and headers at most (not "
+        "compressed), like 64m or 1g. "
         "The driver fetches a few records of the partitions that are furthest behind where the "
         "batch starts and reckons with their average: exact where records are alike, off by as "
         "much as their sizes change within a batch. Where it can't (yet), offsets count as 1 MiB "
-        "each. At least one offset of each partition that has any. The smaller one counts where "
-        "maxOffsetsPerTrigger is given too.",
+        "each. At least one offset of each partition that has any is read. Where "
+        "maxOffsetsPerTrigger is given too, the smaller one counts.",
         STREAMS,
         own=True,
         warned=True,
@@ -120,7 +135,7 @@ _LIMITS = (
     SparkOption(
         "minOffsetsPerTrigger",
         "–",
-        "A micro-batch waits until so many new offsets are there, at most for maxTriggerDelay. "
+        "A micro-batch waits until this many new offsets are there, at most for maxTriggerDelay. "
         "The first one of a run doesn't wait, and AvailableNow and Once never do.",
         STREAMS,
         warned=True,
@@ -128,106 +143,118 @@ _LIMITS = (
     SparkOption(
         "maxTriggerDelay",
         "15m",
-        "How long minOffsetsPerTrigger can hold a micro-batch back.",
+        "A micro-batch is held back by minOffsetsPerTrigger for at most this time, like 90s, 15m "
+        "or 1h.",
         STREAMS,
         warned=True,
     ),
     SparkOption(
         "minPartitions",
         "one task for each partition",
-        "Tasks in a batch, about: where there are fewer partitions with something to read, the "
-        "large ones are divided in proportion to their size.",
+        "A batch is read by at least about this many tasks: where fewer partitions have something "
+        "to read, the large ones are divided in proportion to their size.",
     ),
     SparkOption(
         "maxRecordsPerPartition",
         "no limit",
-        "Offsets in one task, at most: larger ranges are divided evenly, before minPartitions "
-        "counts. Also where a batch query says earliest and latest.",
+        "A task reads at most this many offsets: larger ranges are divided evenly, before "
+        "minPartitions counts, and also where a batch query says earliest and latest.",
     ),
 )
 _TRUST = (
     SparkOption(
         "failOnDataLoss",
         "true",
-        "Fail when records are gone that weren't read yet: a partition or topic was deleted, the "
-        "log ends before or begins after the next offset, a partition that joins doesn't begin at "
-        "0, a topic was made anew (told by its id). With false: warn, and go on with what is "
-        "there (a topic made anew is read from its beginning).",
+        "With true the query fails when records are gone that weren't read yet: a partition or "
+        "topic was deleted, the log ends before or begins after the next offset, a partition that "
+        "joins doesn't begin at 0, or a topic was deleted and made again (told by its id). With "
+        "false it warns, and goes on with what is there (a topic that was made again is read from "
+        "its beginning).",
     ),
     SparkOption(
         "allowClusterChange",
         "false",
-        "Go on from a checkpoint although another cluster answers (the offsets hold the cluster's "
-        "id). For a mirror with the same offsets; it is looked at when a run of the query starts.",
+        "With true a query goes on from a checkpoint although another cluster answers (the offsets "
+        "hold the cluster's id). It is for a mirror with the same offsets, and is looked at when a "
+        "run of the query starts.",
         STREAMS,
         own=True,
     ),
     SparkOption(
         "outageTolerance",
         "10m",
-        "How long driver and tasks wait for a cluster that doesn't answer, with a line in the log "
-        "every 30 s. Before the first answer ever it is 20 s, so that a wrong address is noticed.",
+        "Driver and tasks wait this long for a cluster that doesn't answer, like 90s, 10m or 1h, "
+        "with a line in the log every 30 s. Before the first answer ever they wait 20 s, so that a "
+        "wrong address is noticed.",
         own=True,
     ),
     SparkOption(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "A task fails when brokers answer but its partition gives nothing for so long. (The "
-        "JVM connector takes spark.network.timeout, 120 s by default too; Spark doesn't show it "
-        "to Python.)",
+        "A task fails when brokers answer but its partition gives nothing for this many "
+        "milliseconds. (The JVM connector takes spark.network.timeout, 120 s by default too; Spark "
+        "doesn't show it to Python.)",
     ),
     SparkOption(
         "fetchOffset.numRetries",
         "3",
-        "Looks that must agree before lost records or a missing topic are believed, and attempts "
-        "before asking for offsets fails, however short outageTolerance is.",
+        "This many looks must agree before lost records or a missing topic are believed, and "
+        "asking for offsets is tried as often before it fails, however short outageTolerance is.",
     ),
     SparkOption(
-        "fetchOffset.retryIntervalMs", "1000", "The pause between two such looks or attempts."
+        "fetchOffset.retryIntervalMs",
+        "1000",
+        "Two looks or attempts of fetchOffset.numRetries are this many milliseconds apart.",
     ),
 )
 _REST = (
-    SparkOption("includeHeaders", "false", "Add the column headers."),
+    SparkOption(
+        "includeHeaders",
+        "false",
+        "With true rows have the column headers, with a record's headers.",
+    ),
     SparkOption(
         "outOfRangeTimestamps",
         "error",
-        "What becomes of a record's timestamp that microseconds in 64 bits can't hold (beyond the "
-        "year 294246: a clock or a unit was wrong). error: the task fails and names topic, "
-        "partition, offset and timestamp. null: the timestamp is null and the record is read. A "
-        "schema without the column timestamp isn't concerned.",
+        "A record's timestamp may be one that microseconds in 64 bits can't hold (beyond the year "
+        "294246: a clock or a unit was wrong). With error the task then fails and names topic, "
+        "partition, offset and timestamp; with null the timestamp is null and the record is read. "
+        "A schema without the column timestamp isn't concerned.",
         own=True,
     ),
     SparkOption(
         "groupIdPrefix",
         "–",
-        "What brokers' logs, quotas and metrics call the query's clients (their client.id), "
-        "unless kafka.client.id is given. The readers are members of no group, so no group has "
-        "to be named, or allowed by an ACL.",
+        "The query's clients are called this in brokers' logs, quotas and metrics (it is their "
+        "client.id), unless kafka.client.id is given. The readers are members of no group, so no "
+        "group has to be named, or allowed by an ACL.",
     ),
     SparkOption(
         "commitOffsets",
         "none",
-        "group: also commit the offsets of finished micro-batches to the group kafka.group.id, "
-        "for tools that watch lag. It never fails a query and is never read. Spark tells a source "
-        "of a batch's end when it plans the next one, so the group is one batch behind; on a "
-        "restart it catches up.",
+        "With group the offsets of finished micro-batches are also committed to the group "
+        "kafka.group.id, for tools that watch lag; with none they aren't. It never fails a query "
+        "and is never read. Spark tells a source of a batch's end when it plans the next one, so "
+        "the group is one batch late; on a restart it catches up.",
         STREAMS,
         own=True,
     ),
     SparkOption(
         "pauseFile",
         "–",
-        "Path of a file on the driver's machine. While it is there, whatever it holds, the source "
-        "says that nothing is new: the query finishes the batch it is in and begins no other, so "
-        "it can be stopped between two. For availableNow and once that is the query's end. A new "
-        "query plans its first batch all the same. Where nobody can tell whether it is there (a "
-        "folder that can't be searched), the query fails. `odradek pipeline` stops its queries by "
-        "this.",
+        "While this file is there, on the driver's machine, whatever it holds, the source says "
+        "that nothing is new: the query finishes the batch it is in and begins no other, so it can "
+        "be stopped between two. For availableNow and once that is the query's end. A new query "
+        "plans its first batch all the same. Where nobody can tell whether it is there (a folder "
+        "that can't be searched), the query fails. `odradek pipeline` stops its queries by this.",
         STREAMS,
         own=True,
     ),
     SparkOption(
-        "eventsDir", "–", "Folder where every process appends its client's events.", own=True
+        "eventsDir",
+        "–",
+        "Every process of the query appends its client's events to a file in this folder.",
+        own=True,
     ),
 )
 
@@ -235,48 +262,48 @@ _VALUES = (
     SparkOption(
         "valueFormat",
         "–",
-        "json or avro: the column value is decoded on the way, to a struct as option valueSchema "
-        "says. select value.* makes columns of it. For avro: pip install 'odradek[avro]', on the "
-        "executors as well.",
+        "With json or avro the column value is decoded on the way, to a struct as valueSchema "
+        "says; `select value.*` makes columns of it. For avro `odradek[avro]` must be installed, "
+        "on the executors as well.",
         own=True,
     ),
     SparkOption(
         "valueSchema",
         "–",
-        "json: the fields of decoded values, as DDL (`id bigint, tags array<string>, at "
-        "timestamp`) or as StructType.json() gives them. A string field `_corrupt_record` gets the "
-        "text of values that don't fit. avro: the Avro schema, as JSON, that the values were "
-        "written with.",
+        "With valueFormat=json this gives the fields of decoded values, as DDL (`id bigint, tags "
+        "array<string>, at timestamp`) or as StructType.json() does; a string field "
+        "`_corrupt_record` gets the text of values that don't fit. With valueFormat=avro it is the "
+        "Avro schema, as JSON, that the values were written with.",
         own=True,
     ),
     SparkOption(
         "valueMode",
         "PERMISSIVE",
-        "PERMISSIVE: fields of another type than in valueSchema are null, and all are where a "
-        "value isn't JSON or isn't of the Avro schema, as in from_json and from_avro. FAILFAST: "
-        "the query fails and names the record.",
+        "With PERMISSIVE fields of another type than in valueSchema are null, and all are where a "
+        "value isn't JSON or isn't of the Avro schema, as in from_json and from_avro. With "
+        "FAILFAST the query fails and names the record.",
         own=True,
     ),
     SparkOption(
         "avroSchema",
         "–",
-        "The Avro schema to read values as, where it isn't the one that they were written with: "
-        "other fields, defaults, wider types. The same as from_avro's option of that name.",
+        "Values are read as this Avro schema, where it isn't the one that they were written with: "
+        "other fields, defaults, wider types. It is from_avro's option of the same name.",
         own=True,
     ),
     SparkOption(
         "avroWireFormat",
         "plain",
-        "plain: a value is a record and nothing else. confluent: before it stand a zero and the "
-        "schema's id in four bytes, as serializers with a schema registry write them. No registry "
-        "is asked.",
+        "With plain a value is an Avro record and nothing else. With confluent a zero and the "
+        "schema's id in four bytes come before it, as serializers with a schema registry write "
+        "them. No registry is asked.",
         own=True,
     ),
     SparkOption(
         "avroSchemaId",
         "any",
-        "With avroWireFormat=confluent: the ids, with commas between, that option valueSchema "
-        "stands for. A value with another id doesn't fit.",
+        "With avroWireFormat=confluent valueSchema stands for these ids, with commas between. A "
+        "value with another id doesn't fit.",
         own=True,
     ),
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import CONSUMER, Config
 from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.common.group_options import GROUP_OPTIONS
+from odradek.common.group_options import GROUP_NAMES
 from odradek.common.spellings import ALIASES, dotted, sealed
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
@@ -57,7 +57,7 @@ SAMPLES: Mapping[str, Any] = {
     "fetch.min.bytes": 1,
 }
 """What a client fetches that only weighs records (see `byte_rates`)."""
-_KNOWN_HERE = {*PROTECTED, *GROUP_OPTIONS, *SAMPLES, "bootstrap.servers", "client.id"} | {
+_KNOWN_HERE = {*PROTECTED, *GROUP_NAMES, *SAMPLES, "bootstrap.servers", "client.id"} | {
     "cluster.id.expected",
     "events.dir",
 }
@@ -114,7 +114,7 @@ class SourceOptions:
     def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
         """Build the configuration of a client that refuses every cluster but the expected one."""
         # Readers are members of no group; a group.id would only cost them a thread.
-        config = {name: v for name, v in self.kafka.items() if name not in GROUP_OPTIONS}
+        config = {name: v for name, v in self.kafka.items() if name not in GROUP_NAMES}
         config["auto.offset.reset"] = "none"
         config.setdefault("client.id", CLIENT_ID)
         config.setdefault("allow.auto.create.topics", "false")  # a reader's typo makes no topic
@@ -295,7 +295,7 @@ def _check_kafka(kafka: Mapping[str, Any], plain: Mapping[str, str]) -> Config:
         raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
     except ConfigurationError as error:
         raise OptionError(f"in the options kafka.*: {error}") from error
-    unused = sorted(GROUP_OPTIONS.keys() & kafka.keys())
+    unused = sorted(GROUP_NAMES & kafka.keys())
     if unused and plain.get("commitoffsets", "none").strip().lower() == "none":
         logger.warning(
             "in the options kafka.*: %s: the readers are members of no group, so this changes "

@@ -35,8 +35,8 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "topic",
             "column `topic`",
-            "The topic of all rows. It goes before a column `topic`; without it the column must be "
-            "there, and a null in it is an error.",
+            "All rows go to this topic, also where they have a column `topic`. Without it the "
+            "column must be there, and a null in it is an error.",
         ),
         SparkOption(
             "includeHeaders",
@@ -47,44 +47,57 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "delivery",
             AT_LEAST_ONCE,
-            "at_least_once or exactly_once, see below; exactly_once_atomic is refused, with the "
-            "reason.",
+            "With at_least_once no row of a finished batch is missing, and rows of a task that is "
+            "tried again are written again; with exactly_once readers of committed records see "
+            "each once. exactly_once_atomic is refused, with the reason.",
+            own=True,
         ),
         SparkOption(
             "outageTolerance",
             "10m",
-            "How long a task waits for a cluster that doesn't answer; a line in the log each 30 s. "
-            "In a batch query and a stream's first batch a cluster that never answered gets 20 s, "
-            "so that a wrong address is noticed. Like 90s, 5m or 1h.",
+            "A task waits this long for a cluster that doesn't answer, like 90s, 10m or 1h, with a "
+            "line in the log every 30 s. In a batch query and a stream's first batch a cluster "
+            "that never answered gets 20 s, so that a wrong address is noticed.",
+            own=True,
         ),
         SparkOption(
             "transactionalIdPrefix",
             "odradek",
-            "exactly_once: what the names of transactional ids, and of the groups with the "
-            "markers, begin with. Part of the query's identity: don't change it.",
+            "With exactly_once the names of transactional ids, and of the groups with the markers, "
+            "begin with this. It is part of the query's identity and must stay the same.",
+            own=True,
         ),
         SparkOption(
             "sinkName",
             "sink",
-            "exactly_once: tells several writes of one query or job from each other. Without "
-            "dashes, so that no two names make the same transactional id. Part of the query's "
-            "identity: don't change it.",
+            "With exactly_once this name tells several writes of one query or job from each other. "
+            "It has no dashes, so that no two names make the same transactional id. It is part of "
+            "the query's identity and must stay the same.",
+            own=True,
         ),
         SparkOption(
             "jobId",
             "–",
-            "exactly_once in a batch query: names what is written. A second run with the same "
-            "jobId and batchId is a replay: what is written already is compared and skipped.",
+            "With exactly_once in a batch query this name stands for what is written, and must be "
+            "given. A second run with the same jobId and batchId is a replay: what is written "
+            "already is compared and skipped.",
             BATCHES,
+            own=True,
         ),
         SparkOption(
             "batchId",
             "0",
-            "exactly_once in a batch query: counts up with each new write of a jobId. In "
-            "foreachBatch `write_batch` gives both.",
+            "With exactly_once in a batch query this number counts up with each new write of a "
+            "jobId. In foreachBatch `write_batch` gives both.",
             BATCHES,
+            own=True,
         ),
-        SparkOption("eventsDir", "–", "Folder where every process appends its client's events."),
+        SparkOption(
+            "eventsDir",
+            "–",
+            "Every process of the query appends its client's events to a file in this folder.",
+            own=True,
+        ),
     )
 }
 

@@ -1,0 +1,81 @@
+"""`odradek options`: one option, those of a client, all; what is misspelt; pipes that close."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from odradek.cli import build
+from odradek.common.options import OPTIONS
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(build("options"), ["options", *words])
+
+
+def told(*words: str) -> list[dict[str, Any]]:
+    done = run(*words, "--json")
+    assert done.exit_code == 0
+    found: list[dict[str, Any]] = json.loads(done.stdout)["options"]
+    return found
+
+
+def test_one_option_with_all_that_is_known_of_it() -> None:
+    said = " ".join(run("max_batch_size").stdout.split())
+    for part in ("batch.size", OPTIONS["batch.size"].doc, "1 to 2147483647", "default: 131072",
+                 "Java 16384, librdkafka 1000000.", "other names: max.batch.size"):  # fmt: skip
+        assert part in said
+
+
+def test_json_has_every_field() -> None:
+    [one] = told("kafka.fetch.wait.max.ms")
+    assert one == {
+        "name": "fetch.max.wait.ms",
+        "group": "Consumer",
+        "clients": ["consumer"],
+        "type": "milliseconds",
+        "range": "0 to 2147483647",
+        "default": "500",
+        "importance": "low",
+        "text": OPTIONS["fetch.max.wait.ms"].doc,
+        "kip": None,
+        "aliases": ["fetch.wait.max.ms"],
+        "java": None,
+        "librdkafka": None,
+        "why": None,
+    }
+    names = [(one["name"], one["group"]) for one in told("includeheaders")]
+    assert names == [("includeHeaders", "Spark source"), ("includeHeaders", "Spark sink")]
+
+
+@pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
+def test_options_of_one_kind_of_client(client: str) -> None:
+    wanted = {one.name for one in OPTIONS.values() if client in one.clients}
+    assert {one["name"] for one in told("--client", client)} == wanted
+    listed = run("--client", client).stdout
+    assert all(f"\n  {name} [" in listed for name in wanted)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bacth.size"], "there is no option 'bacth.size'; did you mean batch.size?"),
+        (["linger", "--client", "producer"], "did you mean linger.ms?"),
+        (["acks", "--client", "consumer"], "of the consumer; acks is an option of another kind"),
+        (["dr_cb"], "on_delivery=function"),
+        (["startingOfsets"], "did you mean startingOffsets?"),
+    ],
+)
+def test_a_name_that_there_is_not(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_setting_of_others_that_changes_nothing() -> None:
+    done = run("log_level")
+    assert (done.exit_code, done.stdout) == (0, "log.level is accepted and changes nothing.\n")

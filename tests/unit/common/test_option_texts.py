@@ -1,0 +1,125 @@
+"""Each option says in whole sentences what it does, and its table tells the truth.
+
+What Java's client and librdkafka begin with is frozen in defaults_of_others.json: default and
+importance of each option that they have, too, out of Java's `configDef()` of Kafka 4.4.0 and
+librdkafka 2.15.0's CONFIGURATION.md, by our names ("none" where there is no default).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cli.options import CHANGES_NOTHING, every_option
+from odradek.common.errors import ConfigurationError
+from odradek.common.option_values import Option
+from odradek.common.options import GROUPS, OPTIONS
+
+OTHERS = json.loads(Path(__file__).with_name("defaults_of_others.json").read_text())
+FEWEST_WORDS = 6
+FRAGMENT = re.compile(
+    r"^(The same|Longest|Least|First|How|What|Who|Where to|Of)\b|…$"
+    r"|\b(see|options|limits|two|one) (above|below)\b|\bas above\b|\bKafka's\."
+)
+"""What a text begins with, or points to, that can't stand alone."""
+BOUNDS = re.compile(r"(-?[\d.]+) (?:to (-?[\d.]+)|or more)")
+
+
+def test_each_text_is_sentences_that_stand_alone() -> None:
+    for one in every_option():
+        text = one["text"]
+        assert text[0].isupper(), one["name"]
+        assert text.endswith((".", ".)")), one["name"]
+        assert len(text.split()) >= FEWEST_WORDS, one["name"]
+        assert not FRAGMENT.search(text), one["name"]
+        for sentence in re.split(r"[.!?] ", text):
+            assert not sentence.startswith(("And ", "But ", "Like ", "Also ")), one["name"]
+
+
+def words(values: str) -> list[str]:
+    return [one.split()[0].rstrip(":") for one in values.split(", ")]
+
+
+def test_each_text_says_its_unit_or_its_values() -> None:
+    for one in OPTIONS.values():
+        if one.parse.kind == CHANGES_NOTHING:
+            continue
+        text = one.doc.lower()
+        wanted = [unit for unit in ("second", "byte") if f".{unit}s" in one.name]
+        if one.parse.kind == "milliseconds":
+            wanted = ["millisecond"]
+        elif one.parse.kind == "boolean":
+            assert "true" in text or "false" in text, one.name
+        elif one.parse.kind.startswith("word"):
+            wanted = words(one.parse.values)
+        elif one.name.endswith((".size", ".memory")):
+            wanted = ["byte"]
+        assert [word for word in wanted if word.lower() not in text] == [], one.name
+
+
+def refused(option: Option, value: Any) -> bool:
+    try:
+        option.parse(option.name, value)
+    except ConfigurationError:
+        return True
+    return False
+
+
+def test_each_range_is_what_is_read() -> None:
+    seen = 0
+    for one in OPTIONS.values():
+        found = BOUNDS.match(one.parse.values)
+        if one.parse.kind in ("integer", "milliseconds", "number"):
+            assert found, one.name
+            step = 1 if one.parse.kind != "number" else 0.01
+            low = float(found[1]) if step < 1 else int(found[1])
+            special = -1 if -1 <= low - step <= 0 and "-1" in one.parse.values else None
+            assert not refused(one, low), one.name
+            assert special is not None or refused(one, low - step), one.name
+            if found[2]:
+                high = float(found[2]) if step < 1 else int(found[2])
+                assert not refused(one, high), one.name
+                assert refused(one, high + step), one.name
+            seen += 1
+        elif one.parse.kind == "word" and one.name != "auto.offset.reset":
+            for word in words(one.parse.values):
+                assert word == "or" or not refused(one, word), (one.name, word)
+            assert refused(one, "nothing-like-it"), one.name
+    assert seen > 40
+
+
+def test_each_default_reads_as_it_is_written() -> None:
+    for one in OPTIONS.values():
+        if one.default is None:
+            assert one.default_text is None
+        else:
+            assert one.parse(one.name, one.default_text) == one.default, one.name
+
+
+def test_defaults_and_importance_beside_those_of_other_clients() -> None:
+    for one in OPTIONS.values():
+        if one.parse.kind == CHANGES_NOTHING:
+            continue
+        ours, others = one.default_text or "none", OTHERS.get(one.name, {})
+        for client, said in (("java", one.java), ("librdkafka", one.librdkafka)):
+            theirs, importance = others.get(client, (ours, one.importance))
+            assert said == (theirs if theirs != ours else ""), (one.name, client)
+            if client == "java" or "java" not in others:
+                assert one.importance == importance, one.name
+        if one.java or (one.librdkafka and "java" not in others):
+            assert one.why.endswith("."), one.name
+        assert one.importance in ("high", "medium", "low")
+
+
+def test_each_option_is_in_one_group() -> None:
+    names = [one.name for options in GROUPS.values() for one in options]
+    assert len(names) == len(set(names)) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_what_others_have_is_an_option(name: str) -> None:
+    assert name in OPTIONS
