@@ -23,7 +23,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 WAYS_IN = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "DESIGN", "README", "SECURITY")]
 """The pages whose paths in backquotes are checked as well."""
 PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests")
-CELL = 200
+CELL, SENTENCE = 200, 40
+"""Characters of a cell in DESIGN.md, words of a sentence in CHANGELOG.md."""
 NO_PATHS = ("dist/", ".venv/", "artifacts/", "/path", "R-", "application/", "localhost:")
 
 
@@ -124,3 +125,11 @@ def test_the_workflows_can_be_read(name: str) -> None:
         else:
             assert (ROOT / step).is_file(), step
     assert (".ci/run" in steps) == (name == "check")
+
+
+def test_the_changelog_has_the_usual_headings_and_short_sentences() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+    sentences = re.split(r"(?<=[.:;])\s", re.sub(r"\]\([^)]*\)", "]", text))
+    assert [one for one in sentences if len(one.split()) > SENTENCE] == []
