@@ -120,7 +120,7 @@ _LIMITS = (
     SparkOption(
         "minOffsetsPerTrigger",
         "–",
-        "A micro-batch waits until so many new offsets are there, at most for maxTriggerDelay. "
+        "A micro-batch waits for at least that many new offsets, at most for maxTriggerDelay. "
         "The first one of a run doesn't wait, and AvailableNow and Once never do.",
         STREAMS,
         warned=True,
@@ -151,8 +151,8 @@ _TRUST = (
         "true",
         "Fail when records are gone that weren't read yet: a partition or topic was deleted, the "
         "log ends before or begins after the next offset, a partition that joins doesn't begin at "
-        "0, a topic was made anew (told by its id). With false: warn, and go on with what is "
-        "there (a topic made anew is read from its beginning).",
+        "0, a topic was made again (told by its id). With false: warn, and go on with what is "
+        "there (a topic made again is read from its beginning).",
     ),
     SparkOption(
         "allowClusterChange",
@@ -172,7 +172,7 @@ _TRUST = (
     SparkOption(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "A task fails when brokers answer but its partition gives nothing for so long. (The "
+        "A task fails when brokers answer but its partition gives nothing for that time. (The "
         "JVM connector takes spark.network.timeout, 120 s by default too; Spark doesn't show it "
         "to Python.)",
     ),
@@ -267,7 +267,7 @@ _VALUES = (
     SparkOption(
         "avroWireFormat",
         "plain",
-        "plain: a value is a record and nothing else. confluent: before it stand a zero and the "
+        "plain: a value is a record and nothing else. confluent: before it are a zero and the "
         "schema's id in four bytes, as serializers with a schema registry write them. No registry "
         "is asked.",
         own=True,
@@ -276,7 +276,7 @@ _VALUES = (
         "avroSchemaId",
         "any",
         "With avroWireFormat=confluent: the ids, with commas between, that option valueSchema "
-        "stands for. A value with another id doesn't fit.",
+        "is for. A value with another id doesn't fit.",
         own=True,
     ),
 )
