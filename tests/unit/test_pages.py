@@ -20,12 +20,22 @@ from odradek.network import handshake
 
 ROOT = rules_page.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-WAYS_IN = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "DESIGN", "README", "SECURITY")]
-"""The pages whose paths in backquotes are checked as well."""
-PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests")
+PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests", ROOT / "tests/spec")
+ENDINGS = ("", ".py", ".json")
 CELL, SENTENCE = 200, 40
 """Characters of a cell in DESIGN.md, words of a sentence in CHANGELOG.md."""
-NO_PATHS = ("dist/", ".venv/", "artifacts/", "/path", "R-", "application/", "localhost:")
+NO_PATHS = (
+    "dist/",
+    "offsets/",
+    "storage/",
+    "transformations/",
+    ".venv/",
+    "artifacts/",
+    "/path",
+    "R-",
+    "application/",
+    "localhost:",
+)
 
 
 def name_of(path: Path) -> str:
@@ -77,12 +87,12 @@ def dead_paths(text: str) -> Iterator[str]:
         if name.startswith(NO_PATHS):
             continue
         if not any(
-            any(place.glob(f"{name.rstrip('/')}{end}")) for place in PLACES for end in ("", ".py")
+            any(place.glob(f"{name.rstrip('/')}{end}")) for place in PLACES for end in ENDINGS
         ):
             yield name
 
 
-@pytest.mark.parametrize("page", WAYS_IN, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_paths_exist(page: Path) -> None:
     assert list(dead_paths(page.read_text())) == []
 
