@@ -1,4 +1,4 @@
-"""The README's snippets run as printed (Spark's: tests/spark/test_readme_spark.py)."""
+"""The snippets of README and guide run as printed (Spark's: tests/spark/test_readme_spark.py)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ import pytest
 from odradek.testing import LocalCluster
 
 README = Path(__file__).parents[2] / "README.md"
+PAGES = (README, README.parent / "docs" / "guide.md")
 PRINTED = "localhost:9092"
 
 
-def snippets(path: Path = README) -> dict[str, str]:
-    """The Python blocks behind comments like `<!-- snippet: produce -->`, by name."""
+def snippets() -> dict[str, str]:
+    """The Python blocks after comments like `<!-- snippet: produce -->`, by name."""
     pattern = r"<!-- snippet: (\w+) -->\n```python\n(.*?)```"
-    return dict(re.findall(pattern, path.read_text(), re.DOTALL))
+    found = [one for page in PAGES for one in re.findall(pattern, page.read_text(), re.DOTALL)]
+    assert len(dict(found)) == len(found), "two snippets have one name"
+    return dict(found)
 
 
 def printed_port() -> int:
-    """The README's port where it is free, else any."""
+    """The printed port where it is free, else any."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -57,13 +60,10 @@ def run() -> Iterator[Callable[[str], str]]:
 
 
 def test_every_python_block_is_run_by_a_test() -> None:
-    text = README.read_text()
-    known = {"produce", "consume", "group", "transactions", "frames", "admin", "secured", "spark"}
-    assert set(snippets()) == known
-    others = [b for b in re.findall(r"```python\n.*?```", text, re.DOTALL) if "def test_" in b]
-    assert text.count("```python") == len(snippets()) + len(others)
-    page = README.parent / "docs" / "testing.md"  # whose examples are run by a test of their own
-    assert all(block in page.read_text() for block in others)
+    of_readme = {"produce", "consume", "spark"}
+    of_guide = {"assign", "group", "transactions", "frames", "admin", "secured", "stream"}
+    assert set(snippets()) == of_readme | of_guide
+    assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
 
 
 def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
@@ -71,9 +71,11 @@ def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
     assert re.fullmatch(
         r"RecordMetadata\(topic='flights', partition=\d, offset=0, timestamp_ms=\d{13}\)\n", printed
     )
-    lines = run("consume").splitlines()
-    assert len(lines) == 10
-    assert all(re.fullmatch(r"\d+ (None|b'N14228') b'(JFK|flight \d+)'", line) for line in lines)
+    for name, number in (("consume", 1001), ("assign", 10)):
+        lines = run(name).splitlines()
+        assert len(lines) == number
+        shown = re.compile(r"\d+ (None|b'N14228') b'(JFK|flight \d+)'")
+        assert all(shown.fullmatch(line) for line in lines)
     *counts, gone = run("group").splitlines()
     assert sum(map(int, counts)) == 1001
     assert gone.startswith("gone: [TopicPartition(topic='flights', partition=")

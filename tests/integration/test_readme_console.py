@@ -1,4 +1,4 @@
-"""The README's console lines run as printed, in its order; Spark's in tests/spark."""
+"""The console lines of README and guide run as printed, in their order; Spark's in tests/spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 import pytest
-from tests.integration.test_readme import PRINTED, README, printed_port
+from tests.integration.test_readme import PAGES, PRINTED, printed_port
 
 BIN = Path(sys.executable).parent
 START = ".venv/bin/odradek cluster start"
@@ -49,10 +49,11 @@ ELSEWHERE = {
 
 
 def console_lines() -> list[str]:
-    """What the README tells to type, without the comments."""
-    blocks = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+    """What the pages tell to type, each once, without the comments."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
-    return [re.sub(r"\s{2,}#.*$", "", line) for line in lines]
+    return list(dict.fromkeys(re.sub(r"\s{2,}#.*$", "", line) for line in lines))
 
 
 def test_every_line_is_run_by_a_test() -> None:
@@ -62,7 +63,7 @@ def test_every_line_is_run_by_a_test() -> None:
 
 
 class Shell:
-    """Runs lines with the README's paths and addresses replaced by those that there are."""
+    """Runs lines with the printed paths and addresses replaced by those that there are."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The README's Spark snippet runs as printed, but for the address, in a program of its own."""
+"""The Spark snippets of README and guide run as printed, but for the address, in one program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.integration.test_readme import README, snippets
+from tests.integration.test_readme_console import console_lines
+
 import odradek
 import odradek.spark
 
@@ -18,19 +21,15 @@ if TYPE_CHECKING:
 
     from odradek.testing import LocalCluster
 
-README = Path(__file__).parents[2] / "README.md"
 
-
-def test_the_spark_snippet_in_a_venv_that_is_not_activated(
+def test_the_spark_snippets_in_a_venv_that_is_not_activated(
     cluster: LocalCluster, topics: Topics
 ) -> None:
     """As `.venv/bin/python script.py`: only the snippet says which Python workers run."""
     topics.create(partitions=2, name="flights")
     topics.fill("flights", [(b"N%d" % n, b"JFK") for n in range(30)])
-    pattern = r"<!-- snippet: spark -->\n```python\n(.*?)```"
-    found = re.search(pattern, README.read_text(), re.DOTALL)
-    assert found is not None
-    text = found[1].replace("localhost:9092", cluster.bootstrap_servers)
+    text = snippets()["spark"] + snippets()["stream"]
+    text = text.replace("localhost:9092", cluster.bootstrap_servers)
     ours = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "PYTHONPATH"}
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     here = str(Path(sys.executable).parent)
@@ -41,19 +40,17 @@ def test_the_spark_snippet_in_a_venv_that_is_not_activated(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     table = re.findall(r"\|\s+(\d)\|\s+(\d+)\|", done.stdout)
-    assert dict(table) == {"0": "15", "1": "15"}
+    assert sorted(table) == [("0", "15"), ("0", "15"), ("1", "15"), ("1", "15")]
 
 
 def test_the_class_that_the_snippet_names_is_there() -> None:
-    assert "spark.dataSource.register(odradek.spark.KafkaDataSource)" in README.read_text()
+    assert "spark.dataSource.register(odradek.spark.KafkaDataSource)" in snippets()["stream"]
     assert "KafkaDataSource" in dir(odradek.spark)
     assert odradek.spark.KafkaDataSource.name() == "odradek"
 
 
 def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
     """From `export` to Ctrl-C, as printed but for addresses and places."""
-    from tests.integration.test_readme_console import console_lines
-
     for name in ("orders", "large-orders"):
         topics.create(partitions=1, name=name)
     topics.fill("orders", [(b"1", b'{"cents": 2000}'), (b"2", b'{"cents": 20}')], 1)

@@ -20,11 +20,22 @@ from odradek.network import handshake
 
 ROOT = rules_page.ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-WAYS_IN = [ROOT / f"{name}.md" for name in ("CONTRIBUTING", "DESIGN", "README", "SECURITY")]
-"""The pages whose paths in backquotes are checked as well."""
-PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests")
-CELL = 200
-NO_PATHS = ("dist/", ".venv/", "artifacts/", "/path", "R-", "application/", "localhost:")
+PLACES = (ROOT, ROOT / "src/odradek", ROOT / "tests", ROOT / "tests/spec")
+ENDINGS = ("", ".py", ".json")
+CELL, SENTENCE = 200, 40
+"""Characters of a cell in DESIGN.md, words of a sentence in CHANGELOG.md."""
+NO_PATHS = (
+    "dist/",
+    "offsets/",
+    "storage/",
+    "transformations/",
+    ".venv/",
+    "artifacts/",
+    "/path",
+    "R-",
+    "application/",
+    "localhost:",
+)
 
 
 def name_of(path: Path) -> str:
@@ -76,12 +87,12 @@ def dead_paths(text: str) -> Iterator[str]:
         if name.startswith(NO_PATHS):
             continue
         if not any(
-            any(place.glob(f"{name.rstrip('/')}{end}")) for place in PLACES for end in ("", ".py")
+            any(place.glob(f"{name.rstrip('/')}{end}")) for place in PLACES for end in ENDINGS
         ):
             yield name
 
 
-@pytest.mark.parametrize("page", WAYS_IN, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_paths_exist(page: Path) -> None:
     assert list(dead_paths(page.read_text())) == []
 
@@ -124,3 +135,11 @@ def test_the_workflows_can_be_read(name: str) -> None:
         else:
             assert (ROOT / step).is_file(), step
     assert (".ci/run" in steps) == (name == "check")
+
+
+def test_the_changelog_has_the_usual_headings_and_short_sentences() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= kinds
+    sentences = re.split(r"(?<=[.:;])\s", re.sub(r"\]\([^)]*\)", "]", text))
+    assert [one for one in sentences if len(one.split()) > SENTENCE] == []

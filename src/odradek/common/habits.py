@@ -76,7 +76,7 @@ _EVENTS = "client.listen(function) hears every event, and client.explain() gives
 _RAISED = "errors are raised by the call that they concern; client.listen(f) hears of all else"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _LOOP = (
-    "a loop over records() or batches() commits what it is through with; with "
+    "a loop over records() or batches() commits what it has finished; with "
     "enable.auto.commit=false commit(record) does"
 )
 _DELIVERY = "send(..., on_delivery=function) calls it for one record; or ask the future"
@@ -88,7 +88,7 @@ CURES: dict[str, str] = {
     "value.serializer": _BYTES_OUT,
     "key.deserializer": _BYTES_IN,
     "value.deserializer": _BYTES_IN,
-    "consumer.timeout.ms": "records(timeout=5.0) ends when nothing has come for so many seconds",
+    "consumer.timeout.ms": "records(timeout=5.0) ends when nothing has come for that many seconds",
     "enable.partition.eof": "records(timeout=...) ends by itself; end_offsets() gives the ends",
     "enable.auto.offset.store": _LOOP,
     "auto.commit.enable": "give enable.auto.commit",
@@ -122,7 +122,7 @@ CURES: dict[str, str] = {
     "connect.cb": "give proxy.url for a way through a proxy",
     "closesocket.cb": _EVENTS,
     "open.cb": _NO_CODE,
-    "resolve.cb": "names are resolved by the system, anew at each dial",
+    "resolve.cb": "names are resolved by the system, again at each dial",
     "ssl.engine.callback.data": "make an ssl.SSLContext that does it and give it as ssl.context",
     "enable.gapless.guarantee": "a failed record is its future's error; see transactions",
     "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) isn't in this release",

@@ -1,4 +1,4 @@
-"""The verbs that applications do themselves: leave, die, stop polling, be stopped, subscribe anew.
+"""The verbs that applications do themselves: leave, die, stop polling, be stopped, subscribe again.
 
 In: arguments of a schedule. Out: `APPLICATION`, the table that `faults` joins with its own. They
 are for members of groups; to other clients nothing happens. Must not: know what a member does then.
@@ -34,11 +34,11 @@ def _asks(name: str) -> Act:
 APPLICATION: dict[str, Verb] = {
     "leave": Verb("let a member close in order", WHO, _asks("leave")),
     "die": Verb(
-        "kill a member; back: it is started anew so many seconds later",
+        "kill a member; back: it is started again that many seconds later",
         {**WHO, "back": _BACK}, _asks("die"), 4,
     ),
     "stop_polling": Verb(
-        "keep a member's application busy with something else for so long",
+        "keep a member's application busy with something else for that time",
         {**WHO, "seconds": _LONG}, _asks("stop_polling"), 3,
     ),
     "freeze": Verb(

@@ -1,4 +1,4 @@
-"""The verbs that no test thought of: wrong answers, late ones, logs that are cut, topics made anew.
+"""The verbs that no test thought of: wrong answers, late ones, cut logs, topics made again.
 
 In: arguments of a schedule. Out: `HOSTILE`, the table that `faults` joins with its own.
 Must not: carry out anything itself; `disturbances` does.
@@ -129,7 +129,7 @@ HOSTILE: dict[str, Verb] = {
         _does("append_but_refuse"), 8,
     ),
     "quota": Verb(
-        "let a broker ask for quiet after each answer, and not read for so long",
+        "let a broker ask for quiet after each answer, and not read for that time",
         {"seconds": seconds(0.01, 1.0), "i": _EVERYBODY}, _does("quota"),
     ),
     "late_packets": Verb(
@@ -144,7 +144,7 @@ HOSTILE: dict[str, Verb] = {
         "delete the topic; it comes back when the faults end", {}, _to_topic("delete_topic"), 1,
     ),
     "recreate_topic": Verb(
-        "delete the topic and make it anew",
+        "delete the topic and make it again",
         {"partitions": _count(1, 2, optional=True)}, _to_topic("recreate_topic"), 2,
     ),
     "grow_topic": Verb(
@@ -164,7 +164,7 @@ HOSTILE: dict[str, Verb] = {
         {"size": _SIZE, "topic": TOPIC_NAME}, _to_topic("max_message_bytes"), 2,
     ),
     "min_insync": Verb(
-        "let leaders take batches only while so many replicas live",
+        "let leaders take batches only while that many replicas live",
         {"replicas": _count(1, 3)}, _does("min_insync"), 2,
     ),
 }  # fmt: skip

@@ -85,11 +85,11 @@ MISLED: dict[str, Verb] = {
         lambda a: a["i"] != a["j"],
     ),
     "lead_astray": Verb(
-        "let a broker's address lead to another broker of its cluster for so long",
+        "let a broker's address lead to another broker of its cluster for that time",
         {**ONE, "to": BROKER, "seconds": _SECONDS}, _lead_astray, 3, lambda a: a["i"] != a["to"],
     ),
     "lead_abroad": Verb(
-        "let a broker's address lead to another cluster for so long, be that an older one or not",
+        "let a broker's address lead to another cluster for that time, be that an older one or not",
         {**ONE, "seconds": _SECONDS,
          "older": Argument(FLAG.words, FLAG.allowed, lambda rng, _: rng.random() < 0.5, True)},
         _lead_abroad, 6,

@@ -1,4 +1,4 @@
-"""Options of the Spark sink: each stands here once, with the JVM connector's name where it has one.
+"""Options of the Spark sink: each is here once, with the JVM connector's name where it has one.
 
 In: the options that Spark hands over (names in any case). Out: a checked `SinkOptions`, which
 holds passwords and keys as `Secret`: tasks get them by pickle, nothing prints them.
