@@ -48,8 +48,34 @@ LEFT_OPEN = "tests/unit/api/test_left_open.py"
 IO_LOG = "tests/unit/runtime/test_io_log.py"
 
 PAGES = "tests/unit/test_pages.py"
+FRONT = "tests/unit/test_public_names.py"
 
 BREAKAGES = (
+    # The front door
+    broken(
+        "an error that users catch isn't importable",
+        "front door",
+        "api/public_names.py",
+        " LogTruncationError",
+        "",
+        f"{FRONT}::test_every_error_is_listed",
+    ),
+    broken(
+        "the stub lets any name through",
+        "front door",
+        "__init__.pyi",
+        "__version__: str\n",
+        "__version__: str\ndef __getattr__(name: str) -> object: ...\n",
+        f"{FRONT}::test_the_stub_has_these_names_and_no_others",
+    ),
+    broken(
+        "an option's type takes anything",
+        "front door",
+        "api/client_options.py",
+        "    linger_ms: int\n",
+        "    linger_ms: object\n",
+        f"{FRONT}::test_the_stub_and_the_options_types_are_what_the_tool_writes",
+    ),
     # Pages
     broken(
         "a module names a rule that nobody defined",

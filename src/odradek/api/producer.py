@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from odradek.api.left_open import Opened
 from odradek.api.properties import Settings, settings
@@ -24,6 +24,9 @@ from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
+
+if TYPE_CHECKING:
+    from odradek.api.client_options import ProducerOptions
 
 CLOSE_TIMEOUT = 30.0
 
@@ -50,18 +53,13 @@ class Producer(RecordSending[RecordFuture], Transactional):
     be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
     its workers) or ends by `os._exit`: there, close it in the worker.
 
-    >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:  # doctest: +SKIP
+    >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
     ...     future = producer.send("flights", value=b"JFK", key=b"N14228")
     ...     print(future.result(timeout=10).offset)
+    0
     """
 
-    def __init__(
-        self,
-        config: Settings = None,
-        *,
-        _host: Host | None = None,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
@@ -70,16 +68,16 @@ class Producer(RecordSending[RecordFuture], Transactional):
         from odradek.runtime.fork import ForkSwitch
         from odradek.runtime.locks import this_thread
 
-        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        # First: no traceback's locals show what they hold.
+        options = cast("ProducerOptions", sealed(options))
         try:
             config = settings(config, PRODUCER)
         except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
-        settled = Config(PRODUCER, config, **keywords)
+        settled = Config(PRODUCER, config, **options)
         super().__init__(
             settled,
-            _host,
             lambda host: ProducerEngine(settled, host.rng(), host.lock),
             partial(ProducerCalls, process=ForkSwitch(), who=this_thread),
         )
@@ -134,8 +132,10 @@ class Producer(RecordSending[RecordFuture], Transactional):
         `InvalidRowError` for a row that can't be sent (of the piece that holds it nothing is).
         Rows that were in batches by then go on being sent; a note at the error says how many.
 
-        >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})  # doctest: +SKIP
-        >>> producer.send_arrow("t", table, key="id", value="text").result()  # doctest: +SKIP
+        >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})
+        >>> [written] = producer.send_arrow("flights", table, key="id", value="text").result()
+        >>> print(written.first_offset, written.last_offset)
+        0 1
         """
         columns = {"value": value, "key": key, "headers": headers}
         columns |= {"partition": partition, "timestamp": timestamp}

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
 from tests.unit.runtime.test_fork import in_child
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
@@ -222,7 +223,7 @@ def test_virtual_time_does_not_pass_outside_of_calls() -> None:
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t")
     host = world.host("p", background=True)
-    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, _host=host)
+    producer = on_host(host, Producer, bootstrap_servers=cluster.bootstrap_servers)
     future = producer.send("t", b"1")
     with pytest.raises(IllegalStateError, match="simulation"):
         cf.wait([future])
