@@ -32,8 +32,10 @@ class Admin(Client[AdminEngine]):
     text left admin out). Every call takes `timeout` in seconds (default: `default.api.timeout.ms`)
     and raises `KafkaTimeoutError` at its end, with each attempt: address, what failed, when.
 
-    >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:  # doctest: +SKIP
-    ...     admin.create_topics([NewTopic("flights", 6, 3)])
+    >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
+    ...     made = admin.create_topics([NewTopic("departures", 6, 3)])
+    ...     print(len(made["departures"].partitions), admin.list_topics())
+    6 ['arrivals', 'departures', 'flights']
     """
 
     def __init__(

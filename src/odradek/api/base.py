@@ -175,7 +175,7 @@ class Client(Generic[E]):
             raise missing_method(self, name)
 
     def listen(self, listener: Listener) -> None:
-        """Have each event (R-EV-1) of this client handed to `listener`.
+        """Have each event of this client handed to `listener`.
 
         It is called inside the client's step and must be quick; it must not call the client.
         `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic

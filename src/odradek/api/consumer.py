@@ -56,15 +56,19 @@ class Consumer(AssignedConsumer):
     What waits and what is under way is at most `fetch.max.bytes`, but for a batch that is larger
     alone.
 
-    >>> with Consumer(bootstrap_servers="localhost", group_id="g") as consumer:  # doctest: +SKIP
-    ...     consumer.subscribe(["flights"])
-    ...     for record in consumer:
+    >>> config = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
+    >>> with Consumer(config, group_id="board") as consumer:
+    ...     consumer.subscribe(["arrivals"])
+    ...     for record in consumer.records(timeout=5.0):
     ...         print(record.offset, record.value)
+    0 b'JFK'
+    1 b'LGA'
 
-    >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:  # doctest: +SKIP
-    ...     consumer.assign([TopicPartition("flights", 0)])
+    >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:
+    ...     consumer.assign({TopicPartition("arrivals", 0): 1})
     ...     for record in consumer.poll(timeout=1.0):
     ...         print(record.offset, record.value)
+    1 b'LGA'
     """
 
     def __init__(
@@ -201,8 +205,8 @@ class Consumer(AssignedConsumer):
         behind the last batch that the loop was given. To keep memory level, let go of a batch
         before the next one is asked for. Raises what `poll` raises; a new iterator goes on.
 
-        >>> for batch in consumer.batches(timeout=5.0):  # doctest: +SKIP
-        ...     total += batch.num_rows
+        >>> sum(batch.num_rows for batch in consumer.batches(timeout=5.0))
+        2
         """
         batches = self._calls.batches(timeout, columns, include_headers, layout)
         yield from self._reader.batches(lambda: self._read(batches()), self._calls.handed_over)
@@ -215,7 +219,7 @@ class Consumer(AssignedConsumer):
         `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
         closed consumer it does nothing.
 
-        >>> signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())  # doctest: +SKIP
+        >>> before = signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
         """
         self._calls.wakeup()
 

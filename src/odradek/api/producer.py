@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from odradek.api.left_open import Opened
 from odradek.api.properties import Settings, settings
-from odradek.api.record_future import ArrowFuture, RecordFuture
+from odradek.api.record_future import ArrowFuture, RecordFuture, report_to
 from odradek.api.transactions import Transactional
 from odradek.clients.calls.producer_calls import Found, ProducerCalls, SentRecord
 from odradek.clients.calls.record_sending import RecordSending
@@ -81,7 +81,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
             lambda host: ProducerEngine(settled, host.rng(), host.lock),
             partial(ProducerCalls, process=ForkSwitch(), who=this_thread),
         )
-        self._keep_at_hand(self._calls, RecordFuture)
+        self._keep_at_hand(self._calls, RecordFuture, report_to)
 
     @property
     def _close_after_error(self) -> float:
@@ -167,19 +167,19 @@ class Producer(RecordSending[RecordFuture], Transactional):
 
     # What the futures need
 
-    def surface(self, error: BaseException) -> None:
+    def _surface(self, error: BaseException) -> None:
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
         self._host.surface(error)
 
-    def await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
+    def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         """Wait for what `find` says; raises `KafkaTimeoutError` when it isn't there in time."""
         self._run(self._calls.outcome(find, timeout))
 
-    def too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
+    def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
         """The error of a wait that ended before there was an outcome."""
         return self._calls.too_late(of, self._host.now())
 
-    def watched(self) -> float:
+    def _watched(self) -> float:
         """Somebody waits without a call; gives the seconds that a call would wait."""
         return self._calls.watched()
 

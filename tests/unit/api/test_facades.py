@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from pathlib import Path
@@ -144,13 +143,6 @@ def test_explain_before_during_and_after() -> None:
     assert json.loads(json.dumps(picture.to_dict()))["client"] == "Admin"
     admin.close()
     assert "closed" in (admin.explain().ended or "")
-
-
-@pytest.mark.parametrize("facade", FACADES)
-def test_public_methods_have_full_docstrings(facade: type) -> None:
-    for name, method in inspect.getmembers(facade, inspect.isfunction):
-        if not name.startswith("_"):
-            assert method.__doc__, f"{facade.__name__}.{name}"
 
 
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])

@@ -38,14 +38,14 @@ class Asked:
     def __init__(self) -> None:
         self.watched_by = 0
 
-    def watched(self) -> float:
+    def _watched(self) -> float:
         self.watched_by += 1
         return self.seconds
 
-    def too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
+    def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
         return KafkaTimeoutError(f"no acknowledgement of records for {of.partition} in time")
 
-    def surface(self, error: BaseException) -> None:
+    def _surface(self, error: BaseException) -> None:
         raise error
 
 
@@ -203,8 +203,8 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
 
 
 def test_the_real_producer_says_how_long_and_what(producer: Producer) -> None:
-    assert producer.watched() == 120.0
-    error = producer.too_late(1)
+    assert producer._watched() == 120.0
+    error = producer._too_late(1)
     assert error.__notes__ == ["The records are still being sent."]
 
 
